@@ -10,42 +10,106 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
 from nanoscope.errors import JobError, UsageError
 
 EPILOGUE = """\
 Examples:
-
-  nanoscope demo                                   the one-minute tour
-  nanoscope train laptop                           train nanoGPT's laptop recipe on Shakespeare
+  nanoscope demo                                    the one-minute tour
+  nanoscope train laptop                            nanoGPT's laptop recipe on Shakespeare
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
-  nanoscope sample runs/laptop --prompt "ROMEO:"   what does it write by now?
+  nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
 
-`nanoscope COMMAND --help` tells more. Flags are spelled as in nanoGPT: --batch_size=12 --compile=False.
+'nanoscope COMMAND --help' tells more. Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
 
-app = App(
-    name="nanoscope",
-    help="Train a small GPT on the machine you have, and understand every line the run prints.",
-    help_epilogue=EPILOGUE,
-    help_format="plaintext",
-    version=f"nanoscope {__version__}",
-    default_parameter=None,
-)
+COMMANDS = {
+    "demo": "The one-minute tour: prepare, train, sample.",
+    "prepare": "Turn text into token shards that training reads.",
+    "train": "Train a GPT, or go on with a run.",
+    "sample": "Let a trained model write.",
+}
 
 
-def _register(name: str, help: str) -> None:
-    app.command(f"nanoscope.cli.{name}:{name}", name=name, help=help)
-
-
-_register("demo", "The one-minute tour: prepare, train, sample.")
-_register("prepare", "Turn text into token shards that training reads.")
-_register("train", "Train a GPT, or go on with a run.")
-_register("sample", "Let a trained model write.")
+def _app() -> App:
+    app = App(
+        name="nanoscope",
+        help="Train a small GPT on the machine you have, and understand every line the run prints.",
+        help_epilogue=EPILOGUE,
+        help_format="plaintext",
+        help_formatter="plain",
+        version=f"nanoscope {__version__}",
+        # Flags keep nanoGPT's underscores, and a boolean takes no second spelling (--no-…).
+        default_parameter=Parameter(name_transform=lambda name: name, negative=()),
+        result_action="return_value",
+    )
+    for name, summary in COMMANDS.items():
+        app.command(f"nanoscope.cli.{name}:{name}", name=name, help=summary)
+    return app
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with its status; a person never sees a traceback."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status: 0 done, 1 the job failed, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C would refuse '±' or Hindi
+            stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
+    try:
+        status = _app()([_underscored(word) for word in arguments], exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+        return int(status or 0)
+    except (JobError, UsageError) as error:
+        return _fail(str(error), error.exit_status)
+    except CycloptsError as error:
+        return _fail(f"{_plain(error)}\nSee: nanoscope {' '.join(arguments[:1])} --help", 2)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # '| head' has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _fail(_bug_report(error), 1)
+
+
+def _utf8_if_unset(encoding: str | None) -> dict[str, str]:
+    return {"encoding": "utf-8"} if (encoding or "").lower() in ("ascii", "ansi_x3.4-1968", "us-ascii") else {}
+
+
+def _underscored(word: str) -> str:
+    """--batch-size=12 is accepted as --batch_size=12; values keep their dashes."""
+    if not word.startswith("--") or len(word) < 3:
+        return word
+    key, equals, value = word.partition("=")
+    return "--" + key[2:].replace("-", "_") + equals + value
+
+
+def _plain(error: CycloptsError) -> str:
+    return " ".join(str(error).split())
+
+
+def _fail(message: str, status: int) -> int:
+    first, *rest = message.splitlines() or ["failed"]
+    print(f"nanoscope: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
+    return status
+
+
+def _bug_report(error: Exception) -> str:
+    """What a person is told when nanoscope itself is wrong: the details go to a file, not to the screen."""
+    if os.environ.get("NANOSCOPE_DEBUG"):
+        traceback.print_exc()
+    handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
+        traceback.print_exc(file=file)
+    reason = " ".join(str(error).split())[:200]
+    return (
+        f"unexpected {type(error).__name__}: {reason}\n"
+        f"This is a fault of nanoscope, or of what it runs on. Details are in {Path(name)}\n"
+        "Please attach that file when you report it; NANOSCOPE_DEBUG=1 prints them here."
+    )

@@ -1,0 +1,1 @@
+"""What machine this is, what it can do, and what that means for a run."""
