@@ -23,12 +23,15 @@ class Peak:
         return None if tflops is None else tflops * 1e12
 
 
+# Words of a device's name that do not tell how fast it is.
+NOISE = re.compile(r"nvidia|geforce|tesla|apple|gpu|graphics|card|\d+g[bi]?b?|hbm\d?e?|sxm\d?|nvl")
+
+
 @cache
 def known_peaks() -> dict[str, Peak]:
-    """Peaks by alias, the longest alias first."""
+    """Peaks by alias."""
     rows = tomllib.loads((resources.files("nanoscope.hardware") / "peaks.toml").read_text("utf-8"))["device"]
-    by_alias = {alias: Peak(**{k: v for k, v in row.items() if k != "aliases"}) for row in rows for alias in row["aliases"]}
-    return dict(sorted(by_alias.items(), key=lambda item: -len(item[0])))
+    return {alias: Peak(**{k: v for k, v in row.items() if k != "aliases"}) for row in rows for alias in row["aliases"]}
 
 
 def find_peak(name: str) -> Peak | None:
@@ -36,16 +39,6 @@ def find_peak(name: str) -> Peak | None:
 
     A part that the table does not have ('4070 Laptop', 'RTX 4500') is not its neighbour: it is unknown.
     """
-    plain = re.sub(r"[^a-z0-9]", "", re.sub(r"\(.*?\)", "", name.lower()))
-    plain = re.sub(r"\d+gb(?=$|hbm\d|pcie|sxm)", "", plain)  # memory sizes do not tell cards apart
-    for vendor in ("nvidia", "geforce", "tesla", "gpu", "graphics", "card"):
-        plain = plain.replace(vendor, "")
-    for alias, peak in known_peaks().items():
-        rest = plain.removeprefix("apple").removeprefix(alias.removeprefix("apple"))
-        if plain.removeprefix("apple").startswith(alias.removeprefix("apple")) and _only_form_factor(rest):
-            return peak
-    return None
-
-
-def _only_form_factor(rest: str) -> bool:
-    return re.fullmatch(r"(sxm\d?|pcie|hbm\de?|\d+gb|x\d+|nvl)*", rest) is not None
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    plain = "".join(word for word in words if not NOISE.fullmatch(word))
+    return known_peaks().get(plain) or known_peaks().get(plain.removesuffix("pcie"))

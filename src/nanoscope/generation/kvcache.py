@@ -1,0 +1,37 @@
+"""The keys and values of the tokens read so far, so that each new token costs one token of work.
+
+It is given to a model's forward; a model with positions of its own reads `length` for the first new position.
+"""
+
+import torch
+from torch import Tensor
+
+
+class KVCache:
+    """Room for `size` tokens of `batch` sequences in every layer; memory is taken at the first use."""
+
+    def __init__(self, layers: int, size: int) -> None:
+        self.size = size
+        self.length = 0
+        self._keys: list[Tensor | None] = [None] * layers
+        self._values: list[Tensor | None] = [None] * layers
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new keys and values (B, H, T, D) behind the old ones; all of them (B, H, length + T, D)."""
+        B, H, T, D = keys.shape
+        end = self.length + T
+        all_keys, all_values = self._keys[layer], self._values[layer]
+        if all_keys is None or all_values is None:
+            all_keys = self._keys[layer] = keys.new_empty(B, H, self.size, D)
+            all_values = self._values[layer] = values.new_empty(B, H, self.size, D)
+        all_keys[:, :, self.length : end] = keys
+        all_values[:, :, self.length : end] = values
+        return all_keys[:, :, :end], all_values[:, :, :end]
+
+    def mask(self, new: int) -> Tensor | None:
+        """Which keys (length + new) each of `new` queries may see; None where plain causal attention says the same."""
+        if self.length == 0 or new == 1:
+            return None
+        keys = torch.arange(self.length + new)
+        queries = torch.arange(self.length, self.length + new)
+        return keys[None, :] <= queries[:, None]

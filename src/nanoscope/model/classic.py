@@ -1,0 +1,143 @@
+"""GPT-2, with nanoGPT's and Hugging Face's parameter names, so that weights go from one to the other unchanged.
+
+Shapes: B sequences, T tokens of each, C = n_embd channels, H heads of D = C / H channels, V the vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nanoscope.generation.kvcache import KVCache
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of a model: what a checkpoint fixes."""
+
+    vocab_size: int
+    block_size: int
+    n_layer: int
+    n_head: int
+    n_embd: int
+    dropout: float = 0.0
+    bias: bool = False
+    recipe: str = "classic"
+
+
+class LayerNorm(nn.Module):
+    """nn.LayerNorm is the same; this one keeps `bias` a plain choice on every torch version."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class CausalSelfAttention(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)  # q, k, v in one matmul
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.resid_dropout = nn.Dropout(config.dropout)
+        self.n_head = config.n_head
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
+        B, T, C = x.shape
+        q, k, v = self.c_attn(x).view(B, T, 3, self.n_head, C // self.n_head).unbind(2)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, H, T, D) each
+        mask = None
+        if cache is not None:
+            k, v = cache.extend(layer, k, v)  # (B, H, all so far, D)
+            mask = cache.mask(T)
+        dropout = self.dropout if self.training else 0.0
+        causal = mask is None and T > 1
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+        y = y.transpose(1, 2).reshape(B, T, C)
+        return self.resid_dropout(self.c_proj(y))  # type: ignore[no-any-return]
+
+
+class MLP(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x))))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(config.n_embd, config.bias)
+        self.attn = CausalSelfAttention(config)
+        self.ln_2 = LayerNorm(config.n_embd, config.bias)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), layer, cache)
+        return x + self.mlp(self.ln_2(x))  # type: ignore[no-any-return]
+
+
+class GPT(nn.Module):
+    """tokens (B, T) → logits (B, T, V)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(config.vocab_size, config.n_embd),
+                "wpe": nn.Embedding(config.block_size, config.n_embd),
+                "drop": nn.Dropout(config.dropout),
+                "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
+                "ln_f": LayerNorm(config.n_embd, config.bias),
+            }
+        )
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head.weight = self.transformer["wte"].weight  # one matrix for both ends, as GPT-2
+        self.init_weights()
+
+    @torch.no_grad()
+    def init_weights(self) -> None:
+        """Every weight of the model, as GPT-2 sets it:
+
+        | wte, wpe, Linear          | normal, 0.02                                                        |
+        | c_proj (into the residual) | normal, 0.02 / sqrt(2 n_layer): the residual adds up 2 n_layer of them |
+        | LayerNorm                 | 1, biases 0                                                         |
+        """
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() < 2:
+                nn.init.ones_(parameter)
+            else:
+                residual = name.endswith("c_proj.weight")
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layer) if residual else 0.02)
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """Logits; with targets their mean cross-entropy; with a cache only the logits after the last token (B, V)."""
+        first = 0 if cache is None else cache.length
+        positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
+        x = self.transformer["drop"](self.transformer["wte"](tokens) + self.transformer["wpe"](positions))
+        for layer, block in enumerate(self.transformer["h"]):  # type: ignore[arg-type]
+            x = block(x, layer, cache)
+        if cache is not None:
+            cache.length += tokens.shape[1]
+            x = x[:, -1]
+        logits: Tensor = self.lm_head(self.transformer["ln_f"](x))
+        if targets is None:
+            return logits
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+
+    def parameter_count(self) -> int:
+        """Parameters without position embeddings, as nanoGPT counts them."""
+        return sum(p.numel() for p in self.parameters()) - self.transformer["wpe"].weight.numel()

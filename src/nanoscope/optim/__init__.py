@@ -1,0 +1,1 @@
+"""Optimizers: which parameters get which settings, and the learning rate over time."""
