@@ -1,0 +1,1 @@
+"""Text in, tokens on disk out: corpora, readers, tokenizers, preparation, and opening what was prepared."""

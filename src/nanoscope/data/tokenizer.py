@@ -1,0 +1,310 @@
+"""Text to token ids and back: char, byte, GPT-2's BPE, and BPE trained on the data.
+
+A tokenizer travels as plain JSON (`to_json`, `tokenizer_from_json`) inside every dataset and checkpoint.
+"""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nanoscope.data import corpora
+from nanoscope.errors import JobError
+
+TokenArray = npt.NDArray[np.unsignedinteger[Any]]
+
+KINDS = ("char", "byte", "gpt2", "bpe")
+END_OF_TEXT = "<|endoftext|>"
+MAX_VOCAB_SIZE = 1 << 20
+MAX_TOKEN_BYTES = 128
+UNICODE_SIZE = 0x110000
+
+
+def dtype_for(vocab_size: int) -> np.dtype[Any]:
+    """The narrowest of the two id types on disk, little-endian on every machine."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+class Tokenizer(ABC):
+    """Turns text into ids below `vocab_size` and back; `end_of_text` is the id between documents, if any."""
+
+    kind: ClassVar[str]
+    vocab_size: int
+    end_of_text: int | None = None
+
+    @property
+    @abstractmethod
+    def _bytes_of(self) -> Sequence[bytes]:
+        """The UTF-8 bytes of each token, by id."""
+
+    @abstractmethod
+    def encode(self, text: str) -> TokenArray:
+        """The ids of `text`, as uint16, or uint32 where the vocabulary needs it."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
+        """`encode` of each text, on all cores where that pays."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; bytes that are not UTF-8 (a torn character) become U+FFFD."""
+        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of one token. An id beyond the vocabulary (padded models have such) gives U+FFFD."""
+        token_id = int(token_id)
+        return self._bytes_of[token_id] if 0 <= token_id < self.vocab_size else "\ufffd".encode()
+
+    def unknown(self, text: str) -> list[str]:
+        """The distinct characters of `text` that cannot be encoded: only a char tokenizer has any."""
+        return []
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """All that `tokenizer_from_json` needs."""
+
+
+class CharTokenizer(Tokenizer):
+    """One token a character of a fixed alphabet; its id is its place in the alphabet, as in nanoGPT."""
+
+    kind = "char"
+    _bytes_of: Sequence[bytes] = ()
+
+    def __init__(self, alphabet: str) -> None:
+        self.alphabet = alphabet
+        self.vocab_size = len(alphabet)
+        self._bytes_of = [character.encode() for character in alphabet]
+        # Code point → id. The id `vocab_size` marks what is not in the alphabet, so it has to fit as well.
+        self._id_of = np.full(UNICODE_SIZE, self.vocab_size, dtype_for(self.vocab_size + 1))
+        self._id_of[_code_points(alphabet)] = np.arange(self.vocab_size)
+
+    def encode(self, text: str) -> TokenArray:
+        ids: TokenArray = self._id_of[_code_points(text)]
+        if ids.size and ids.max() == self.vocab_size:
+            unknown = self.unknown(text)
+            shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
+            raise JobError(
+                f"The alphabet of this char tokenizer lacks {len(unknown)} of the text's characters: {shown}"
+                f"{' …' if len(unknown) > 8 else ''}.\n"
+                "Leave them out, or prepare the dataset with --tokenizer=byte or bpe, which know every text."
+            )
+        return ids.astype(dtype_for(self.vocab_size), copy=False)
+
+    def unknown(self, text: str) -> list[str]:
+        return [character for character in dict.fromkeys(text) if character not in self.alphabet]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "alphabet": self.alphabet}
+
+
+class ByteTokenizer(Tokenizer):
+    """One token a UTF-8 byte: knows every text, learns slowly."""
+
+    kind = "byte"
+    vocab_size = 256
+    _bytes_of: Sequence[bytes] = [bytes([value]) for value in range(256)]
+
+    def encode(self, text: str) -> TokenArray:
+        return np.frombuffer(_utf8(text), np.uint8).astype("<u2")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+class Gpt2Tokenizer(Tokenizer):
+    """GPT-2's BPE through tiktoken; its vocabulary is fetched when it is first needed, not before."""
+
+    kind = "gpt2"
+    vocab_size = 50257
+    end_of_text = 50256
+
+    # How GPT-2 cuts text into words before merging: a contraction, a word, a number, other signs, space.
+    WORDS: ClassVar[str] = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+
+    @cached_property
+    def _bytes_of(self) -> Sequence[bytes]:
+        encoder = json.loads(corpora.obtain(corpora.GPT2_ENCODER).read_text(encoding="utf-8"))
+        byte_of = {character: value for value, character in enumerate(BYTE_SPELLING)}
+        by_id = sorted((token_id, spelling) for spelling, token_id in encoder.items())
+        tokens = [bytes(byte_of[character] for character in spelling) for _, spelling in by_id[:-1]]
+        return [*tokens, END_OF_TEXT.encode()]
+
+    @cached_property
+    def _encoding(self) -> Any:
+        try:
+            import tiktoken
+        except ImportError as error:
+            raise JobError(
+                'The gpt2 tokenizer needs tiktoken, which is not installed: pip install "nanoscope[data]"'
+            ) from error
+        return tiktoken.Encoding(
+            "gpt2",
+            pat_str=self.WORDS,
+            mergeable_ranks={token: rank for rank, token in enumerate(self._bytes_of[:-1])},
+            special_tokens={END_OF_TEXT: self.end_of_text},
+        )
+
+    def encode(self, text: str) -> TokenArray:
+        return np.array(self._encoding.encode_ordinary(_utf8(text).decode()), "<u2")
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
+        self._encoding  # noqa: B018 (loaded once, before the threads ask for it)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # tiktoken lets go of the interpreter's lock
+            return list(threads.map(self.encode, texts))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+class BpeTokenizer(Tokenizer):
+    """Byte-level BPE with merges learnt from the data.
+
+    Ids 0–255 are the bytes, then one a merge, then end-of-text: the merges (pairs of earlier ids) say it all.
+    """
+
+    kind = "bpe"
+    _bytes_of: Sequence[bytes] = ()
+
+    def __init__(self, merges: Sequence[tuple[int, int]]) -> None:
+        from tokenizers import Tokenizer as MergeEngine
+        from tokenizers import models
+
+        self.merges = merges
+        tokens = _merged_tokens(merges)
+        spelled = ["".join(BYTE_SPELLING[byte] for byte in token) for token in tokens]
+        self._engine = MergeEngine(
+            models.BPE(
+                vocab={spelling: i for i, spelling in enumerate(spelled)},
+                merges=[(spelled[left], spelled[right]) for left, right in merges],
+            )
+        )
+        self._engine.pre_tokenizer = word_splitter()
+        self.end_of_text = len(tokens)
+        self.vocab_size = len(tokens) + 1
+        self._bytes_of = [*tokens, END_OF_TEXT.encode()]
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> "BpeTokenizer":
+        """Learn merges from `texts`; a text with few different words gives fewer tokens than `vocab_size`."""
+        from tokenizers import Tokenizer as MergeEngine
+        from tokenizers import models, pre_tokenizers, trainers
+
+        engine = MergeEngine(models.BPE())
+        engine.pre_tokenizer = word_splitter()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size - 1,  # end-of-text is the last one
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            max_token_length=MAX_TOKEN_BYTES,
+            show_progress=False,
+        )
+        engine.train_from_iterator(texts, trainer)
+        merges: list[tuple[int, int]] = []
+        ids = {spelling: byte for byte, spelling in enumerate(BYTE_SPELLING)}
+        for left, right in json.loads(engine.to_str())["model"]["merges"]:
+            merges.append((ids[left], ids[right]))
+            ids.setdefault(left + right, len(ids))
+        return cls(merges)
+
+    def encode(self, text: str) -> TokenArray:
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
+        encoded = self._engine.encode_batch_fast([_utf8(text).decode() for text in texts])
+        return [np.array(encoding.ids, dtype_for(self.vocab_size)) for encoding in encoded]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
+
+
+# Byte-level BPE spells each byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_SPELLED_APART = [value for value in range(256) if value not in _PRINTABLE]
+BYTE_SPELLING = [
+    chr(value if value in _PRINTABLE else 0x100 + _SPELLED_APART.index(value)) for value in range(256)
+]
+
+# How text is cut into words before merging. A word keeps its combining marks (Devanagari vowel signs, Arabic
+# diacritics) and joiners (U+200C, U+200D), which GPT-2's pattern tears off. No alternative goes from a sign
+# into white space, so text may be cut there without changing its tokens: prepare.py relies on it.
+WORDS_VERSION = 1
+WORDS = (
+    r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])"
+    r"| ?\p{L}[\p{L}\p{M}\x{200C}\x{200D}]*"
+    r"| ?\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+"
+    r"|\s+(?!\S)|\s+"
+)
+
+
+def word_splitter() -> Any:
+    """The pre-tokenizer of trained BPE: `WORDS`, then bytes."""
+    from tokenizers import Regex, pre_tokenizers
+
+    words = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def tokenizer_from_json(data: Any) -> Tokenizer:
+    """The tokenizer that `to_json` described; the data may come from anywhere, so all of it is checked."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "byte":
+        return ByteTokenizer()
+    if kind == "gpt2":
+        return Gpt2Tokenizer()
+    if kind == "char":
+        alphabet = data.get("alphabet")
+        if (
+            isinstance(alphabet, str)
+            and alphabet
+            and len(set(alphabet)) == len(alphabet)
+            and _is_text(alphabet)
+        ):
+            return CharTokenizer(alphabet)
+        raise JobError("The tokenizer is damaged: its alphabet is not a list of different characters.")
+    if kind == "bpe":
+        if data.get("words") != WORDS_VERSION:
+            raise JobError("The bpe tokenizer was written by another version of nanoscope: update nanoscope.")
+        return BpeTokenizer(data.get("merges"))
+    raise JobError(f"The tokenizer is damaged: its kind is {kind!r:.40}, not one of {', '.join(KINDS)}.")
+
+
+def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes of each token that the merges make; they may come from anywhere, so each is checked."""
+    tokens = list(ByteTokenizer._bytes_of)
+    known = set(tokens)
+    done: set[tuple[int, int]] = set()
+    if not isinstance(merges, list) or len(merges) > MAX_VOCAB_SIZE:
+        raise JobError("The bpe tokenizer is damaged: it has no proper list of merges.")
+    for pair in merges:
+        if not (
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(type(half) is int and 0 <= half < len(tokens) for half in pair)
+            and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
+            and tuple(pair) not in done
+        ):
+            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} cannot be: {pair!s:.40}.")
+        done.add((pair[0], pair[1]))
+        token = tokens[pair[0]] + tokens[pair[1]]
+        if token not in known:  # the same bytes may come about by two merges
+            known.add(token)
+            tokens.append(token)
+    return tokens
+
+
+def _code_points(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _utf8(text: str) -> bytes:
+    """Half a surrogate pair (from a JSON escape or a broken command line) has no UTF-8: it becomes '?'."""
+    return text.encode("utf-8", "replace")
+
+
+def _is_text(text: str) -> bool:
+    return _utf8(text).decode() == text
