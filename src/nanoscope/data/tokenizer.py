@@ -221,7 +221,7 @@ class BpeTokenizer(Tokenizer):
         return {"kind": self.kind, "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
 
 
-# Byte-level BPE spells each byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
+# Byte-level BPE spells a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _SPELLED_APART = [value for value in range(256) if value not in _PRINTABLE]
 BYTE_SPELLING = [
