@@ -229,7 +229,7 @@ def _read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
 
 
 def find_dataset(name: str, tokenizer: str = "auto", progress: Progress | None = None) -> Path:
-    """The folder that the config key `dataset` means: a path, data/<name>, or a known corpus, prepared now."""
+    """The folder that the config key `dataset` means: a path, data/<name>, or a corpus, prepared if need be."""
     for folder in (Path(name), Path("data") / name):
         if is_dataset(folder):
             _check_tokenizer(folder, tokenizer)
@@ -270,7 +270,7 @@ def _check_tokenizer(folder: Path, asked: str) -> None:
 
 
 def prepare_known(corpus: str, tokenizer: str = "auto", progress: Progress | None = None) -> Path:
-    """The folder data/<corpus>-<tokenizer>; if it is not there it is prepared, and a line on stdout says so."""
+    """The folder data/<corpus>-<tokenizer>, prepared if it is not there, which a line on stdout says."""
     from nanoscope.data.prepare import prepare
 
     kind = CORPORA[corpus].tokenizer if tokenizer == "auto" else tokenizer
