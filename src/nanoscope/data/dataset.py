@@ -229,7 +229,7 @@ def _read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
 
 
 def find_dataset(name: str, tokenizer: str = "auto", progress: Progress | None = None) -> Path:
-    """The folder that the config key `dataset` means: a path, data/<name>, or a corpus, prepared if need be."""
+    """The folder that the config key `dataset` means: a path, data/<name>, or a corpus (then prepared)."""
     for folder in (Path(name), Path("data") / name):
         if is_dataset(folder):
             _check_tokenizer(folder, tokenizer)

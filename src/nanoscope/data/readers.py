@@ -40,7 +40,7 @@ class Documents:
             codecs.getincrementaldecoder(encoding)
         except LookupError as error:
             raise UsageError(
-                f"--encoding={encoding}: Python knows no text encoding of this name. Common ones: utf-8, utf-16, cp1252."
+                f"Python knows no text encoding {encoding!r}. Common ones are utf-8, utf-16 and cp1252."
             ) from error
         self.files: list[Path] = []
         self.skipped_files = 0
@@ -153,7 +153,12 @@ class Documents:
                 raise JobError(f"{file}, line {number} is not a JSON object with a field {self.field!r}.")
             if self.field not in row:
                 raise self._missing_field(f"{file}, line {number}", row)
-            yield from self._document(row[self.field], f"{file}, line {number}")
+            text = row[self.field]
+            if (
+                isinstance(text, str) and "\\u" in line
+            ):  # an escape may be half a surrogate pair, which is no text
+                text = text.encode("utf-8", "replace").decode("utf-8")
+            yield from self._document(text, f"{file}, line {number}")
 
     def _csv_file(self, file: Path) -> Iterator[Piece]:
         csv.field_size_limit(LINE_LIMIT_CHARACTERS)

@@ -81,10 +81,10 @@ class CharTokenizer(Tokenizer):
         self._bytes_of = [character.encode() for character in alphabet]
         # Code point → id. The id `vocab_size` marks what is not in the alphabet, so it has to fit as well.
         self._id_of = np.full(UNICODE_SIZE, self.vocab_size, dtype_for(self.vocab_size + 1))
-        self._id_of[_code_points(alphabet)] = np.arange(self.vocab_size)
+        self._id_of[code_points(alphabet)] = np.arange(self.vocab_size)
 
     def encode(self, text: str) -> TokenArray:
-        ids: TokenArray = self._id_of[_code_points(text)]
+        ids: TokenArray = self._id_of[code_points(text)]
         if ids.size and ids.max() == self.vocab_size:
             unknown = self.unknown(text)
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
@@ -297,7 +297,8 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
     return tokens
 
 
-def _code_points(text: str) -> npt.NDArray[np.uint32]:
+def code_points(text: str) -> npt.NDArray[np.uint32]:
+    """The text's characters as numbers."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
