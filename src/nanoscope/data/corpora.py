@@ -156,7 +156,10 @@ def _standard_library() -> list[Path]:
     """The interpreter's own modules, without its tests: some of those are not UTF-8 on purpose."""
     root = Path(sysconfig.get_paths()["stdlib"])
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
-    files = [path for path in sorted(root.rglob("*.py")) if left_out.isdisjoint(path.relative_to(root).parts)]
+    files = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(set(subfolders) - left_out)
+        files += [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
     if not files:
         raise JobError(
             f"This Python has no readable standard library in {root}, so there is no python corpus."

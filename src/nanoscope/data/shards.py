@@ -19,8 +19,7 @@ from nanoscope.data.tokenizer import TokenArray, Tokenizer, dtype_for
 from nanoscope.errors import JobError
 
 SHARD_TOKENS = 1 << 28
-SEGMENT_CHARACTERS = 1 << 16  # what one core encodes at a time
-BATCH_CHARACTERS = 1 << 21  # what all cores encode at a time; bounds the memory
+BATCH_CHARACTERS = 1 << 20  # encoded at a time; bounds the memory
 
 
 class SplitWriter:
@@ -41,8 +40,8 @@ class SplitWriter:
     def add(self, text: str, ends_document: bool) -> None:
         """Append the next part of a document."""
         text, start = self._rest + text + (self._newline_after if ends_document else ""), 0
-        while len(text) - start > SEGMENT_CHARACTERS:
-            cut = word_boundary(text, start, start + SEGMENT_CHARACTERS)
+        while len(text) - start > BATCH_CHARACTERS:
+            cut = word_boundary(text, start, start + BATCH_CHARACTERS)
             self._enqueue(text[start:cut], ends_document=False)
             start = cut
         self._rest = text[start:]
