@@ -1,0 +1,129 @@
+"""Any trainer at all: whatever line has a step and a loss, in `key: value`, `key=value`, `| … |` or plain words."""
+
+import re
+
+from nanoscope.runs.fields import Fields, read_fields, timestamp_s
+from nanoscope.runs.formats.base import Format
+from nanoscope.runs.run import MISSING, Traits
+
+_LOSS = re.compile(r"loss|bpb", re.IGNORECASE)
+# 'Epoch:[0/19](100/24681)', '[100/5000]', '[100 | 120.5]', '120 | loss …': a step that no word names.
+_BARE_STEP = re.compile(
+    r"Epoch:?\s?\[(\d{1,6})/\d{1,6}\]\s?\((\d{1,12})/(\d{1,12})\)|\[\s{0,8}()(\d{1,12})\s?(?:/\s?(\d{1,12})\s?\]|\|\s?[\d.]{1,16}\])"
+    r"|epoch (\d{1,6}):?\s{1,6}(\d{1,12}) / (\d{1,12}) loss|^\s{0,8}()(\d{1,12})(?:/(\d{1,12}))?\s?[|:,]\s"
+)
+_CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
+_SAVED = re.compile(
+    r"\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b", re.IGNORECASE
+)
+_OVER = re.compile(r"\btraining (?:is )?(?:complete[d]?|finished|done)\b", re.IGNORECASE)
+
+
+class Generic(Format):
+    name = "generic"
+    traits = Traits()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bare_times: list[float] = []
+
+    def read(self, line: str) -> str | None:
+        if _LOSS.search(line):
+            kind = self._read_losses(line)
+            if kind:
+                return kind
+        if _SAVED.search(line) and len(line) < 400:
+            self.log.checkpoint()
+            return "checkpoint"
+        if _OVER.search(line):
+            self.log.finished()
+            return "end"
+        return None
+
+    def _read_losses(self, line: str) -> str | None:
+        fields = read_fields(line)
+        step, total, epoch = self._step_of(line, fields)
+        val = fields.get("val_loss") if "val_loss" in fields else fields.get("val_bpb")
+        has_val = "val_loss" in fields or "val_bpb" in fields
+        if "loss" in fields and step is not None and not (has_val and self.log.last_step == step):
+            times = self._time_of(line, fields)
+            self.log.step(
+                step,
+                fields.get("loss"),
+                times[0],
+                clock_s=times[1],
+                clock="timestamps" if times[2] else "cumulative",
+                lr=fields.get("lr"),
+                grad_norm=fields.get("grad_norm"),
+                tok_s=fields.get("tok_s"),
+                mfu_pct=fields.get("mfu_pct"),
+                total=total,
+                epoch=epoch,
+            )
+            if times[2] and self.log.current is not None:
+                self.log.current.clock_resolution_s = times[2]
+        elif not has_val:
+            return None
+        if has_val:
+            at = self.log.last_step if "loss" in fields and step is not None else step
+            self.log.evaluation(
+                at,
+                val,
+                fields.values.get("loss"),
+                metric="bpb" if "val_loss" not in fields else "loss",
+                seconds=fields.values.get("eval_s"),
+            )
+            return "eval"
+        return "step"
+
+    @staticmethod
+    def _step_of(line: str, fields: Fields) -> tuple[int | None, int | None, float]:
+        """Step, total and epoch of a line (the epoch only where steps may start again with it)."""
+        epoch = fields.get("epoch")
+        if "step" in fields:
+            return _whole(fields.get("step")), fields.total, epoch
+        bare = _BARE_STEP.search(line)
+        if bare:
+            parts = [part for part in bare.groups() if part is not None]
+            numbers = [int(part) if part else None for part in parts]
+            total = numbers[2] if len(numbers) > 2 and not numbers[0] and numbers[0] != 0 else None
+            return numbers[1], total, float(numbers[0]) if numbers[0] is not None else epoch
+        if epoch == epoch:
+            return _whole(epoch), None, MISSING
+        return None, None, MISSING
+
+    def _time_of(self, line: str, fields: Fields) -> tuple[float, float | None, float]:
+        """Seconds of the step, or the reading of a clock that runs on (and its resolution, for timestamps)."""
+        if "time_s" in fields:
+            return fields.get("time_s"), None, 0.0
+        if fields.get("steps_s", 0.0) > 0:
+            return 1 / fields.get("steps_s"), None, 0.0
+        if "bare_time" in fields:
+            return self._bare(fields.get("bare_time"))
+        if "elapsed_s" in fields or "bare_elapsed" in fields:
+            return MISSING, fields.get("elapsed_s", fields.get("bare_elapsed")), 0.0
+        bracket = _CLOCK_IN_BRACKETS.search(line)
+        if bracket:
+            return MISSING, float(bracket[1]), 0.0
+        at = timestamp_s(line)
+        if at is not None:
+            return MISSING, at, 0.001 if re.search(r":\d\d[.,]\d", line[:80]) else 1.0
+        return MISSING, None, 0.0
+
+    def _bare(self, value: float) -> tuple[float, float | None, float]:
+        """A time without a unit is in seconds; where it only ever rises, it is a clock that runs on."""
+        self._bare_times.append(value)
+        recent = self._bare_times = self._bare_times[-12:]
+        rising = (
+            len(recent) >= 4
+            and all(a < b for a, b in zip(recent, recent[1:], strict=False))
+            and recent[-1] > 2.5 * recent[0]
+        )
+        return (MISSING, value, 0.0) if rising else (value, None, 0.0)
+
+
+def _whole(value: float) -> int | None:
+    return int(value) if 0 <= value < 1e12 else None
+
+
+FORMAT = Generic

@@ -1,0 +1,156 @@
+"""Hugging Face Trainer: a dict a log, its step only in the progress bars around it."""
+
+import re
+
+from nanoscope.runs.fields import number
+from nanoscope.runs.formats.base import Format
+from nanoscope.runs.run import MISSING, TimeSource, Traits
+
+_PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<")
+_METRIC = re.compile(r"^\s{0,8}(eval_loss|eval_runtime)\s{1,40}=\s{1,40}(\S{1,24})")
+_TOTAL = re.compile(r"Total optimization steps\s?=\s?([\d,]{1,20})")
+_SAVING = re.compile(r"Saving model checkpoint to (\S{1,300})")
+_CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
+_TABLE_HEAD = re.compile(r"^\W{0,4}Step\W{1,12}Training Loss(\W{1,12}Validation Loss)?")
+_TABLE_ROW = re.compile(
+    r"^\W{0,4}(\d{1,12})\s?[\t| ]\s{0,12}([\d.]{1,16}|No log)(?:\s{0,12}[\t| ]\s{0,12}([\d.]{1,16}))?"
+)
+
+
+class HuggingFace(Format):
+    name = "hf-trainer"
+    traits = Traits(
+        last_is_total_minus_one=False, evaluation_in="next", total_keys=("max_iters", "max_steps")
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._total: int | None = None
+        self._bar: tuple[int, float] | None = None  # step and elapsed seconds of the last bar
+        self._waiting: dict[str, str] | None = None  # a log whose step the next bar tells
+        self._table = False
+        self._began = False
+        self._tokens_seen: tuple[int, float] | None = None
+        self._logs = 0
+
+    def read(self, line: str) -> str | None:
+        if "%|" in line:
+            bar = _BAR.search(line)
+            if bar:
+                return self._read_bar(bar)
+        if "{" in line and "loss" in line:
+            pairs = dict(_PAIR.findall(line))
+            if "loss" in pairs and ("epoch" in pairs or "learning_rate" in pairs or "grad_norm" in pairs):
+                self._commit(None)
+                self._waiting = pairs
+                return "step"
+            if "eval_loss" in pairs:
+                self._commit(None)
+                seconds = number(pairs.get("eval_runtime", "nan"))
+                self.log.evaluation(
+                    None, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None
+                )
+                return "eval"
+            if "train_loss" in pairs and "train_runtime" in pairs:
+                self._commit(None)
+                self.log.finished()
+                return "end"
+        if "eval_loss" in line or "eval_runtime" in line:
+            metric = _METRIC.match(line)
+            if metric and metric[1] == "eval_loss":
+                self._commit(None)
+                self.log.evaluation(None, number(metric[2]))
+                return "eval"
+        total = _TOTAL.search(line)
+        if total:
+            self._total = int(total[1].replace(",", ""))
+            self.log.boundary()
+            self.log.total(self._total)
+            return "total"
+        saving = _SAVING.search(line)
+        if saving:
+            self._commit(None)
+            step = _CHECKPOINT.search(saving[1])
+            if step or not self._is_final():
+                self.log.checkpoint(int(step[1]) if step else None)
+            return "checkpoint"
+        return self._read_table(line)
+
+    def end(self) -> None:
+        self._commit(None)
+
+    def _is_final(self) -> bool:
+        return self.log.current is not None and self.log.current.said_finished
+
+    def _read_bar(self, bar: re.Match[str]) -> str | None:
+        step, total = int(bar[1]), int(bar[2])
+        if self._total is None or (step == 0 and total > self._total):
+            self._total = total
+        if total != self._total:
+            return None  # an evaluation's bar, or a download's
+        elapsed = int(bar[3] or 0) * 3600 + int(bar[4]) * 60 + int(bar[5])
+        self._bar = (step, float(elapsed))
+        self._commit(step)
+        return "bar"
+
+    def _commit(self, bar_step: int | None) -> None:
+        """Record the log that waits, now that its step is known (or as well as it can be guessed)."""
+        pairs, self._waiting = self._waiting, None
+        if pairs is None:
+            return
+        self._logs += 1
+        step = bar_step
+        if step is None:
+            every = self.log.facts.get("logging_steps", 1)
+            last = self.log.last_step
+            step = self._bar[0] if self._bar and (last is None or self._bar[0] > last) else None
+            if step is None:
+                step = (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
+        clock_s, clock = None, "cumulative"
+        if "train_runtime" in pairs:
+            clock_s = number(pairs["train_runtime"])
+        elif self._bar is not None and self._bar[0] == step:
+            clock_s, clock = self._bar[1], "progress_bar"
+        if not self._began and clock_s is not None:
+            self._began = True
+            if step <= 100_000:  # a first line far into the run has no zero to count from
+                self.log.step_zero(0.0)
+        source: TimeSource = "progress_bar" if clock == "progress_bar" else "cumulative"
+        self.log.step(
+            step,
+            number(pairs["loss"]),
+            clock_s=clock_s,
+            clock=source,
+            lr=number(pairs.get("learning_rate", "nan")),
+            grad_norm=number(pairs.get("grad_norm", "nan")),
+            total=self._total,
+        )
+        run = self.log.current
+        tokens = number(pairs.get("num_input_tokens_seen", "nan"))
+        if run is not None:
+            if source == "progress_bar" and clock_s is not None:
+                run.clock_resolution_s = 1.0
+            if tokens == tokens:
+                if self._tokens_seen and step > self._tokens_seen[0]:
+                    run.config["tokens_per_step"] = round(
+                        (tokens - self._tokens_seen[1]) / (step - self._tokens_seen[0])
+                    )
+                self._tokens_seen = (step, tokens)
+
+    def _read_table(self, line: str) -> str | None:
+        """The table that a notebook shows: Step, Training Loss, Validation Loss."""
+        if _TABLE_HEAD.match(line):
+            self._table = True
+            return "header"
+        row = _TABLE_ROW.match(line) if self._table else None
+        if row is None:
+            return None
+        step = int(row[1])
+        self.log.step(step, number(row[2]) if row[2] != "No log" else MISSING)
+        if row[3]:
+            self.log.evaluation(step, number(row[3]))
+        return "step"
+
+
+FORMAT = HuggingFace

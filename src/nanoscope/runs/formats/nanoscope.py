@@ -1,0 +1,134 @@
+"""nanoscope's own runs: the console, and the events that a run's directory keeps."""
+
+import json
+import re
+from typing import Any
+
+from nanoscope.runs.fields import number, read_fields
+from nanoscope.runs.formats.base import Format
+from nanoscope.runs.run import MISSING, Traits
+
+_ITER = re.compile(
+    r"iter (\d{1,12}): loss (\S{1,24}?), time ([\d.]{1,20})ms, mfu (\S{1,12}), tok/s (\S{1,16}), eta "
+)
+_EVALUATION = re.compile(
+    r"step (\d{1,12}): train loss (\S{1,24}?), val loss (\S{1,24}) ± (\S{1,16}?), eval ([\d.]{1,20})(s|ms|min)\b"
+)
+_SAVING = re.compile(r"saving checkpoint to \S{0,300}step-(\d{1,12})")
+
+
+class Nanoscope(Format):
+    name = "nanoscope"
+    traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",))
+
+    def read(self, line: str) -> str | None:
+        if line.startswith('{"event"'):
+            return self._read_event(line)
+        found = _ITER.search(line)
+        if found:
+            fields = read_fields(line[found.start() :])
+            self.log.step(
+                int(found[1]),
+                number(found[2]),
+                number(found[3]) / 1e3,
+                mfu_pct=number(found[4].rstrip("%")),
+                tok_s=_with_suffix(found[5]) if found[5] else fields.get("tok_s"),
+            )
+            return "step"
+        evaluation = _EVALUATION.search(line)
+        if evaluation:
+            seconds = number(evaluation[5]) * {"s": 1.0, "ms": 1e-3, "min": 60.0}[evaluation[6]]
+            self.log.evaluation(
+                int(evaluation[1]),
+                number(evaluation[3]),
+                number(evaluation[2]),
+                seconds=seconds,
+                stderr=number(evaluation[4]),
+            )
+            return "eval"
+        saving = _SAVING.search(line)
+        if saving:
+            self.log.checkpoint(int(saving[1]))
+            return "checkpoint"
+        return None
+
+    def _read_event(self, line: str) -> str | None:
+        try:
+            event: dict[str, Any] = json.loads(line)
+        except ValueError:
+            return None  # torn by a crash: the last line
+        kind = event.get("event")
+        try:
+            return self._take(str(kind), event)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _take(self, kind: str, event: dict[str, Any]) -> str:
+        log = self.log
+        if kind == "start":
+            log.boundary(resuming=int(event.get("first_step") or 0) > 0)
+            facts = {**event.get("config", {})}
+            for key in ("device", "parameters", "tokens_per_step", "peak_flops", "peak_source", "vocab_size"):
+                if event.get(key) is not None:
+                    facts[key] = event[key]
+            for key in ("train_tokens", "val_tokens"):
+                if event.get(key) is not None:
+                    facts[key] = event[key]
+            log.facts.update({k: v for k, v in facts.items() if isinstance(v, str | int | float | bool)})
+        elif kind == "iter":
+            mfu = event.get("mfu")
+            log.step(
+                int(event["step"]),
+                _loss(event.get("loss")),
+                _float(event.get("seconds")),
+                lr=_float(event.get("lr")),
+                grad_norm=_float(event.get("grad_norm")),
+                tok_s=_float(event.get("tokens_per_second")),
+                mfu_pct=MISSING if mfu is None else float(mfu) * 100,
+            )
+            return "step"
+        elif kind == "eval":
+            train = event.get("train_loss")
+            log.evaluation(
+                int(event["step"]),
+                _loss(event.get("val_loss")),
+                None if train is None else float(train),
+                seconds=event.get("seconds"),
+                stderr=event.get("val_stderr"),
+            )
+        elif kind == "checkpoint":
+            log.checkpoint(int(event["step"]), event.get("seconds"))
+        elif kind == "resume":
+            log.boundary(resuming=True)
+        elif kind in ("interrupted", "non_finite"):
+            if log.current is not None:
+                log.current.failed = True
+        elif kind == "end" and log.current is not None:
+            log.current.said_finished = event.get("reason") in (
+                "finished",
+                "patience",
+                "max_minutes",
+                "eval_only",
+            )
+            log.current.wall_seconds = event.get("wall_seconds")
+            phases = event.get("phases")
+            if isinstance(phases, dict):
+                log.current.phases = {str(k): float(v) for k, v in phases.items()}
+        return kind
+
+
+def _float(value: Any) -> float:
+    return MISSING if value is None else float(value)
+
+
+def _loss(value: Any) -> float:
+    """JSON has no NaN: a loss that is null was printed, but is not finite."""
+    return float("inf") if value is None else float(value)
+
+
+def _with_suffix(text: str) -> float:
+    factor = {"k": 1e3, "M": 1e6}.get(text[-1:], 1.0)
+    return number(text.rstrip("kM")) * factor
+
+
+FORMAT = Nanoscope

@@ -1,0 +1,138 @@
+"""The one Run type: what a log says about a training run, whoever wrote the log.
+
+Step records are columns of machine numbers (an hour-long log has a million lines, and objects would not fit).
+In the columns NaN means 'not printed'; a loss that was printed but is not a finite number is stored as +inf.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Literal
+
+MISSING = float("nan")
+NOT_FINITE = float("inf")
+
+ConfigValue = str | int | float | bool
+ErrorKind = Literal["out_of_memory", "exception", "killed", "interrupted"]
+TimeSource = Literal["printed", "cumulative", "timestamps", "progress_bar", "throughput"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a format means by its numbers."""
+
+    # Whether N steps are numbered 0 … N−1 (True) or end at N (False); None: judge by the first step.
+    last_is_total_minus_one: bool | None = None
+    # The record whose time holds an evaluation: the one with its step, the one after it, none; None: see the data.
+    evaluation_in: Literal["same", "next", "none"] | None = None
+    # The device whose peak the trainer divides by for its MFU, whatever it runs on.
+    mfu_assumes: str | None = None
+    mfu_is_moving_average: bool = False
+    total_keys: tuple[str, ...] = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
+
+
+@dataclass
+class Steps:
+    """The step records, column by column."""
+
+    step: "array[int]" = field(default_factory=lambda: array("q"))
+    loss: "array[float]" = field(default_factory=lambda: array("d"))
+    time_s: "array[float]" = field(default_factory=lambda: array("d"))  # of one step
+    lr: "array[float]" = field(default_factory=lambda: array("d"))
+    grad_norm: "array[float]" = field(default_factory=lambda: array("d"))
+    tok_s: "array[float]" = field(default_factory=lambda: array("d"))
+    mfu_pct: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def append(
+        self, step: int, loss: float, time_s: float, lr: float, grad_norm: float, tok_s: float, mfu_pct: float
+    ) -> None:
+        self.step.append(step)
+        self.loss.append(loss)
+        self.time_s.append(time_s)
+        self.lr.append(lr)
+        self.grad_norm.append(grad_norm)
+        self.tok_s.append(tok_s)
+        self.mfu_pct.append(mfu_pct)
+
+    def cut_from(self, step: int) -> None:
+        """Forget the records of `step` and later: a resumed run writes them again."""
+        keep = len(self.step)
+        while keep and self.step[keep - 1] >= step:
+            keep -= 1
+        for column in (self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct):
+            del column[keep:]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One validation result; `train_loss` where the trainer measures it at the same time."""
+
+    step: int
+    val: float  # +inf: printed, but not finite
+    train_loss: float | None = None
+    metric: Literal["loss", "bpb"] = "loss"
+    seconds: float | None = None  # where the log says how long it took
+    stderr: float | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint written at `step`; `seconds` where the log says how long training was held up."""
+
+    step: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class LoggedError:
+    """Something that went wrong, at a line of the log; `run` is the index of the run it ended."""
+
+    line: int
+    kind: ErrorKind
+    message: str
+    run: int | None
+
+
+@dataclass
+class Run:
+    """One training run as a log tells it."""
+
+    format: str
+    traits: Traits
+    steps: Steps = field(default_factory=Steps)
+    evals: list[Evaluation] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    config: dict[str, ConfigValue] = field(default_factory=dict)
+    total_steps: int | None = None
+    said_finished: bool = False  # a line of the log says so
+    failed: bool = False  # an error of the log ended it
+    resumed_at: list[int] = field(default_factory=list)
+    begins_with_resume: bool = False
+    time_source: TimeSource = "printed"
+    time_spans_steps: bool = False  # a record's time is the mean since the record before it
+    clock_resolution_s: float | None = None  # of clocks that are differenced
+    duplicates_dropped: int = 0
+    wall_seconds: float | None = None  # as the trainer itself measured it
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def first_step(self) -> int | None:
+        return self.steps.step[0] if self.steps else None
+
+    @property
+    def last_step(self) -> int | None:
+        return self.steps.step[-1] if self.steps else None
+
+
+@dataclass
+class Log:
+    """All that was read from one source: its runs in the order in which they first appear."""
+
+    source: str
+    format: str
+    runs: list[Run]
+    errors: list[LoggedError]
+    lines: int
+    rejoined_lines: int = 0

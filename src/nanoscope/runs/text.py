@@ -1,0 +1,64 @@
+"""Bytes of any kind → clean lines, streamed: memory stays bounded whatever the input is."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+CHUNK_BYTES = 1 << 20
+LINE_LIMIT = 8_192  # characters; the rest of a longer line is dropped: no record is that long
+
+# Escape sequences that terminals act upon, and the same keys when a terminal echoed them as text (^[[A).
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-9;:?<=>!]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])|\^\[\[[A-H0-9;~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b]")
+_QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
+
+
+def _encoding(head: bytes) -> str:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8-sig"  # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below
+
+
+def raw_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """Number and text of each line; a progress bar's carriage returns split a line without counting it."""
+    chunk = stream.read(CHUNK_BYTES)
+    decoder = codecs.getincrementaldecoder(_encoding(chunk[:4]))(errors="replace")
+    number, tail = 1, ""
+    while chunk:
+        text = tail + decoder.decode(chunk)
+        chunk = stream.read(CHUNK_BYTES)
+        if not chunk:
+            text += decoder.decode(b"", final=True)
+        *lines, tail = text.split("\n")
+        for line in lines:
+            if "\r" in line:
+                for part in line.split("\r"):
+                    if part:
+                        yield number, part[:LINE_LIMIT]
+            else:
+                yield number, line[:LINE_LIMIT]
+            number += 1
+        if "\r" in tail:  # an old Mac's file, or a bar that never ends: pass on what is complete
+            *parts, tail = tail.split("\r")
+            for part in parts:
+                if part:
+                    yield number, part[:LINE_LIMIT]
+        tail = tail[:LINE_LIMIT]
+    if tail:
+        yield number, tail
+
+
+def clean(line: str) -> str:
+    """The line as a person sees it: no colour codes, control characters, quote marks or code fences."""
+    if "\x1b" in line or "^[" in line:
+        line = _ESCAPES.sub("", line)
+    if not line.isprintable():
+        line = _CONTROLS.sub("", line)
+    if line[:4].lstrip().startswith(">"):
+        line = _QUOTES.sub("", line, count=1)
+    if "```" in line:
+        line = line.replace("```", "")
+    return line
