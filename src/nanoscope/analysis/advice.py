@@ -1,0 +1,149 @@
+"""What to do, ranked by what this log says it would bring; nothing that it gives no reason for."""
+
+from nanoscope.analysis.findings import (
+    Advice,
+    Diverged,
+    Eta,
+    HiddenEvaluations,
+    Improving,
+    LogError,
+    Memorising,
+    NonFinite,
+    NoEta,
+    Overfitting,
+    Progress,
+    SlowingDown,
+    VerdictFinding,
+)
+from nanoscope.analysis.loss import Learning
+from nanoscope.analysis.timing import Timing, run_seconds
+from nanoscope.runs.run import Run
+
+WORTH_SHARE = 0.03  # of the time: below it, a change of settings is not worth the words
+EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
+
+
+def advise(
+    run: Run,
+    progress: Progress,
+    timing: Timing,
+    eta: Eta | NoEta | None,
+    learning: Learning,
+    verdicts: tuple[VerdictFinding, ...],
+    errors: list[LogError],
+) -> tuple[Advice, ...]:
+    """The advice for one run: what is broken first, then by gain."""
+    urgent: list[Advice] = []
+    for verdict in verdicts:
+        urgent.extend(_for_verdict(verdict, progress, timing))
+    if any(error.kind == "out_of_memory" for error in errors):
+        urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
+    if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
+        urgent.append(Advice("resume_from_checkpoint", step=learning.checkpoints.last_step))
+    savings = [*_eval_savings(run, progress, timing, eta), *_time_savings(timing, eta, run)]
+    savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
+    unseen: list[Advice] = []
+    if timing.hidden:
+        unseen.append(_align(timing.hidden))
+    if not run.evals and run.steps and any(isinstance(v, Memorising | Improving) for v in verdicts):
+        unseen.append(Advice("add_validation"))
+    return tuple(_once([*urgent, *savings, *unseen]))
+
+
+def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) -> list[Advice]:
+    normal = timing.normal_step
+    if isinstance(verdict, Overfitting):
+        advice = []
+        if verdict.onset_step is not None:
+            saved = (verdict.wasted_steps or 0) * normal.mean_s if normal else None
+            if not progress.finished and progress.steps_left and normal:
+                saved = progress.steps_left * normal.mean_s
+            advice.append(
+                Advice("stop_at_best", step=verdict.onset_step, saves_s=saved, loss_gain=verdict.rise)
+            )
+        advice.append(Advice("regularise", setting="dropout"))
+        return advice
+    if isinstance(verdict, Diverged):
+        return [
+            Advice("lower_learning_rate", setting="learning_rate", loss_gain=verdict.last - verdict.best),
+            Advice("use_best_checkpoint", step=verdict.last_good_checkpoint),
+        ]
+    if isinstance(verdict, NonFinite):
+        if verdict.from_start:
+            return [Advice("check_setup", step=verdict.step)]
+        return [
+            Advice("resume_from_checkpoint", step=verdict.last_good_checkpoint),
+            Advice("lower_learning_rate", setting="learning_rate"),
+        ]
+    if isinstance(verdict, SlowingDown) and normal and progress.steps_left:
+        lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
+        return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
+    if isinstance(verdict, Improving) and progress.finished and verdict.measure == "val":
+        return [Advice("train_longer", setting="max_iters", from_value=progress.total_steps or progress.last_step, loss_gain=verdict.gain)]  # fmt: skip
+    return []
+
+
+def _eval_savings(run: Run, progress: Progress, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:
+    """Evaluating less often, where evaluations take a share of the time that matters."""
+    cost, interval = timing.eval_cost_s, None
+    steps = [e.step for e in run.evals]
+    if len(steps) > 1:
+        interval = steps[-1] - steps[-2] if len(steps) == 2 else sorted(b - a for a, b in zip(steps, steps[1:], strict=False))[len(steps) // 2]  # fmt: skip
+    normal = timing.normal_step
+    if cost is None or not interval or normal is None:
+        return []
+    share = cost / (cost + interval * normal.mean_s)
+    if share < WORTH_SHARE:
+        return []
+    factor = next(
+        (f for f in (2, 4, 5, 10) if cost / (cost + f * interval * normal.mean_s) <= EVAL_SHARE_WANTED), 10
+    )
+    if isinstance(eta, Eta) and eta.evals_left:
+        count, whole = eta.evals_left, eta.expected_s
+    else:
+        count, whole = len(steps) - 1, run_seconds(timing, run) or 0.0
+    saved = cost * (count - count // factor)
+    if not whole or saved < WORTH_SHARE * whole:
+        return []
+    return [Advice("raise_eval_interval", "eval_interval", interval, interval * factor, saved, whole)]
+
+
+def _time_savings(timing: Timing, eta: Eta | NoEta | None, run: Run) -> list[Advice]:
+    whole = run_seconds(timing, run)
+    if not whole or not timing.log_interval:
+        return []
+    advice = []
+    scale = 1 if run.time_spans_steps else timing.log_interval  # only every k-th step is printed
+    for group in timing.slow_groups:
+        if (
+            group.causes == ("stall",)
+            and group.count >= 2
+            and group.extra_total_s * scale > WORTH_SHARE * whole
+        ):
+            advice.append(
+                Advice(
+                    "find_stalls",
+                    saves_s=min(group.extra_total_s * scale, whole),
+                    of_s=whole,
+                    step=group.first_step,
+                )
+            )
+        if group.causes == ("checkpoint",) and group.extra_total_s > WORTH_SHARE * whole:
+            advice.append(Advice("checkpoint_less", saves_s=group.extra_total_s / 2, of_s=whole))
+    return advice
+
+
+def _align(hidden: HiddenEvaluations) -> Advice:
+    """A log interval that divides the evaluation interval shows all of them."""
+    best = max(d for d in range(1, hidden.log_interval + 1) if hidden.eval_interval % d == 0)
+    return Advice("align_log_interval", "log_interval", hidden.log_interval, best)
+
+
+def _number(run: Run, key: str) -> float | None:
+    value = run.config.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _once(advice: list[Advice]) -> list[Advice]:
+    seen: set[str] = set()
+    return [a for a in advice if not (a.action in seen or seen.add(a.action))]  # type: ignore[func-returns-value]

@@ -1,0 +1,84 @@
+"""One run, all findings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nanoscope.analysis.advice import advise
+from nanoscope.analysis.eta import analyse_eta
+from nanoscope.analysis.findings import Analysis, LogError, NoTraining, Reading, SlowingDown, VerdictFinding
+from nanoscope.analysis.loss import analyse_learning, eval_interval_of
+from nanoscope.analysis.mfu import analyse_mfu
+from nanoscope.analysis.progress import analyse_progress, tokens_in_step
+from nanoscope.analysis.timing import analyse_timing
+from nanoscope.runs.run import Log, LoggedError, Run
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the person adds to the log: how long the run is to be, and on what it runs."""
+
+    max_iters: int | None = None
+    device: str | None = None
+
+
+def analyse(run: Run, options: Options | None = None, log: Log | None = None) -> Analysis:
+    """All that can be said about a run; `log`, the one it was read from, adds what concerns the whole file."""
+    options = options or Options()
+    interval = eval_interval_of(run)
+    timing = analyse_timing(run, interval, tokens_in_step(run))
+    progress = analyse_progress(run, options.max_iters, timing.log_interval)
+    learning = analyse_learning(run, progress, timing, interval)
+    eta = analyse_eta(run, progress, timing, interval) if run.steps or run.evals else None
+    verdicts: tuple[VerdictFinding, ...] = learning.verdicts
+    normal = timing.normal_step
+    if normal and normal.slowing_down and normal.first_third_s and normal.last_third_s and normal.trend_share:
+        verdicts = (*verdicts, SlowingDown(normal.first_third_s, normal.last_third_s, normal.trend_share))
+    if not run.steps and not run.evals:
+        verdicts = (NoTraining(log.lines if log else 0),)
+    errors = log_errors(log.errors) if log else []
+    return Analysis(
+        reading=_reading(run, log, timing.log_interval),
+        verdicts=verdicts,
+        progress=progress,
+        timing=normal,
+        slow_steps=timing.slow_steps,
+        slow_groups=timing.slow_groups,
+        phase_costs=timing.phase_costs,
+        hidden_evaluations=timing.hidden,
+        eta=eta,
+        train_loss=learning.train,
+        evals=learning.evals,
+        checkpoints=learning.checkpoints,
+        spikes=learning.spikes,
+        warmup=learning.warmup,
+        mfu=analyse_mfu(run, timing, options.device),
+        advice=advise(run, progress, timing, eta, learning, verdicts, errors),
+    )
+
+
+def log_errors(errors: Sequence[LoggedError]) -> list[LogError]:
+    """The errors of a log as findings."""
+    return [LogError(error.line, error.kind, error.message) for error in errors]
+
+
+def _reading(run: Run, log: Log | None, log_interval: int | None) -> Reading:
+    gaps = np.diff(np.array(run.steps.step, dtype=np.int64))
+    elided = bool(log_interval and len(gaps) > 8 and gaps.max(initial=0) > 5 * log_interval)
+    first = run.first_step if run.steps else (run.evals[0].step if run.evals else None)
+    return Reading(
+        format=run.format,
+        lines=log.lines if log else 0,
+        steps_logged=len(run.steps),
+        first_step=run.first_step,
+        last_step=run.last_step,
+        log_interval=log_interval,
+        duplicates_dropped=run.duplicates_dropped,
+        rejoined_lines=log.rejoined_lines if log else 0,
+        resumed_at=tuple(run.resumed_at),
+        begins_mid_run=first is not None
+        and first > 10 * max(1, log_interval or 1)
+        and not run.begins_with_resume,
+        elided=elided,
+    )

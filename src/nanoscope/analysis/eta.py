@@ -1,0 +1,122 @@
+"""The time that is left: steps × mean step + the evaluations and checkpoints still to come."""
+
+from typing import Literal
+
+import numpy as np
+
+from nanoscope.analysis.findings import Eta, NoEta, Progress, Scenario
+from nanoscope.analysis.progress import last_step_of
+from nanoscope.analysis.timing import Timing
+from nanoscope.runs.run import Run
+
+DRIFT = 0.10  # beyond this change over the run, only its last third tells how fast it is now
+MOVING_AVERAGE_LINES = 20
+ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
+
+
+def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int | None) -> Eta | NoEta:
+    """The time left, or why there is none."""
+    normal = timing.normal_step
+    if progress.finished:
+        step_s = normal.mean_s if normal else 0.0
+        return Eta(0.0, 0.0, 0.0, 0.0, 0, step_s, 0, None, 0, None, step_s, 0, "steady", ())
+    if normal is None:
+        return NoEta("no_times", None)
+    step_s = _mean_now(timing)
+    if progress.total_steps is None or progress.steps_left is None or progress.last_step is None:
+        return NoEta("total_unknown", step_s)
+    left = progress.steps_left
+    evals_left = _multiples_between(
+        progress.last_step, last_step_of(run, progress.total_steps), eval_interval
+    )
+    cost = timing.eval_cost_s
+    saves_left, save_cost = _checkpoints_left(run, progress, timing)
+    extra = evals_left * (cost or 0.0) + saves_left * (save_cost or 0.0)
+    expected = left * step_s + extra
+    values = timing.times[timing.normal]
+    quick = min(normal.typical_s, step_s, float(np.percentile(values, 25)))
+    slow = max(normal.mean_s, step_s, normal.typical_s, float(np.percentile(values, 75)))
+    measured = timing.times[np.isfinite(timing.times)]
+    average, lines, direction = _moving_average(values[~timing.stalled[timing.normal]])
+    return Eta(
+        expected_s=expected,
+        low_s=min(left * quick + extra, expected * 0.98),
+        high_s=max(left * slow + extra * 1.1, expected * 1.02),
+        naive_s=left * float(measured[-1]),
+        steps_left=left,
+        step_s=step_s,
+        evals_left=evals_left,
+        eval_each_s=cost,
+        checkpoints_left=saves_left,
+        checkpoint_each_s=save_cost,
+        moving_average_s=average,
+        moving_average_lines=lines,
+        direction=direction,
+        scenarios=_scenarios(left, step_s),
+    )
+
+
+def _mean_now(timing: Timing) -> float:
+    """The mean normal step; of the last third where the run has drifted; one-off stalls are not extrapolated."""
+    normal = timing.normal_step
+    assert normal is not None
+    keep = timing.normal & ~timing.stalled
+    values = timing.times[keep] if keep.any() else timing.times[timing.normal]
+    weights = np.maximum(np.diff(timing.steps, prepend=timing.steps[0] - 1), 1)
+    # Only a clock that runs on gives means over many steps; there a line counts for the steps it covers.
+    weights = weights[keep] if keep.any() else weights[timing.normal]
+    if normal.source == "printed":
+        weights = np.ones(len(values), dtype=np.int64)
+    if normal.trend_share is not None and abs(normal.trend_share) >= DRIFT:
+        third = len(values) // 3
+        values, weights = values[-third:], weights[-third:]
+    return float(np.average(values, weights=weights))
+
+
+def _multiples_between(last: int, end: int, interval: int | None) -> int:
+    return end // interval - last // interval if interval and end > last else 0
+
+
+def _checkpoints_left(run: Run, progress: Progress, timing: Timing) -> tuple[int, float | None]:
+    """Checkpoints to come whose cost is not already in the evaluations'."""
+    eval_steps = {e.step for e in run.evals}
+    own = [c.step for c in run.checkpoints if c.step not in eval_steps]
+    printed = any(c.seconds is not None for c in run.checkpoints)
+    if timing.checkpoint_cost_s is None or not (own or printed) or progress.steps_left is None:
+        return 0, None
+    steps = [c.step for c in run.checkpoints]
+    done = steps[-1] - steps[0]
+    every = done / (len(steps) - 1) if len(steps) > 1 and done > 0 else max(steps[-1], 1)
+    return int(progress.steps_left // every), timing.checkpoint_cost_s
+
+
+def _moving_average(values: np.ndarray) -> tuple[float, int, Literal["faster", "slower", "steady"]]:  # type: ignore[type-arg]
+    lines = min(MOVING_AVERAGE_LINES, max(1, len(values) // 2))
+    now = float(np.mean(values[-lines:]))
+    before = values[-2 * lines : -lines]
+    if len(before) < 3:
+        return now, lines, "steady"
+    change = now / float(np.mean(before)) - 1
+    noise = float(np.std(before)) / float(np.mean(before)) / np.sqrt(lines)
+    if abs(change) < max(0.02, 2 * noise):
+        return now, lines, "steady"
+    return now, lines, "slower" if change > 0 else "faster"
+
+
+def _scenarios(left: int, step_s: float) -> tuple[Scenario, ...]:
+    """What the rest would take at round step times below the present one, down to a thirtieth of it."""
+    choices = sorted(
+        {
+            m * 10.0**power
+            for power in range(-4, 4)
+            for m in ROUND_STEPS_S
+            if step_s / 30 <= m * 10.0**power < 0.8 * step_s
+        }
+    )
+    picked = [choices[0], choices[len(choices) // 2], choices[-1]] if len(choices) > 2 else choices
+    return tuple(Scenario(s, s * left) for s in reversed(picked))
+
+
+def scenario(eta: Eta, step_s: float) -> Scenario:
+    """The time left if a step took `step_s`."""
+    return Scenario(step_s, step_s * eta.steps_left)

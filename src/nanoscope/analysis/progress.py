@@ -1,0 +1,97 @@
+"""How far a run is, and whether it is over."""
+
+from nanoscope.analysis.findings import Progress
+from nanoscope.runs.run import Run
+
+
+def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> Progress:
+    """Total, steps left and end of a run, from what the person or the log says."""
+    total, source = _total(run, max_iters)
+    last = run.last_step if run.steps else (run.evals[-1].step if run.evals else None)
+    finished = _finished(run, total, last, log_interval)
+    left = None
+    if finished:
+        left = 0
+    elif total is not None and last is not None:
+        left = max(0, last_step_of(run, total) - last)
+    tokens_per_step = tokens_in_step(run)
+    seen = (last + 1) * tokens_per_step if tokens_per_step and last is not None else None
+    train_tokens = run.config.get("train_tokens")
+    passes = seen / train_tokens if seen and isinstance(train_tokens, int) and train_tokens > 0 else None
+    return Progress(last, total, source, left, finished, tokens_per_step, seen, passes)
+
+
+def last_step_of(run: Run, total: int) -> int:
+    """The number of the last step of `total`, as this format counts."""
+    counts_from_zero = run.traits.last_is_total_minus_one
+    if counts_from_zero is None:
+        counts_from_zero = run.first_step == 0 and (run.last_step or 0) < total
+    return total - 1 if counts_from_zero else total
+
+
+def tokens_in_step(run: Run) -> int | None:
+    """Tokens that one step trains on: said, or computed from batch, block and accumulation."""
+    said = run.config.get("tokens_per_step") or run.config.get("total_batch_size")
+    if isinstance(said, int):
+        return said
+    sizes = [run.config.get(key) for key in ("batch_size", "block_size")]
+    if all(isinstance(size, int) for size in sizes):
+        accumulation = run.config.get("gradient_accumulation_steps", 1)
+        product = int(accumulation) if isinstance(accumulation, int) else 1
+        for size in sizes:
+            product *= int(size or 0)
+        return product or None
+    return _tokens_from_speed(run)
+
+
+def _tokens_from_speed(run: Run) -> int | None:
+    """Tokens a step = tokens a second × seconds, where both are printed."""
+    products = sorted(
+        tok_s * time_s
+        for tok_s, time_s in zip(run.steps.tok_s, run.steps.time_s, strict=True)
+        if 0 < tok_s < float("inf") and 0 < time_s < float("inf")
+    )
+    if not products or run.time_spans_steps:
+        return None
+    middle = products[len(products) // 2]
+    consistent = sum(abs(p - middle) < 0.01 * middle for p in products) > 0.8 * len(products)
+    return round(middle) if consistent else None
+
+
+def _total(run: Run, max_iters: int | None) -> tuple[int | None, str | None]:  # type: ignore[return]
+    if max_iters is not None:
+        return max_iters, "option"
+    if run.total_steps is not None:
+        return run.total_steps, "log"
+    for key in run.traits.total_keys:
+        value = run.config.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return int(value), "log"
+    return None, None
+
+
+def _finished(run: Run, total: int | None, last: int | None, log_interval: int | None) -> bool | None:
+    if last is None:
+        return False if run.failed else None
+    if run.said_finished:
+        return True
+    if total is not None:
+        end = last_step_of(run, total)
+        evaluated_last = bool(run.evals) and run.evals[-1].step >= end
+        if last >= end or evaluated_last:
+            return True
+        # The last line of a run that prints every k-th step may come up to k−1 steps before its end.
+        next_line = last + (log_interval or 1)
+        return next_line > end and not run.failed
+    if run.failed:
+        return False
+    return True if _evaluated_off_the_grid(run, last) else None
+
+
+def _evaluated_off_the_grid(run: Run, last: int) -> bool:
+    """A trainer that evaluates at every multiple and once more at the end has said that this was the end."""
+    steps = [e.step for e in run.evals]
+    if len(steps) < 3 or steps[-1] < last:
+        return False
+    gaps = {b - a for a, b in zip(steps[:-2], steps[1:-1], strict=True)}
+    return len(gaps) == 1 and 0 < steps[-1] - steps[-2] < min(gaps)

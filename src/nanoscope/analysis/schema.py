@@ -1,0 +1,89 @@
+"""Findings → the JSON of `explain --json`, schema nanoscope.explain/1. A number that is not finite is null."""
+
+import math
+from typing import Any
+
+from nanoscope.analysis.analyse import Options, analyse, log_errors
+from nanoscope.analysis.findings import Analysis, Diverged, Eta, NonFinite
+from nanoscope.runs.run import Log
+
+SCHEMA = "nanoscope.explain/1"
+
+
+def explain_json(log: Log, options: Options) -> dict[str, Any]:
+    """A whole log as the schema has it."""
+    document = {
+        "schema": SCHEMA,
+        "source": log.source,
+        "format": log.format,
+        "runs": [run_json(analyse(run, options, log)) for run in log.runs],
+        "errors": [{"line": e.line, "kind": e.kind, "message": e.message} for e in log_errors(log.errors)],
+    }
+    return _finite(document)  # type: ignore[no-any-return]
+
+
+def run_json(analysis: Analysis) -> dict[str, Any]:
+    """One run as the schema has it."""
+    a, normal, evals, mfu = analysis, analysis.timing, analysis.evals, analysis.mfu
+    non_finite = next((v.step for v in a.verdicts if isinstance(v, NonFinite)), None)
+    diverged = next((v.step for v in a.verdicts if isinstance(v, Diverged)), None)
+    return {
+        "steps_logged": a.reading.steps_logged,
+        "first_step": a.reading.first_step,
+        "last_step": a.reading.last_step,
+        "total_steps": a.progress.total_steps,
+        "finished": a.progress.finished,
+        "step_time_s": normal
+        and {
+            "typical": normal.typical_s,
+            "low": normal.low_s,
+            "high": normal.high_s,
+            "mean": normal.mean_s,
+            "trend_pct": None if normal.trend_share is None else 100 * normal.trend_share,
+        },
+        "slow_steps": [
+            {"step": s.step, "time_s": s.time_s, "extra_s": s.extra_s, "causes": list(s.causes)} for s in a.slow_steps
+        ],
+        "evals": evals
+        and {
+            key: getattr(evals, key)
+            for key in (
+                "metric", "count", "interval", "cost_s", "best_val", "best_step",
+                "first_val", "last_val", "last_train", "last_step",
+            )
+        },
+        "checkpoints": {"count": a.checkpoints.count, "cost_s": a.checkpoints.cost_s},
+        "loss": {
+            "first": a.train_loss.first,
+            "last": a.train_loss.last,
+            "min": a.train_loss.min,
+            "non_finite_from": non_finite,
+            "diverged_at": diverged,
+        },
+        "verdicts": [verdict.code.removeprefix("verdict.") for verdict in a.verdicts],
+        "throughput_tok_s": normal and normal.throughput_tok_s,
+        "mfu": mfu
+        and {
+            "logged_pct": None if mfu.logged is None else 100 * mfu.logged,
+            "trust": mfu.trust,
+            "recomputed_pct": None if mfu.recomputed is None else 100 * mfu.recomputed,
+        },
+        "remaining_s": {
+            "expected": a.eta.expected_s,
+            "low": a.eta.low_s,
+            "high": a.eta.high_s,
+            "naive": a.eta.naive_s,
+        }
+        if isinstance(a.eta, Eta)
+        else None,
+    }  # fmt: skip
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
