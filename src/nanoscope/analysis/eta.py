@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 
 from nanoscope.analysis.findings import Eta, NoEta, Progress, Scenario
+from nanoscope.analysis.numbers import Floats
 from nanoscope.analysis.progress import last_step_of
 from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import Run
@@ -90,7 +91,7 @@ def _checkpoints_left(run: Run, progress: Progress, timing: Timing) -> tuple[int
     return int(progress.steps_left // every), timing.checkpoint_cost_s
 
 
-def _moving_average(values: np.ndarray) -> tuple[float, int, Literal["faster", "slower", "steady"]]:  # type: ignore[type-arg]
+def _moving_average(values: Floats) -> tuple[float, int, Literal["faster", "slower", "steady"]]:
     lines = min(MOVING_AVERAGE_LINES, max(1, len(values) // 2))
     now = float(np.mean(values[-lines:]))
     before = values[-2 * lines : -lines]

@@ -22,19 +22,39 @@ Verdict = Literal[
 Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
 ErrorKind = Literal["out_of_memory", "exception", "killed", "interrupted"]
 MfuTrust = Literal["ok", "wrong_peak", "smoothing_lag", "unmeasured"]
+MfuReason = Literal[
+    "matches_device",
+    "above_one",
+    "assumes_other_device",
+    "device_unknown",
+    "moving_average",
+    "not_measured",
+    "peak_unknown",
+    "trainer_knows_device",
+]
 
 
-@dataclass(frozen=True)
 class Finding:
-    """Anything that can be said; `code` is the key under which `words` keeps the sentence."""
+    """Anything that can be said; `code` is the key under which `words` keeps the sentence.
+
+    Comparison and representation are written once, here: forty generated copies would slow the start of `explain`.
+    """
 
     code: ClassVar[str]
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
 
-# --- reading --------------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        )
 
 
-@dataclass(frozen=True)
+# --- reading ---
+
+
+@dataclass(eq=False, repr=False)
 class Reading(Finding):
     """What was read: which format, how much of it, and what had to be ignored or mended."""
 
@@ -52,7 +72,7 @@ class Reading(Finding):
     elided: bool  # steps are missing from the middle
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LogError(Finding):
     """An error that the log shows (of the log, not of one run)."""
 
@@ -62,7 +82,7 @@ class LogError(Finding):
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Progress(Finding):
     """How far the run is. `total_steps` is None where neither the log nor the person says it."""
 
@@ -77,10 +97,10 @@ class Progress(Finding):
     passes_over_data: float | None  # where the log says how many tokens there are
 
 
-# --- timing ---------------------------------------------------------------------------------------------------
+# --- timing ---
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NormalStep(Finding):
     """The time of steps that carry no start-up, evaluation or checkpoint."""
 
@@ -101,7 +121,7 @@ class NormalStep(Finding):
     throughput_tok_s: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SlowStep(Finding):
     """A printed time that stands out of the run's own spread."""
 
@@ -112,7 +132,7 @@ class SlowStep(Finding):
     causes: tuple[Cause, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SlowGroup(Finding):
     """All the slow steps with the same causes: what they cost together."""
 
@@ -128,9 +148,9 @@ class SlowGroup(Finding):
     times_slower: float
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class PhaseCost(Finding):
-    """What evaluation or checkpoints cost in all, hidden ones included; `share` is of the run's time so far."""
+    """What evaluation or checkpoints cost in all, hidden ones too; `share` is of the run's time so far."""
 
     code: ClassVar[str] = "timing.phase_cost"
     phase: Literal["evaluation", "checkpoint", "startup", "sample"]
@@ -140,7 +160,7 @@ class PhaseCost(Finding):
     share: float
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class HiddenEvaluations(Finding):
     """Evaluations whose cost no printed line shows: log_interval does not divide eval_interval."""
 
@@ -151,10 +171,10 @@ class HiddenEvaluations(Finding):
     eval_interval: int
 
 
-# --- what is left ---------------------------------------------------------------------------------------------
+# --- what is left ---
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Scenario(Finding):
     """'If a step took this long, the rest would take that long.'"""
 
@@ -163,7 +183,7 @@ class Scenario(Finding):
     remaining_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Eta(Finding):
     """The time left: steps × mean step + evaluations and checkpoints to come."""
 
@@ -184,7 +204,7 @@ class Eta(Finding):
     scenarios: tuple[Scenario, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NoEta(Finding):
     """Why no time left can be given. `step_s` still serves for 'N steps would take …'."""
 
@@ -193,10 +213,10 @@ class NoEta(Finding):
     step_s: float | None
 
 
-# --- learning -------------------------------------------------------------------------------------------------
+# --- learning ---
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TrainLoss(Finding):
     """The training loss; `noise` is its scatter around its own trend."""
 
@@ -214,7 +234,7 @@ class TrainLoss(Finding):
     first_is_uniform: bool | None  # a healthy start; None if the log does not begin at the beginning
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Evaluations(Finding):
     """The validation results, and what one evaluation costs."""
 
@@ -234,7 +254,7 @@ class Evaluations(Finding):
     bits_per_char: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Checkpoints(Finding):
     """Checkpoints written; `cost_s` only where evaluations with and without one can be told apart."""
 
@@ -244,7 +264,7 @@ class Checkpoints(Finding):
     cost_s: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Improving(Finding):
     """Still getting better; `gain` over the last `over_steps` steps."""
 
@@ -254,7 +274,7 @@ class Improving(Finding):
     over_steps: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Plateau(Finding):
     """No longer getting better than its own noise."""
 
@@ -265,9 +285,9 @@ class Plateau(Finding):
     gain: float
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Overfitting(Finding):
-    """Validation is past its best while training loss falls on. `onset_step` None: only one evaluation to judge by."""
+    """Validation is past its best while training loss falls on. `onset_step` None: one evaluation to judge by."""
 
     code: ClassVar[str] = "verdict.overfitting"
     onset_step: int | None
@@ -281,7 +301,7 @@ class Overfitting(Finding):
     severity: Literal["slight", "clear", "severe"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Memorising(Finding):
     """A loss below anything that unseen text could have, and no validation to prove it on."""
 
@@ -290,7 +310,7 @@ class Memorising(Finding):
     passes_over_data: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Diverged(Finding):
     """The loss rose and stayed up."""
 
@@ -301,7 +321,7 @@ class Diverged(Finding):
     last_good_checkpoint: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NonFinite(Finding):
     """The loss is NaN or infinite. `from_start`: a problem of set-up, not a divergence."""
 
@@ -313,7 +333,7 @@ class NonFinite(Finding):
     last_finite_loss: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LossSpike(Finding):
     """A jump that the run got over."""
 
@@ -324,7 +344,7 @@ class LossSpike(Finding):
     recovered_step: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class SlowingDown(Finding):
     """Steps take longer at the end than at the beginning."""
 
@@ -334,7 +354,7 @@ class SlowingDown(Finding):
     share: float
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TooShort(Finding):
     """Too few steps for any statement about learning."""
 
@@ -342,7 +362,7 @@ class TooShort(Finding):
     steps: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NoTraining(Finding):
     """The log holds no training line."""
 
@@ -350,7 +370,7 @@ class NoTraining(Finding):
     lines: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Warmup(Finding):
     """The learning rate is still rising: the loss says little yet."""
 
@@ -359,10 +379,10 @@ class Warmup(Finding):
     last_step: int
 
 
-# --- efficiency -----------------------------------------------------------------------------------------------
+# --- efficiency ---
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Mfu(Finding):
     """The printed MFU, whether to believe it, and what it is on the device at hand."""
 
@@ -370,16 +390,7 @@ class Mfu(Finding):
     logged: float | None  # median of the printed values, as a fraction; None if never measured
     last: float | None
     trust: MfuTrust
-    reason: Literal[
-        "matches_device",
-        "above_one",
-        "assumes_other_device",
-        "device_unknown",
-        "moving_average",
-        "not_measured",
-        "peak_unknown",
-        "trainer_knows_device",
-    ]
+    reason: MfuReason
     assumed_device: str | None
     assumed_peak_tflops: float | None
     device: str | None
@@ -389,7 +400,7 @@ class Mfu(Finding):
     lag: float | None  # how far slow steps pull the printed moving average down, as a fraction of MFU
 
 
-# --- advice ---------------------------------------------------------------------------------------------------
+# --- advice ---
 
 AdviceAction = Literal[
     "raise_eval_interval",
@@ -409,11 +420,11 @@ AdviceAction = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Advice(Finding):
     """One thing to do, with what it is estimated to bring; the list is ranked by gain.
 
-    `setting`, `from_value` and `to_value` are given where the advice is a setting ('eval_interval', 500, 2000).
+    `setting`, `from_value`, `to_value` are given where the advice is a setting ('eval_interval', 500, 2000).
     `saves_s` of `of_s`: seconds of the run's whole time (or of what is left, where that is known).
     """
 
@@ -428,7 +439,7 @@ class Advice(Finding):
     step: int | None = None  # the step meant: the best validation, the last good checkpoint
 
 
-# --- the whole ------------------------------------------------------------------------------------------------
+# --- the whole ---
 
 VerdictFinding = (
     Improving
@@ -443,7 +454,7 @@ VerdictFinding = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Analysis:
     """All that can be said about one run, in reading order: `findings()` yields what there is."""
 
@@ -474,7 +485,7 @@ class Analysis:
                 yield from value
 
 
-# --- comparing ------------------------------------------------------------------------------------------------
+# --- comparing ---
 
 RowMeasure = Literal[
     "last_step",
@@ -505,9 +516,12 @@ RowReason = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ComparisonRow(Finding):
-    """One measure of all the runs (None: not in that log) and why they differ. `at`: the common step, tokens, seconds or loss."""
+    """One measure of all the runs (None: not in that log) and why they differ.
+
+    `at` is the step, tokens, seconds or loss at which it is taken.
+    """
 
     code: ClassVar[str] = "compare.row"
     measure: RowMeasure
@@ -517,7 +531,7 @@ class ComparisonRow(Finding):
     reason: RowReason
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ConfigDifference(Finding):
     """A setting that is not the same in all runs."""
 
@@ -526,7 +540,7 @@ class ConfigDifference(Finding):
     values: tuple[str | int | float | bool | None, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Explanation(Finding):
     """What explains, or does not explain, that `run` ends at another loss than `other`."""
 
@@ -547,7 +561,7 @@ class Explanation(Finding):
     loss_difference: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Continued(Finding):
     """Where the shorter run would be at the longer one's step; None: it cannot be told."""
 
@@ -559,7 +573,7 @@ class Continued(Finding):
     why_not: Literal["overfitting", "too_short", "no_evaluations", "diverged", "schedule_ended"] | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Comparison:
     """Several runs side by side."""
 

@@ -22,7 +22,7 @@ from nanoscope.analysis.findings import (
     VerdictFinding,
     Warmup,
 )
-from nanoscope.analysis.numbers import Floats, Ints, blocks, common_gap, scatter
+from nanoscope.analysis.numbers import Bools, Floats, Ints, blocks, common_gap, scatter
 from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import NOT_FINITE, Run
 
@@ -91,7 +91,7 @@ def analyse_learning(run: Run, progress: Progress, timing: Timing, eval_interval
 # --- the numbers themselves -----------------------------------------------------------------------------------
 
 
-def _train_loss(run: Run, steps: Ints, losses: Floats, finite: np.ndarray) -> TrainLoss:  # type: ignore[type-arg]
+def _train_loss(run: Run, steps: Ints, losses: Floats, finite: Bools) -> TrainLoss:
     vocab = run.config.get("vocab_size")
     vocab = vocab if isinstance(vocab, int) and vocab > 1 else None
     uniform = math.log(vocab) if vocab else None
@@ -194,7 +194,7 @@ def _overfitting(
     run: Run,
     steps: Ints,
     losses: Floats,
-    finite: np.ndarray,  # type: ignore[type-arg]
+    finite: Bools,
     few: bool,
 ) -> Overfitting | None:
     evals = [e for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]
@@ -246,7 +246,7 @@ def _overfitting(
     )
 
 
-def _train_falls(run: Run, since: int, steps: Ints, losses: Floats, finite: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _train_falls(run: Run, since: int, steps: Ints, losses: Floats, finite: Bools) -> bool:
     """Whether the training loss went on falling since validation was best: without that, a rise is no overfitting."""
     trains = [
         (e.step, e.train_loss) for e in run.evals if e.train_loss is not None and math.isfinite(e.train_loss)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nanoscope.analysis.findings import Mfu
+from nanoscope.analysis.findings import Mfu, MfuReason, MfuTrust
 from nanoscope.analysis.timing import Timing
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import Run
@@ -21,38 +21,38 @@ def analyse_mfu(run: Run, timing: Timing, device_option: str | None) -> Mfu | No
     device_name = device_option or _device_of(run)
     device = find_peak(device_name) if device_name else None
     dtype = _dtype(run)
-    peaks = dict(
+    measured = printed[np.isfinite(printed) & (printed > 0)]
+    logged = float(np.median(measured)) if len(measured) else None
+    last = float(measured[-1]) if len(measured) else None
+    smoothed = run.traits.mfu_is_moving_average
+    settled = float(np.percentile(measured, 90)) if smoothed and len(measured) else logged
+    lag = settled - last if smoothed and len(measured) >= 5 and settled and last else None
+    trust: MfuTrust
+    reason: MfuReason
+    if settled is None:
+        trust, reason = "unmeasured", "not_measured" if (printed < 0).any() else "peak_unknown"
+    elif settled > 1:
+        trust, reason = "wrong_peak", "above_one"
+    elif assumed is None:
+        trust, reason = "ok", "trainer_knows_device"
+    elif device is not None and device.name == assumed.name:
+        lagging = lag is not None and lag > LAG * settled
+        trust, reason = ("smoothing_lag", "moving_average") if lagging else ("ok", "matches_device")
+    else:
+        trust, reason = "wrong_peak", "assumes_other_device" if device_name else "device_unknown"
+    return Mfu(
+        logged=logged,
+        last=last,
+        trust=trust,
+        reason=reason,
         assumed_device=assumed_name,
         assumed_peak_tflops=_tflops(assumed, "bfloat16"),
         device=device.name if device else device_name,
         peak_tflops=_tflops(device, dtype),
         peak_source=device.source if device else None,
+        recomputed=_recompute(settled, assumed, device, dtype),
+        lag=lag,
     )
-    measured = printed[np.isfinite(printed) & (printed > 0)]
-    if len(measured) == 0:
-        reason = "not_measured" if (printed[np.isfinite(printed)] < 0).any() else "peak_unknown"
-        return Mfu(
-            logged=None, last=None, trust="unmeasured", reason=reason, recomputed=None, lag=None, **peaks
-        )  # type: ignore[arg-type]
-    logged, last = float(np.median(measured)), float(measured[-1])
-    settled = float(np.percentile(measured, 90)) if run.traits.mfu_is_moving_average else logged
-    lag = settled - last if run.traits.mfu_is_moving_average and len(measured) >= 5 else None
-
-    if assumed is None:
-        trust, reason, recomputed = (
-            ("wrong_peak", "above_one", None) if last > 1 else ("ok", "trainer_knows_device", None)
-        )
-    else:
-        same_device = device is not None and device.name == assumed.name
-        recomputed = _recompute(settled, assumed, device, dtype)
-        if same_device:
-            lagging = lag is not None and lag > LAG * settled
-            trust, reason = ("smoothing_lag", "moving_average") if lagging else ("ok", "matches_device")
-        elif device_name:
-            trust, reason = "wrong_peak", "assumes_other_device"
-        else:
-            trust, reason = "wrong_peak", "above_one" if settled > 1 else "device_unknown"
-    return Mfu(logged=logged, last=last, trust=trust, reason=reason, recomputed=recomputed, lag=lag, **peaks)  # type: ignore[arg-type]
 
 
 def _assumed(run: Run) -> str | None:
@@ -83,7 +83,7 @@ def _tflops(peak: Peak | None, dtype: str) -> float | None:
     return flops / 1e12 if flops else None
 
 
-def _recompute(settled: float, assumed: Peak, device: Peak | None, dtype: str) -> float | None:
+def _recompute(settled: float | None, assumed: Peak | None, device: Peak | None, dtype: str) -> float | None:
     """The same work over the device's own peak."""
     of, by = _tflops(assumed, "bfloat16"), _tflops(device, dtype)
-    return settled * of / by if of and by else None
+    return settled * of / by if settled and of and by else None

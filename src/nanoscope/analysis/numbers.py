@@ -1,11 +1,15 @@
 """Robust statistics that the analyses share."""
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+import numpy as np
+
+if TYPE_CHECKING:
+    Floats: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
+    Ints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+    Bools: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]
+else:
+    Floats = Ints = Bools = np.ndarray
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 

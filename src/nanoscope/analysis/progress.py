@@ -1,5 +1,7 @@
 """How far a run is, and whether it is over."""
 
+from typing import Literal
+
 from nanoscope.analysis.findings import Progress
 from nanoscope.runs.run import Run
 
@@ -58,7 +60,7 @@ def _tokens_from_speed(run: Run) -> int | None:
     return round(middle) if consistent else None
 
 
-def _total(run: Run, max_iters: int | None) -> tuple[int | None, str | None]:  # type: ignore[return]
+def _total(run: Run, max_iters: int | None) -> tuple[int | None, Literal["option", "log"] | None]:
     if max_iters is not None:
         return max_iters, "option"
     if run.total_steps is not None:

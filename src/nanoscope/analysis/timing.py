@@ -98,11 +98,11 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
 
     carries = np.zeros(len(steps), dtype=bool)
     stalled = np.zeros(len(steps), dtype=bool)
-    for index, why in causes.items():
+    for at, why in causes.items():
         if why == ["stall"]:
-            stalled[index] = True
+            stalled[at] = True
         elif why != ["periodic"]:
-            carries[index] = True
+            carries[at] = True
     normal = measured & ~carries
     if not normal.any():
         normal = measured
@@ -162,7 +162,7 @@ def _records_of(steps: Ints, events: list[int], lands: str | None) -> Bools:
     if lands is None or not events:
         return marked
     if lands == "same":
-        return np.isin(steps, events)
+        return np.asarray(np.isin(steps, events), dtype=bool)
     index = np.searchsorted(steps, np.array(events), side="right")
     marked[index[index < len(steps)]] = True
     return marked
@@ -214,7 +214,7 @@ def _periodic(candidates: Ints, steps: Ints, interval: int | None) -> Bools:
         span = steps[(steps >= chosen[members][0]) & (steps <= chosen[members][-1])]
         due = int((span % period == chosen[members][0] % period).sum())
         if members.sum() >= max(4, 0.5 * len(chosen)) and members.sum() >= 0.7 * due:
-            return members
+            return np.asarray(members, dtype=bool)
     if len(chosen) > 64:
         return none
     # Not on a grid, but with the same distance again and again (data shards of equal size).
@@ -223,7 +223,7 @@ def _periodic(candidates: Ints, steps: Ints, interval: int | None) -> Bools:
         near = np.abs(np.abs(gaps) - period) <= max(interval or 1, 0.02 * period)
         chain = near.sum(axis=1) >= 2
         if near.any(axis=1).mean() >= 0.8 and chain.any():
-            return near.any(axis=1)
+            return np.asarray(near.any(axis=1), dtype=bool)
     return none
 
 
