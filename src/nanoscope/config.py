@@ -403,16 +403,3 @@ def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
 def _toml_value(value: Any) -> str:
     # A JSON string, number or boolean is a TOML one, but for DEL, which TOML wants escaped.
     return json.dumps(str(value) if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def help_table() -> str:
-    """All keys with their meaning and default, for `nanoscope train --help`."""
-    lines: list[str] = []
-    group = ""
-    for key, item in KEYS.items():
-        if item.metadata["group"] != group:
-            group = item.metadata["group"]
-            lines.append(f"\n{group.capitalize()}:")
-        default = "" if item.default == "" else f" [{item.default}]"
-        lines.append(f"  --{key:<28} {item.metadata['help']}{default}")
-    return "\n".join(lines)

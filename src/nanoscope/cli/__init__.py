@@ -13,16 +13,18 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
+from nanoscope.config import did_you_mean
 from nanoscope.errors import JobError, UsageError
 
 EPILOGUE = """\
 Examples:
   nanoscope demo                                    the one-minute tour
-  nanoscope train laptop                            nanoGPT's laptop recipe on Shakespeare
+  nanoscope train laptop                            nanoGPT's laptop recipe
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
 
-'nanoscope COMMAND --help' tells more. Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
+'nanoscope COMMAND --help' tells more.
+Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
 
 COMMANDS = {
@@ -31,9 +33,10 @@ COMMANDS = {
     "train": "Train a GPT, or go on with a run.",
     "sample": "Let a trained model write.",
 }
+OWN_HELP = ("train",)  # its flags are the keys of the configuration
 
 
-def _app() -> App:
+def _app(called: str) -> App:
     app = App(
         name="nanoscope",
         help="Train a small GPT on the machine you have, and understand every line the run prints.",
@@ -45,8 +48,15 @@ def _app() -> App:
         default_parameter=Parameter(name_transform=lambda name: name, negative=()),
         result_action="return_value",
     )
-    for name, summary in COMMANDS.items():
-        app.command(f"nanoscope.cli.{name}:{name}", name=name, help=summary)
+    for number, (name, summary) in enumerate(COMMANDS.items()):
+        app.command(
+            f"nanoscope.cli.{name}:{name}",
+            name=name,
+            sort_key=number,
+            help=None if name == called else summary,  # the docstring of the one that is called tells more
+            help_epilogue="",
+            help_flags=[] if name in OWN_HELP else None,
+        )
     return app
 
 
@@ -60,14 +70,18 @@ def run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C would refuse '±' or Hindi
             stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
+    words = [_underscored(word) for word in arguments]
+    called = words[0] if words else ""
     try:
-        status = _app()([_underscored(word) for word in arguments], exit_on_error=False, print_error=False)
+        if called and called not in COMMANDS and not called.startswith("-"):
+            raise UsageError(f"there is no command {called!r}{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}")
+        status = _app(called)(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(status or 0)
     except (JobError, UsageError) as error:
         return _fail(str(error), error.exit_status)
     except CycloptsError as error:
-        return _fail(f"{_plain(error)}\nSee: nanoscope {' '.join(arguments[:1])} --help", 2)
+        return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # '| head' has seen enough

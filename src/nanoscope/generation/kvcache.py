@@ -28,10 +28,9 @@ class KVCache:
         all_values[:, :, self.length : end] = values
         return all_keys[:, :, :end], all_values[:, :, :end]
 
-    def mask(self, new: int) -> Tensor | None:
+    def mask(self, new: int, device: torch.device) -> Tensor | None:
         """Which keys (length + new) each of `new` queries may see; None where plain causal attention says the same."""
         if self.length == 0 or new == 1:
             return None
-        keys = torch.arange(self.length + new)
-        queries = torch.arange(self.length, self.length + new)
-        return keys[None, :] <= queries[:, None]
+        keys = torch.arange(self.length + new, device=device)
+        return keys[None, :] <= keys[self.length :, None]

@@ -55,7 +55,7 @@ class CausalSelfAttention(nn.Module):
         mask = None
         if cache is not None:
             k, v = cache.extend(layer, k, v)  # (B, H, all so far, D)
-            mask = cache.mask(T)
+            mask = cache.mask(T, x.device)
         dropout = self.dropout if self.training else 0.0
         causal = mask is None and T > 1
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)

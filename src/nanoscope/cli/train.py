@@ -1,0 +1,81 @@
+"""`nanoscope train`."""
+
+import os
+import shutil
+import sys
+import textwrap
+from itertools import groupby
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from nanoscope.config import KEYS, TrainConfig, preset_note, presets, resolve
+from nanoscope.errors import JobError
+
+
+def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+    """Train a GPT, or go on with a run."""
+    if "--help" in words or "-h" in words:
+        print(help_text())
+        return 0
+    from nanoscope.training.phases import PhaseClock, seconds_since_process_start
+
+    clock = PhaseClock(seconds_since_process_start())
+    resolved = resolve(words)
+    _prepare_cpu(resolved.config)
+
+    from nanoscope.training.launch import launch  # torch is loaded here, after the environment is right
+
+    return launch(resolved, clock)
+
+
+HELP = """\
+Usage: nanoscope train [PRESET|CONFIG ...] [--key=value ...]
+
+Train a GPT, or go on with a run. A source is a preset, a TOML file, nanoGPT's config/*.py (read, never run)
+or the folder of a run; later sources win, flags win over all. Without a source: the preset laptop.
+
+Presets:
+{presets}
+
+Examples:
+  nanoscope train laptop
+  nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
+  nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
+  nanoscope train runs/laptop --init_from=resume --max_iters=4000
+  torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
+{keys}
+
+Ctrl-C finishes the iteration, saves, and says how to go on. Exit status: 0 done, 1 failed, 2 wrong usage,
+128 + signal when stopped by one."""
+
+
+def help_text() -> str:
+    """Presets, examples, and every key with its meaning and default."""
+    width = max(shutil.get_terminal_size((110, 24)).columns, 60)
+    listed = "\n".join(_hanging(f"  {name:<12} ", preset_note(name), width) for name in presets())
+    lines: list[str] = []
+    for group, keys in groupby(KEYS.values(), key=lambda key: str(key.metadata["group"])):
+        lines.append(f"\n{group.capitalize()}:")
+        for key in keys:
+            default = "" if key.default == "" else f" [{key.default}]"
+            lines.append(_hanging(f"  --{key.name:<28} ", f"{key.metadata['help']}{default}", width))
+    return HELP.format(presets=listed, keys="\n".join(lines))
+
+
+def _hanging(label: str, text: str, width: int) -> str:
+    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label))
+
+
+def _prepare_cpu(config: TrainConfig) -> None:
+    """16-bit matmuls on a CPU: see in a child process whether they work, and set what they need."""
+    if config.dtype in ("auto", "float32") or config.device not in ("auto", "cpu") or "torch" in sys.modules:
+        return
+    from nanoscope.hardware.probe import probe_cpu_dtype
+
+    found = probe_cpu_dtype(config.dtype)
+    if not found.works and config.device == "cpu":
+        raise JobError(f"{config.dtype} matmuls do not work on this CPU (they end the process)\nUse --dtype=float32, or leave it out.")
+    os.environ.update(found.environment)
+    if config.device == "cpu" and found.times_float32 is not None and found.times_float32 > 2:
+        print(f"note: {config.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU", file=sys.stderr)

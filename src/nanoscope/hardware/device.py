@@ -1,0 +1,155 @@
+"""Which device, number format and compilation a run gets, and why. Looking is kept apart from deciding."""
+
+import importlib.util
+import platform
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+
+from nanoscope.errors import UsageError
+from nanoscope.hardware.peaks import find_peak
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What this machine and this torch offer."""
+
+    cuda_names: tuple[str, ...] = ()
+    cuda_capabilities: tuple[tuple[int, int], ...] = ()
+    mps: bool = False
+    triton: bool = False
+    cpu_name: str = "CPU"
+    cpu_threads: int = 1
+    torch_has_cuda: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a run uses; `reasons` explains whatever was chosen for the person."""
+
+    device: str
+    device_name: str
+    dtype: str
+    compile: bool
+    reasons: str
+
+    @property
+    def type(self) -> str:
+        return self.device.partition(":")[0]
+
+
+def look() -> Facts:
+    """Ask torch and the system."""
+    cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    return Facts(
+        cuda_names=tuple(torch.cuda.get_device_name(i) for i in cuda),
+        cuda_capabilities=tuple(torch.cuda.get_device_capability(i) for i in cuda),
+        mps=torch.backends.mps.is_available(),
+        triton=importlib.util.find_spec("triton") is not None,
+        cpu_name=_cpu_name(),
+        cpu_threads=torch.get_num_threads(),
+        torch_has_cuda=torch.version.cuda is not None,
+    )
+
+
+def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_rank: int | None = None) -> Choice:
+    """Resolve 'auto'; UsageError where a device is asked for that is not there."""
+    kind, _, index = device.partition(":")
+    if kind == "auto":
+        kind, device_reason = ("cuda", "the fastest here") if facts.cuda_names else ("mps", "the fastest here") if facts.mps else ("cpu", "no CUDA or MPS found")  # fmt: skip
+    else:
+        device_reason = "as asked"
+    if kind == "cuda":
+        number = int(index) if index.isdigit() else local_rank or 0
+        if not facts.cuda_names:
+            raise UsageError(f"device={device}: this machine has no usable CUDA GPU{_why_no_cuda(facts)}\nUse --device=cpu, or leave it out: it is chosen.")  # fmt: skip
+        if number >= len(facts.cuda_names):
+            raise UsageError(f"device=cuda:{number}: there are only {len(facts.cuda_names)} GPUs, numbered from 0")
+        name, place = facts.cuda_names[number], f"cuda:{number}"
+    elif kind == "mps":
+        if not facts.mps:
+            raise UsageError("device=mps: torch finds no Apple GPU here\nUse --device=cpu, or leave it out: it is chosen.")
+        name, place, number = f"{facts.cpu_name} GPU", "mps", 0
+    elif kind == "cpu":
+        name, place, number = f"{facts.cpu_name}, {facts.cpu_threads} threads", "cpu", 0
+    else:
+        raise UsageError(f"device={device}: it is one of auto, cpu, cuda, cuda:N, mps")
+    dtype_reason = "as asked"
+    if dtype == "auto":
+        dtype, dtype_reason = _best_dtype(kind, facts.cuda_capabilities[number] if kind == "cuda" else (0, 0))
+    compile_reason = "as asked"
+    if compile == "auto":
+        compile, compile_reason = _compile_pays(kind, facts, number)
+    mode = "compiled" if compile else "eager"
+    reasons = f"{place} ({device_reason}), {dtype} ({dtype_reason}), {mode} ({compile_reason})".replace(" (as asked)", "")
+    return Choice(place, name, dtype, bool(compile), reasons)
+
+
+def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
+    if kind != "cuda":
+        return "float32", "the safe choice"
+    # torch says that bfloat16 is 'supported' where it is only emulated, very slowly: ask the hardware's generation.
+    return ("bfloat16", "this GPU has it") if capability >= (8, 0) else ("float16", "this GPU is too old for bfloat16")
+
+
+def _compile_pays(kind: str, facts: Facts, number: int) -> tuple[bool, str]:
+    if kind != "cuda":
+        return False, "compiling rarely pays here"
+    if not facts.triton:
+        return False, "no Triton for torch.compile here"
+    old = facts.cuda_capabilities[number] < (7, 0)
+    return (False, "this GPU is too old for Triton") if old else (True, "it pays on a GPU")
+
+
+def _why_no_cuda(facts: Facts) -> str:
+    return " (the driver is missing, or hides it)" if facts.torch_has_cuda else " (this torch is built without CUDA)"
+
+
+def _cpu_name() -> str:
+    if sys.platform == "linux":
+        try:
+            with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+        except OSError:
+            names = []
+        if names:
+            return names[0]
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def peak_flops(choice: Choice) -> tuple[float | None, str]:
+    """FLOP/s of this device in this dtype, and where the number comes from."""
+    known = find_peak(choice.device_name) if choice.type == "cuda" else None
+    if known is not None and (flops := known.flops(choice.dtype)) is not None:
+        return flops, known.source
+    return measure_peak(torch.device(choice.device), DTYPES[choice.dtype]), "measured by a short matmul on this device"
+
+
+def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.15) -> float | None:
+    """The best of some square matmuls: what a step could reach at most."""
+    size = 1024 if device.type == "cpu" else 4096
+    try:
+        a = torch.ones(size, size, device=device, dtype=dtype)
+        best, began = float("inf"), time.perf_counter()
+        a @ a  # warm-up: thread pool, library handles
+        while best == float("inf") or time.perf_counter() - began < seconds:
+            synchronize(device)
+            start = time.perf_counter()
+            a @ a
+            synchronize(device)
+            best = min(best, time.perf_counter() - start)
+    except RuntimeError:  # no memory left for it: then no MFU either
+        return None
+    return 2 * size**3 / best
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was asked to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()

@@ -1,0 +1,71 @@
+"""GPT-2 weights as Hugging Face keeps them: model.safetensors and config.json."""
+
+import json
+import logging
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nanoscope.config import did_you_mean
+from nanoscope.errors import JobError, UsageError
+from nanoscope.model import ModelConfig
+
+NAMES = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
+
+# OpenAI's layers keep these matrices as (in, out); torch's Linear keeps (out, in).
+TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+def load_gpt2(source: str, block_size: int, dropout: float) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The shape and weights of GPT-2 by name (Hugging Face's cache, else its hub) or from a folder."""
+    weights_file, config_file = _files(source)
+    try:
+        described = json.loads(config_file.read_text("utf-8"))
+        shape = {"n_layer": int(described["n_layer"]), "n_head": int(described["n_head"]), "n_embd": int(described["n_embd"])}
+        weights = load_file(weights_file)
+        positions = int(described["n_positions"])
+        vocab_size = int(described["vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise JobError(f"{source}: these are not GPT-2 weights: {type(error).__name__}: {error}") from None
+    if block_size > positions:
+        raise UsageError(f"block_size={block_size} is more than the {positions} positions that {source} has learnt")
+    config = ModelConfig(vocab_size=vocab_size, block_size=block_size, dropout=dropout, bias=True, **shape)
+    return config, from_huggingface(weights, block_size)
+
+
+def from_huggingface(weights: dict[str, Tensor], block_size: int) -> dict[str, Tensor]:
+    """Hugging Face's names and layouts → ours; positions beyond block_size are left out."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        name = name.removeprefix("transformer.")
+        if name.endswith((".attn.bias", ".attn.masked_bias")) or name == "lm_head.weight":
+            continue  # causal masks, and the token table once more
+        if name == "wpe.weight":
+            tensor = tensor[:block_size]
+        renamed[f"transformer.{name}"] = tensor.t().contiguous() if name.endswith(TRANSPOSED) else tensor.contiguous()
+    return renamed
+
+
+def _files(source: str) -> tuple[Path, Path]:
+    folder = Path(source)
+    if folder.is_dir():
+        files = folder / "model.safetensors", folder / "config.json"
+        if missing := [file.name for file in files if not file.is_file()]:
+            raise UsageError(f"init_from={source}: the folder has no {' and no '.join(missing)}")
+        return files
+    if source not in NAMES:
+        raise UsageError(f"init_from={source}: it is scratch, resume, {', '.join(NAMES)} or a folder{did_you_mean(source, ['scratch', 'resume', *NAMES])}")  # fmt: skip
+    from huggingface_hub import hf_hub_download
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        found = [Path(hf_hub_download(NAMES[source], name)) for name in ("model.safetensors", "config.json")]
+    except Exception as error:  # the hub's client has errors of its own for each way of being out of reach
+        raise JobError(
+            f"the weights of {source} are neither in Hugging Face's cache nor to be had from its hub ({type(error).__name__})\n"
+            f"Fetch model.safetensors and config.json of {NAMES[source]} on a machine with a network, and give their folder: "
+            "--init_from=FOLDER"
+        ) from None
+    return found[0], found[1]

@@ -1,0 +1,1 @@
+"""The training loop (trainer.py) and the verbs it calls."""

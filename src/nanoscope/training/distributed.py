@@ -1,0 +1,63 @@
+"""Several processes, one run: what torchrun says about them, and the few things they tell each other."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from nanoscope.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of the run; alone unless torchrun started it."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+
+    @classmethod
+    def from_environment(cls) -> "Processes":
+        if "RANK" not in os.environ:
+            return cls()
+        return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", 0)))
+
+    @property
+    def first(self) -> bool:
+        """The one that prints, logs and saves."""
+        return self.rank == 0
+
+    def connect(self, backend: str, device_type: str) -> None:
+        """Join the group. Control messages always go through gloo: they must not wait for the GPU."""
+        if self.world == 1:
+            return
+        if backend == "nccl" and device_type != "cuda":
+            raise UsageError(f"backend=nccl needs CUDA, the device is {device_type}; use --backend=gloo or leave it out")
+        chosen = backend if backend != "auto" else "nccl" if device_type == "cuda" else "gloo"
+        dist.init_process_group(f"cpu:gloo,cuda:{chosen}" if device_type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+
+    def disconnect(self) -> None:
+        if self.world > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def wait(self) -> None:
+        if self.world > 1:
+            self.any(False)
+
+    def any(self, *flags: bool) -> list[bool]:
+        """For each flag whether any process has it set: all get the same answer."""
+        if self.world == 1:
+            return list(flags)
+        answers = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(answers, dist.ReduceOp.MAX)
+        return [bool(answer) for answer in answers]
+
+    def sum(self, values: Iterable[float]) -> list[float]:
+        """The sum over all processes, value by value."""
+        total = torch.tensor(list(values), dtype=torch.float64)
+        if self.world > 1:
+            dist.all_reduce(total)
+        return total.tolist()  # type: ignore[no-any-return]

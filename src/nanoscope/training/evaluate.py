@@ -1,0 +1,91 @@
+"""The loss on fixed windows of each split: the same windows every time, so that two evaluations can be compared."""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from nanoscope.data.dataset import TokenSplit
+from nanoscope.data.loader import check_length, windows_at
+from nanoscope.training.distributed import Processes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean cross-entropy per token over some windows, and the standard error of that mean."""
+
+    loss: float
+    stderr: float
+    windows: int
+
+
+def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
+    """Starts of `windows` windows spread evenly over a split, without overlap; None, or too many: all of it."""
+    available = (tokens - 1) // block_size
+    if windows is None or windows >= available:
+        return np.arange(available) * block_size
+    return (np.arange(windows) * available // windows) * block_size
+
+
+class Evaluator:
+    """Evaluates a model on its windows, shared among the processes of the run."""
+
+    LOGITS_AT_ONCE = 2**24  # 64 MB in fp32: larger batches are no faster, neither here nor on a GPU
+    TOKENS_AT_ONCE = 2**14
+
+    def __init__(
+        self,
+        splits: dict[str, TokenSplit],
+        *,
+        block_size: int,
+        windows: int | None,
+        vocab_size: int,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager[object]],
+        processes: Processes,
+    ) -> None:
+        self.splits, self.block_size = splits, block_size
+        self.device, self.autocast, self.processes = device, autocast, processes
+        for name, split in splits.items():
+            check_length(split, name, block_size)
+        self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
+        self.batch = max(1, min(self.TOKENS_AT_ONCE, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
+        """An estimate for each split; None if `abandoned` says, between two batches, that nobody waits for it."""
+        was_training = model.training
+        model.eval()
+        try:
+            sums = {name: self._sums(model, name, abandoned) for name in self.splits}
+        finally:
+            model.train(was_training)
+        if self.processes.any(any(value is None for value in sums.values()))[0]:
+            return None
+        return {name: _estimate(*self.processes.sum(value)) for name, value in sums.items() if value is not None}
+
+    def _sums(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> tuple[float, float, float] | None:
+        """Sum, sum of squares and number of the windows' mean losses, of this process's share."""
+        own = self.starts[name][self.processes.rank :: self.processes.world]
+        losses = []
+        for first in range(0, len(own), self.batch):
+            if abandoned():
+                return None
+            tokens, targets = windows_at(self.splits[name], own[first : first + self.batch], self.block_size)
+            with self.autocast():
+                logits = model(tokens.to(self.device))  # (B, T, V)
+                each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
+            losses.append(each.float().view(targets.shape).mean(1))  # (B, T) → (B)
+        values = torch.cat(losses).double().cpu() if losses else torch.zeros(0, dtype=torch.float64)
+        return float(values.sum()), float((values**2).sum()), float(len(values))
+
+
+def _estimate(total: float, squares: float, count: float) -> Estimate:
+    mean = total / count
+    variance = max(squares - count * mean**2, 0.0) / (count - 1) if count > 1 else math.nan
+    return Estimate(mean, math.sqrt(variance / count), int(count))

@@ -1,0 +1,58 @@
+"""The clock: where the wall time of a run goes. Every second belongs to exactly one phase."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+PHASES = ("startup", "data", "step", "eval", "checkpoint", "sample", "other")
+
+
+class Span:
+    """How long one passage through a phase took; known when it is over."""
+
+    seconds = 0.0
+
+
+class PhaseClock:
+    """Counts each phase's seconds; a phase inside another takes its time from it. Begins in `startup`."""
+
+    def __init__(self, started_ago: float = 0.0) -> None:
+        self._since = time.perf_counter() - started_ago
+        self._began = self._since
+        self._current = "startup"
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+
+    def enter(self, phase: str) -> str:
+        """From now on time belongs to this phase; returns the one it belonged to."""
+        now = time.perf_counter()
+        self._seconds[self._current] += now - self._since
+        before, self._current, self._since = self._current, phase, now
+        return before
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Span]:
+        span = Span()
+        before = self.enter(name)
+        began = self._since
+        try:
+            yield span
+        finally:
+            self.enter(before)
+            span.seconds = self._since - began
+
+    @property
+    def wall_seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase until now; they add up to the wall time."""
+        self.enter(self._current)
+        return dict(self._seconds)
+
+
+def seconds_since_process_start() -> float:
+    """What the interpreter and its imports have taken so far: the first part of start-up."""
+    age = time.time() - psutil.Process().create_time()
+    return age if 0 <= age < 600 else 0.0  # a clock that was set meanwhile is not believed

@@ -1,0 +1,295 @@
+"""Everything a run needs, put together from its configuration: this is all that start-up does."""
+
+import dataclasses
+import os
+import platform
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nanoscope import __version__
+from nanoscope.config import Resolved, TrainConfig, to_toml
+from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
+from nanoscope.data.loader import BatchLoader, check_length
+from nanoscope.data.tokenizer import Tokenizer
+from nanoscope.errors import JobError, UsageError
+from nanoscope.hardware import device as hardware
+from nanoscope.interop.huggingface import load_gpt2
+from nanoscope.model import GPT, ModelConfig
+from nanoscope.model.flops import flops_per_token
+from nanoscope.optim.groups import build_optimizer
+from nanoscope.training.checkpoint import (
+    Checkpoint,
+    CheckpointWriter,
+    Progress,
+    find_checkpoint,
+    load_model_weights,
+    load_optimizer,
+)
+from nanoscope.training.distributed import Processes
+from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.logbook import Logbook, check_wandb
+from nanoscope.training.pace import Pace
+from nanoscope.training.phases import PhaseClock
+from nanoscope.training.run_folder import RunFolder, new_run, old_run, resumed_config
+from nanoscope.views.progress import TrainingView
+
+
+@dataclass
+class Session:
+    """One run at work. `model` is what steps are made with (compiled, distributed); `plain_model` holds the weights."""
+
+    config: TrainConfig
+    folder: RunFolder
+    processes: Processes
+    choice: hardware.Choice
+    dataset: Dataset
+    plain_model: GPT
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    loader: BatchLoader
+    evaluator: Evaluator
+    checkpoints: CheckpointWriter
+    logbook: Logbook | None
+    """None in all processes but the first."""
+    clock: PhaseClock
+    pace: Pace
+    progress: Progress
+    flops_per_token: int
+    peak_flops: float | None
+    saved_at: int | None = None
+    parameters: list[nn.Parameter] = field(default_factory=list)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.choice.device)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        return autocast(self.choice)
+
+    def say(self, text: str) -> None:
+        if self.logbook is not None:
+            self.logbook.line(text)
+
+    def record(self, event: str, **values: Any) -> None:
+        if self.logbook is not None:
+            self.logbook.events.write(event, **values)
+
+
+def autocast(choice: hardware.Choice) -> AbstractContextManager[object]:
+    """16-bit matmuls where the run wants them; float32 needs nothing."""
+    if choice.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(choice.type, dtype=hardware.DTYPES[choice.dtype])
+
+
+def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView], clock: PhaseClock) -> Session:
+    """Build the run; every mistake that can be found before the first step is found here."""
+    check_wandb(resolved.config)
+    processes = Processes.from_environment()
+    folder, checkpoint, config, notes = _where(resolved)
+    local_rank = processes.local_rank if processes.world > 1 else None
+    choice = hardware.decide(config.device, config.dtype, config.compile, hardware.look(), local_rank)
+    processes.connect(config.backend, choice.type)
+    if config.sequences_per_step < processes.world:
+        raise UsageError(f"{processes.world} processes cannot share {config.sequences_per_step} sequences an iteration")
+    if choice.type == "cuda":
+        torch.cuda.set_device(choice.device)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+    dataset = _dataset(config, processes)
+    torch.manual_seed(config.seed)
+    plain_model, config = _model(config, dataset, checkpoint, torch.device(choice.device))
+    optimizer = build_optimizer(plain_model, config, choice.type)
+    scaler = torch.amp.GradScaler(choice.type, enabled=choice.dtype == "float16")
+    progress = Progress()
+    if checkpoint is not None:
+        load_optimizer(optimizer, plain_model, checkpoint.optimizer)
+        scaler.load_state_dict(checkpoint.scaler)
+        progress = checkpoint.progress
+
+    for name in ("train", "val"):
+        check_length(dataset.split(name), name, config.block_size)
+    if folder is None:  # only now: a configuration that cannot be trained leaves no folder behind
+        folder = new_run(resolved) if processes.first else RunFolder(Path(config.out_dir))
+    config = replace(config, out_dir=str(folder.path))
+    peak, peak_source = hardware.peak_flops(choice)
+    logbook = Logbook(folder, config, view(config.max_iters, True), clock.wall_seconds) if processes.first else None
+    parameters = plain_model.parameter_count()
+    session = Session(
+        config=config,
+        folder=folder,
+        processes=processes,
+        choice=choice,
+        dataset=dataset,
+        plain_model=plain_model,
+        model=plain_model,
+        optimizer=optimizer,
+        scaler=scaler,
+        loader=_loader(config, dataset, progress, processes, choice),
+        evaluator=_evaluator(config, dataset, plain_model, processes, choice),
+        checkpoints=CheckpointWriter(folder.checkpoints, config.keep_checkpoints),
+        logbook=logbook,
+        clock=clock,
+        pace=Pace(config),
+        progress=progress,
+        flops_per_token=flops_per_token(plain_model.config, parameters),
+        peak_flops=peak * processes.world if peak else None,
+        saved_at=progress.step if checkpoint is not None else None,
+        parameters=list(plain_model.parameters()),
+    )
+    _introduce(session, parameters, peak_source, notes)
+    session.model = _distributed(_warmed_up(session), processes, choice)
+    return session
+
+
+def _where(resolved: Resolved) -> tuple[RunFolder | None, Checkpoint | None, TrainConfig, list[str]]:
+    """The run to go on with and its checkpoint, or nothing yet for a new one."""
+    if resolved.config.init_from != "resume":
+        return None, None, resolved.config, []
+    folder = old_run(resolved)
+    config, notes = resumed_config(folder, resolved)
+    checkpoint, problems = find_checkpoint(folder.path)
+    return folder, checkpoint, config, [*problems, *notes]
+
+
+def _dataset(config: TrainConfig, processes: Processes) -> Dataset:
+    """Found, or prepared by the first process while the others wait."""
+    kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
+    folder = find_dataset(config.dataset, kind) if processes.first else None
+    processes.wait()
+    return open_dataset(folder or find_dataset(config.dataset, kind))
+
+
+def _model(
+    config: TrainConfig, dataset: Dataset, checkpoint: Checkpoint | None, device: torch.device
+) -> tuple[GPT, TrainConfig]:
+    """The model with its first weights, and the configuration with the shape that it has."""
+    weights = None
+    if checkpoint is not None:
+        shape, weights = replace(checkpoint.model_config, dropout=config.dropout), checkpoint.model
+        if dataset.vocab_size > shape.vocab_size:
+            raise UsageError(
+                f"the run was trained with a vocabulary of {shape.vocab_size}, {dataset.folder} has {dataset.vocab_size}\n"
+                "A run goes on only with the tokenizer that it began with."
+            )
+    elif config.init_from == "scratch":
+        shape = ModelConfig(
+            vocab_size=padded_vocabulary(dataset.vocab_size), block_size=config.block_size, n_layer=config.n_layer,
+            n_head=config.n_head, n_embd=config.n_embd, dropout=config.dropout, bias=config.bias, recipe=config.recipe,
+        )  # fmt: skip
+    else:
+        shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
+        if dataset.tokenizer is not None and dataset.tokenizer.vocab_size > shape.vocab_size:
+            raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {dataset.vocab_size}")
+    try:
+        model = GPT(shape)
+        if weights is not None:
+            load_model_weights(model, weights)
+        model = model.to(device)
+    except (RuntimeError, MemoryError) as error:
+        raise JobError(f"a model of this size cannot be made here: {str(error).splitlines()[0]}") from None
+    made = {key: getattr(shape, key) for key in ("block_size", "n_layer", "n_head", "n_embd", "bias", "recipe")}
+    return model, replace(config, **made)
+
+
+def padded_vocabulary(size: int) -> int:
+    """Large vocabularies are rounded up to a multiple of 64, which matmuls like (GPT-2: 50257 → 50304, as nanoGPT)."""
+    return size if size <= 512 else -(-size // 64) * 64
+
+
+def _loader(
+    config: TrainConfig, dataset: Dataset, progress: Progress, processes: Processes, choice: hardware.Choice
+) -> BatchLoader:
+    return BatchLoader(
+        dataset.split("train"), block_size=config.block_size, sequences_per_step=config.sequences_per_step,
+        micro_batch=config.batch_size, seed=config.seed, order=config.order, first_step=progress.step,
+        first_sequence=progress.sequences, rank=processes.rank, world=processes.world, pin_memory=choice.type == "cuda",
+    )  # fmt: skip
+
+
+def _evaluator(
+    config: TrainConfig, dataset: Dataset, model: GPT, processes: Processes, choice: hardware.Choice
+) -> Evaluator:
+    return Evaluator(
+        {"train": dataset.split("train"), "val": dataset.split("val")}, block_size=config.block_size,
+        windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
+        vocab_size=model.config.vocab_size, device=torch.device(choice.device), autocast=lambda: autocast(choice),
+        processes=processes,
+    )  # fmt: skip
+
+
+def _introduce(session: Session, parameters: int, peak_source: str, notes: list[str]) -> None:
+    """The first lines of a run, its start event and its config.toml."""
+    config, dataset = session.config, session.dataset
+    tokenizer = dataset.tokenizer.kind if dataset.tokenizer else "unknown tokenizer"
+    train, val = len(dataset.split("train")), len(dataset.split("val"))
+    session.say(f"nanoscope {__version__}: {session.folder.path}")
+    session.say(f"device: {session.choice.reasons}")
+    session.say(f"data: {dataset.folder}, {train:,} train and {val:,} val tokens, vocabulary {dataset.vocab_size} ({tokenizer})")
+    session.say(f"number of parameters: {parameters / 1e6:.2f}M")
+    session.say(f"tokens per iteration will be: {config.tokens_per_step:,}")
+    for note in notes:
+        session.say(f"note: {note}")
+    if session.logbook is None:
+        return
+    environment = {
+        "nanoscope": __version__, "torch": torch.__version__, "python": platform.python_version(),
+        "platform": platform.platform(), "device": session.choice.device, "device_name": session.choice.device_name,
+        "dtype": session.choice.dtype, "compiled": session.choice.compile, "processes": session.processes.world,
+        "peak_flops": session.peak_flops or 0.0, "peak_source": peak_source, "dataset_fingerprint": dataset.fingerprint, "parameters": parameters,
+    }  # fmt: skip
+    config_file = session.folder.path / "config.toml"
+    aside = config_file.with_name(f".config.{os.getpid()}.tmp")
+    aside.write_text(to_toml(config, {"environment": environment}), "utf-8")
+    aside.replace(config_file)
+    session.record(
+        "start", version=1, run=session.folder.path.name, config=dataclasses.asdict(config), **environment,
+        tokens_per_step=config.tokens_per_step, first_step=session.progress.step, vocab_size=dataset.vocab_size,
+        train_tokens=train, val_tokens=val,
+    )  # fmt: skip
+    if session.progress.step:
+        session.say(f"resuming at iteration {session.progress.step}")
+        session.record("resume", step=session.progress.step)
+
+
+def _warmed_up(session: Session) -> nn.Module:
+    """Compile, and make the first pass: what is slow only once belongs to start-up, not to iteration 0."""
+    model: nn.Module = session.plain_model
+    if session.choice.compile:
+        compiled = torch.compile(session.plain_model)
+        try:
+            _forward_backward(session, compiled, min(session.config.batch_size, session.config.sequences_per_step))
+            model = compiled
+        except Exception as error:  # whatever the compiler stumbles over, eager mode can do
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            session.say(f"note: torch.compile does not work here ({reason[:120]}); training goes on in eager mode")
+    if model is session.plain_model:
+        _forward_backward(session, model, 1)
+    session.optimizer.zero_grad(set_to_none=True)
+    return model
+
+
+def _forward_backward(session: Session, model: nn.Module, sequences: int) -> None:
+    tokens = torch.zeros(sequences, session.config.block_size, dtype=torch.int64, device=session.device)
+    with session.autocast():
+        loss = model(tokens, tokens)
+    loss.backward()
+    hardware.synchronize(session.device)
+
+
+def _distributed(model: nn.Module, processes: Processes, choice: hardware.Choice) -> nn.Module:
+    if processes.world == 1:
+        return model
+    return DistributedDataParallel(model, device_ids=[torch.device(choice.device).index] if choice.type == "cuda" else None)
+
+
+def tokenizer_json(tokenizer: Tokenizer | None) -> dict[str, Any] | None:
+    return None if tokenizer is None else tokenizer.to_json()

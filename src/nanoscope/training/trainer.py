@@ -1,0 +1,210 @@
+"""The training loop: next batch, forward, backward, step, log. Read this file first.
+
+Each passage is timed under its own phase, so that the time of an iteration is never the time of something else.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from nanoscope.generation.sampler import Sampling, generate_text
+from nanoscope.hardware.device import synchronize
+from nanoscope.model.flops import mfu
+from nanoscope.optim.schedule import learning_rate
+from nanoscope.training.checkpoint import take_snapshot
+from nanoscope.training.session import Session, tokenizer_json
+from nanoscope.training.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: finished, interrupted, max_minutes, patience, eval_only or non_finite."""
+
+    reason: str
+    step: int
+
+
+def train(session: Session, stop: StopRequest) -> Outcome:
+    """Train until max_iters, or until there is a reason to stop. What was reached is saved."""
+    config, clock, progress, pace = session.config, session.clock, session.progress, session.pace
+    on_cpu = session.device.type == "cpu"
+    first_bad = torch.full((), -1, device=session.device)  # first iteration whose loss was not finite
+    clock.enter("other")
+
+    while True:
+        step = progress.step
+        lr = learning_rate(step, config)
+        if (step % config.eval_interval == 0 or step == config.max_iters) and progress.evaluated_at != step:
+            evaluate(session, stop, lr)
+        if config.sample_interval and step and step % config.sample_interval == 0:
+            sample(session)
+        if reason := reason_to_stop(session, stop, first_bad):
+            break
+
+        logged = step % config.log_interval == 0
+        if logged and not on_cpu:
+            synchronize(session.device)  # so that this iteration's time is its own
+        with clock.phase("data") as waiting:
+            batches = session.loader.next()
+        with clock.phase("step") as stepping:
+            loss, grad_norm = optimizer_step(session, batches, lr, first_bad)
+            if logged:
+                synchronize(session.device)
+        progress.step += 1
+        progress.sequences = session.loader.sequences_read
+        pace.step(waiting.seconds + stepping.seconds)
+
+        if logged and first_bad.item() < 0:
+            (mean_loss,) = session.processes.sum([loss.item()])
+            if session.logbook is not None:
+                utilisation = mfu(pace.tokens_per_second, session.flops_per_token, session.peak_flops)
+                norm = None if grad_norm is None else float(grad_norm)
+                session.logbook.iteration(
+                    step, mean_loss, waiting.seconds + stepping.seconds, waiting.seconds, lr, norm,
+                    utilisation, pace, progress.best_val_loss,
+                )  # fmt: skip
+        for failure in session.checkpoints.failures():
+            session.say(f"warning: {failure}")
+            session.record("checkpoint_failed", step=step, message=failure)
+
+    return finish(session, reason, int(first_bad.item()))
+
+
+def optimizer_step(
+    session: Session, batches: list[tuple[Tensor, Tensor]], lr: float, first_bad: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """One update. Returns this process's share of the mean loss, and the gradient norm before clipping.
+
+    A loss or gradient that is not finite is noted in `first_bad`; then the weights are left as they are.
+    """
+    config, optimizer, scaler, processes = session.config, session.optimizer, session.scaler, session.processes
+    seed_step(session)
+    total = torch.zeros((), device=session.device)
+    for number, (tokens, targets) in enumerate(batches, start=1):
+        if isinstance(session.model, DistributedDataParallel):  # gradients meet once, after the last micro-batch
+            session.model.require_backward_grad_sync = number == len(batches)
+        share = len(tokens) / config.sequences_per_step
+        with session.autocast():
+            loss = session.model(tokens.to(session.device, non_blocking=True), targets.to(session.device, non_blocking=True))
+        # DDP averages over the processes, each of which holds only its own part of the mean: hence × world.
+        scaler.scale(loss * (share * processes.world)).backward()  # type: ignore[no-untyped-call]
+        total += loss.detach() * share
+
+    grad_norm = None
+    if config.grad_clip > 0:
+        scaler.unscale_(optimizer)
+        grad_norm = torch.nn.utils.clip_grad_norm_(session.parameters, config.grad_clip)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+    # float16 overflows in passing, which is what the scaler is for: there only the loss is a sign of trouble.
+    signs = total if grad_norm is None or scaler.is_enabled() else total + grad_norm
+    first_bad.copy_(torch.where(torch.isfinite(signs) | (first_bad >= 0), first_bad, session.progress.step))
+    if session.device.type != "cpu" or not processes.any(first_bad.item() >= 0)[0]:
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return total, grad_norm
+
+
+def seed_step(session: Session) -> None:
+    """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to be the same."""
+    if session.config.dropout > 0:
+        mixed = (session.config.seed * 1_000_003 + session.progress.step) * 1_000_003 + session.processes.rank
+        torch.manual_seed(mixed % 2**63)
+
+
+def evaluate(session: Session, stop: StopRequest, lr: float) -> None:
+    """Estimate both losses, note the best, and save where the configuration says so."""
+    config, progress = session.config, session.progress
+    with session.clock.phase("eval") as timed:
+        found = session.evaluator.evaluate(session.plain_model, abandoned=lambda: stop.requested)
+    if found is None:  # the person wants to stop: what is half measured is not told
+        return
+    session.pace.extra("eval", timed.seconds)
+    val_loss = found["val"].loss
+    best = math.isfinite(val_loss) and (progress.best_val_loss is None or val_loss < progress.best_val_loss)
+    if best:
+        progress.best_val_loss, progress.best_step, progress.evaluations_since_best = val_loss, progress.step, 0
+    else:
+        progress.evaluations_since_best += 1
+    progress.evaluated_at = progress.step
+    if session.logbook is not None:
+        session.logbook.evaluation(progress.step, found, timed.seconds, best, lr)
+    if progress.step > 0 and math.isfinite(val_loss) and (best or config.always_save_checkpoint) and not config.eval_only:
+        save(session, best=best)
+
+
+def save(session: Session, *, best: bool = False) -> None:
+    """Copy the state aside and have it written while training goes on."""
+    session.saved_at = session.progress.step
+    if not session.processes.first:
+        return
+    with session.clock.phase("checkpoint") as timed:
+        snapshot = take_snapshot(
+            session.plain_model, session.optimizer, session.progress, scaler=session.scaler.state_dict(),
+            tokenizer=tokenizer_json(session.dataset.tokenizer),
+            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
+        )  # fmt: skip
+        target = session.checkpoints.save(snapshot, best=best)
+    session.pace.extra("checkpoint", timed.seconds)
+    session.say(f"saving checkpoint to {target} (in background)")
+    path = target.relative_to(session.folder.path).as_posix()
+    session.record("checkpoint", step=session.progress.step, path=path, seconds=timed.seconds, best=best)
+
+
+def sample(session: Session) -> None:
+    """Let the model write a little, into samples/ and as one line."""
+    tokenizer = session.dataset.tokenizer
+    if not session.processes.first or tokenizer is None:
+        return
+    with session.clock.phase("sample") as timed, session.autocast():
+        settings = Sampling(max_new_tokens=200, seed=session.config.seed)
+        text = generate_text(session.plain_model, tokenizer, "\n", settings)
+        session.folder.samples.mkdir(exist_ok=True)
+        file = session.folder.samples / f"step-{session.progress.step:06d}.txt"
+        file.write_text(text, encoding="utf-8")
+    session.pace.extra("sample", timed.seconds)
+    session.say(f"sample at {session.progress.step}: {' '.join(text.split())[:80]!r} (all of it: {file})")
+    session.record("sample", step=session.progress.step, seconds=timed.seconds, path=f"samples/{file.name}")
+
+
+def reason_to_stop(session: Session, stop: StopRequest, first_bad: Tensor) -> str | None:
+    config, step = session.config, session.progress.step
+    # Asking a GPU for a number makes it wait: there a loss that is not finite is noticed at the next line.
+    look = session.device.type == "cpu" or step % config.log_interval == 0 or step == config.max_iters
+    bad = look and first_bad.item() >= 0
+    over_time = config.max_minutes > 0 and session.clock.wall_seconds >= 60 * config.max_minutes
+    bad, asked, over_time = session.processes.any(bad, stop.requested, over_time)
+    reasons = {
+        "non_finite": bad,
+        "eval_only": config.eval_only,
+        "finished": step >= config.max_iters,
+        "patience": 0 < config.patience <= session.progress.evaluations_since_best,
+        "interrupted": asked,
+        "max_minutes": over_time,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def finish(session: Session, reason: str, bad_step: int) -> Outcome:
+    """Save what is not saved yet, wait until it is on disk, and close the books."""
+    progress = session.progress
+    session.loader.close()
+    worth_saving = reason not in ("eval_only", "non_finite") and progress.step > 0
+    if worth_saving and session.saved_at != progress.step:
+        save(session, best=progress.best_step == progress.step)
+    with session.clock.phase("checkpoint"):
+        session.checkpoints.wait()
+    for failure in session.checkpoints.failures():
+        session.say(f"warning: {failure}")
+        session.record("checkpoint_failed", step=progress.step, message=failure)
+        session.saved_at = None
+    step = bad_step if reason == "non_finite" else progress.step
+    if reason == "non_finite":
+        session.record("non_finite", step=step)
+    session.record("end", reason=reason, step=step, wall_seconds=session.clock.wall_seconds, phases=session.clock.seconds())
+    return Outcome(reason, step)
