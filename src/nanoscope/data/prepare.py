@@ -142,9 +142,11 @@ def _survey(documents: Documents, kind: str, val_fraction: float, progress: Prog
         survey.val_documents += at_start and _is_for_validation(text, val_fraction)
         at_start = ends_document
         if kind == "char":
-            codes = code_points(text)
-            if not survey.seen[codes].all():  # looking is cheaper than marking
-                survey.seen[codes] = True
+            if text.isascii():  # quickly leave out what is known
+                text = (
+                    text.encode().translate(None, np.flatnonzero(survey.seen[:128]).astype(np.uint8)).decode()
+                )
+            survey.seen[code_points(text)] = True
         elif kind == "bpe":
             sampler.add(text)
     sampler.finish()

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.errors import JobError, UsageError
 
-BLOCK_BYTES = 1 << 20
+BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, that are held at a time
 LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON line or a CSV field has to be held as a whole
 TEXT_SUFFIXES = (".txt", ".md", ".text", ".markdown")
 ROW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
@@ -97,7 +97,7 @@ class Documents:
         start_bytes, offset = self.read_bytes, 0
         with file.open("rb") as raw, _decompressed(raw, file) as stream:
             while True:
-                block = stream.read(BLOCK_BYTES)
+                block = stream.read(BLOCK_SIZE)
                 waiting = len(decoder.getstate()[0])
                 try:
                     text = decoder.decode(block, final=not block)
@@ -204,8 +204,8 @@ class Documents:
             return
         if not isinstance(text, str):
             raise JobError(f"{where}: the field {self.field!r} is {type(text).__name__}, not text.")
-        for start in range(0, len(text), BLOCK_BYTES):
-            yield Piece(text[start : start + BLOCK_BYTES], ends_document=start + BLOCK_BYTES >= len(text))
+        for start in range(0, len(text), BLOCK_SIZE):
+            yield Piece(text[start : start + BLOCK_SIZE], ends_document=start + BLOCK_SIZE >= len(text))
 
     def _missing_field(self, where: str, fields: Iterable[str]) -> JobError:
         names = [str(field) for field in fields]

@@ -19,7 +19,7 @@ from nanoscope.data.tokenizer import TokenArray, Tokenizer, dtype_for
 from nanoscope.errors import JobError
 
 SHARD_TOKENS = 1 << 28
-BATCH_CHARACTERS = 1 << 20  # encoded at a time; bounds the memory
+BATCH_CHARACTERS = 1 << 18  # encoded at a time; bounds the memory
 
 
 class SplitWriter:
