@@ -1,6 +1,50 @@
 """`nanoscope demo`."""
 
+from pathlib import Path
 
-def demo() -> int:
-    """The one-minute tour: prepare, train, sample."""
+
+def demo(*, minutes: float = 1.5) -> int:
+    """The one-minute tour: prepare, train, sample.
+
+    Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
+    the given minutes, lets it write, and says where everything is: data/ and runs/demo in this folder.
+
+    Parameters
+    ----------
+    minutes
+        The longest that training may take.
+    """
+    from nanoscope.config import resolve
+    from nanoscope.data.dataset import find_dataset
+    from nanoscope.errors import JobError
+    from nanoscope.generation.sampler import Sampling
+    from nanoscope.generation.write import write_samples
+    from nanoscope.training.launch import launch
+    from nanoscope.training.phases import PhaseClock
+
+    print("1. Text becomes tokens: nanoscope prepare shakespeare")
+    corpus = "shakespeare"
+    try:
+        find_dataset(corpus, "char")
+    except JobError as error:
+        print(f"   {str(error).splitlines()[0]}\n   Python's own library will do: nanoscope prepare python")
+        corpus = "python"
+    folder = find_dataset(corpus, "char")
+
+    words = ["laptop", f"--dataset={corpus}", "--out_dir=runs/demo", "--overwrite=True", f"--max_minutes={minutes}"]
+    print(f"\n2. A GPT learns it: nanoscope train {' '.join(words)} --log_interval=100")
+    status = launch(resolve([*words, "--log_interval=100"]), PhaseClock())
+    if status or not (Path("runs/demo/checkpoints") / "last").exists():
+        return status
+
+    print("\n3. It writes: nanoscope sample runs/demo")
+    settings = Sampling(max_new_tokens=400)
+    write_samples(Path("runs/demo"), "\n", settings, count=1, checkpoint="best", device="auto", dtype="auto", as_json=False)
+
+    print(f"""
+4. Where everything is
+   {folder}/  the tokens
+   runs/demo/config.toml  every setting      runs/demo/events.jsonl  every event, for programs
+   runs/demo/console.log  what you saw       runs/demo/checkpoints/  the model
+Next: nanoscope train runs/demo --init_from=resume --max_iters=4000   or your own text: nanoscope prepare FILE""")
     return 0

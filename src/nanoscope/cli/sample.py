@@ -21,7 +21,7 @@ def sample(
     dtype: str = "auto",
     out_dir: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
-) -> int:
+) -> None:
     """Let a trained model write.
 
     Examples:
@@ -33,7 +33,7 @@ def sample(
     Parameters
     ----------
     run
-        A run's folder, or one of its checkpoints.
+        A run's folder, or one of its checkpoints; without it the newest under runs/.
     prompt
         The text to go on from; FILE:path reads a file, - reads standard input.
     num_samples
@@ -59,6 +59,11 @@ def sample(
     as_json
         One JSON object with all texts instead of the texts.
     """
-    from nanoscope.generation.write import write_samples
+    from nanoscope.generation.sampler import Sampling
+    from nanoscope.generation.write import newest_run, write_samples
 
-    return write_samples(locals())
+    settings = Sampling(max_new_tokens, temperature, top_k, top_p, seed)
+    place = run or out_dir or newest_run()
+    write_samples(
+        place, prompt, settings, count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json
+    )

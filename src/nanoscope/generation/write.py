@@ -1,0 +1,81 @@
+"""From a run on disk to text on the screen: what `nanoscope sample` does."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+from nanoscope.data.tokenizer import Tokenizer, tokenizer_from_json
+from nanoscope.errors import JobError, UsageError
+from nanoscope.generation.sampler import Sampling, generate_texts
+from nanoscope.hardware.device import decide, look
+from nanoscope.model import GPT
+from nanoscope.training.checkpoint import Checkpoint, find_checkpoint, load_model_weights
+from nanoscope.training.session import autocast
+
+# Control characters as pictures: what a model writes must not steer the terminal.
+VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421, 155: 0x241B}
+
+
+def write_samples(
+    run: Path, prompt: str, settings: Sampling, *, count: int, checkpoint: str, device: str, dtype: str, as_json: bool
+) -> None:
+    """Write `count` texts to standard output; which checkpoint wrote them goes to standard error."""
+    if count < 1:
+        raise UsageError(f"num_samples must be positive, it is {count}")
+    found, problems = find_checkpoint(run, checkpoint)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    tokenizer = tokenizer_of(found)
+    text = read_prompt(prompt)
+    choice = decide(device, dtype, False, look())
+    model = load_model(found).to(choice.device)
+    val = found.progress.best_val_loss
+    about = f", val loss {val:.4f}" if val is not None and found.progress.best_step == found.progress.step else ""
+    print(f"{found.folder} ({found.progress.step} iterations{about})", file=sys.stderr, flush=True)
+    stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
+    with autocast(choice):
+        texts = generate_texts(model, tokenizer, text, settings, count, stream)
+    if as_json:
+        print(json.dumps({"checkpoint": str(found.folder), "prompt": text, "samples": texts}, ensure_ascii=False))
+        return
+    for other in texts[1:]:
+        _show("\n---------------\n" + other)
+    _show("\n")
+
+
+def load_model(found: Checkpoint) -> GPT:
+    model = GPT(found.model_config)
+    load_model_weights(model, found.model)
+    return model
+
+
+def tokenizer_of(found: Checkpoint) -> Tokenizer:
+    if found.tokenizer is None:
+        raise JobError(f"{found.folder} has no tokenizer: the run was trained on ids whose text nobody knows")
+    return tokenizer_from_json(found.tokenizer)
+
+
+def newest_run() -> Path:
+    """The run under runs/ that was last written to."""
+    runs = [path.parent for path in Path("runs").glob("*/checkpoints") if any(path.glob("step-*"))]
+    if not runs:
+        raise UsageError("which run? There is none under runs/ yet: nanoscope sample RUN, or first: nanoscope train laptop")
+    return max(runs, key=lambda path: (path / "checkpoints").stat().st_mtime)
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt itself, the text of FILE:path, or standard input for '-'."""
+    if prompt != "-" and not prompt.startswith("FILE:"):
+        return prompt
+    try:
+        if prompt == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(prompt.removeprefix("FILE:")).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"the prompt {prompt} cannot be read: {error}") from None
+
+
+def _show(text: str) -> None:
+    print(text.translate(VISIBLE) if sys.stdout.isatty() else text, end="", flush=True)
