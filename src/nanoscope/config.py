@@ -146,13 +146,17 @@ def build(values: dict[str, Any], mistakes: list[str] | None = None) -> TrainCon
     mistakes += _contradictions(config)
     if mistakes:
         lines = "\n".join(f"- {mistake}" for mistake in mistakes)
-        raise UsageError(mistakes[0] if len(mistakes) == 1 else f"{len(mistakes)} mistakes in the configuration:\n{lines}")
+        raise UsageError(
+            mistakes[0] if len(mistakes) == 1 else f"{len(mistakes)} mistakes in the configuration:\n{lines}"
+        )
     return config
 
 
 def _contradictions(config: TrainConfig) -> list[str]:
     """What no run could be made of, although each value has the right type."""
-    found = [f"{key} must be positive, it is {getattr(config, key)}" for key in POSITIVE if not getattr(config, key) > 0]
+    found = [
+        f"{key} must be positive, it is {getattr(config, key)}" for key in POSITIVE if not getattr(config, key) > 0
+    ]
     found += [f"{key} must not be negative, it is {getattr(config, key)}" for key in NOT_NEGATIVE if not getattr(config, key) >= 0]  # fmt: skip
     if config.n_head > 0 and config.n_embd % config.n_head:
         near = max(round(config.n_embd / config.n_head), 1) * config.n_head
@@ -210,7 +214,9 @@ def _read_source(source: str, mistakes: list[str]) -> dict[str, Any]:
         if path.suffix in (".py", ".toml") or "/" in source or "\\" in source or path.exists():
             what = "is a folder without config.toml" if path.is_dir() else "does not exist"
             raise UsageError(f"config {source} {what}\nPresets: {', '.join(presets())}")
-        raise UsageError(f"there is no preset or config file named {source!r}{did_you_mean(source, presets())}\nPresets: {', '.join(presets())}")
+        raise UsageError(
+            f"there is no preset or config file named {source!r}{did_you_mean(source, presets())}\nPresets: {', '.join(presets())}"
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -278,7 +284,11 @@ def _from_nanogpt(text: str, origin: str, mistakes: list[str]) -> dict[str, Any]
             continue  # a docstring
         if ast.unparse(statement) == "import time":
             continue  # nanoGPT's finetune_shakespeare.py wants it for the name of its run; see _literal
-        if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name)):
+        if not (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Name)
+        ):
             mistakes.append(f"{where}: only plain assignments are read, not '{_shortened(statement)}'")
             continue
         key = statement.targets[0].id
@@ -393,8 +403,12 @@ def did_you_mean(word: str, options: Iterable[str], prefix: str = "") -> str:
 
 def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
     """The resolved configuration as a TOML file that `nanoscope train` reads back; notes become tables."""
-    lines = ["# Every setting of this run, as it was resolved. `nanoscope train THIS_FOLDER --init_from=resume` goes on."]
-    lines += [f"{key} = {_toml_value(value)}" for key, value in dataclasses.asdict(config).items() if key != "overwrite"]
+    lines = [
+        "# Every setting of this run, as it was resolved. `nanoscope train THIS_FOLDER --init_from=resume` goes on."
+    ]
+    lines += [
+        f"{key} = {_toml_value(value)}" for key, value in dataclasses.asdict(config).items() if key != "overwrite"
+    ]
     for table, values in notes.items():
         lines += ["", f"[{table}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"

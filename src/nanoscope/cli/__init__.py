@@ -74,7 +74,9 @@ def run(arguments: list[str]) -> int:
     called = words[0] if words else ""
     try:
         if called and called not in COMMANDS and not called.startswith("-"):
-            raise UsageError(f"there is no command {called!r}{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}")
+            raise UsageError(
+                f"there is no command {called!r}{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}"
+            )
         status = _app(called)(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(status or 0)

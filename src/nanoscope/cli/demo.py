@@ -31,7 +31,13 @@ def demo(*, minutes: float = 1.5) -> int:
         corpus = "python"
     folder = find_dataset(corpus, "char")
 
-    words = ["laptop", f"--dataset={corpus}", "--out_dir=runs/demo", "--overwrite=True", f"--max_minutes={minutes}"]
+    words = [
+        "laptop",
+        f"--dataset={corpus}",
+        "--out_dir=runs/demo",
+        "--overwrite=True",
+        f"--max_minutes={minutes}",
+    ]
     print(f"\n2. A GPT learns it: nanoscope train {' '.join(words)} --log_interval=100")
     status = launch(resolve([*words, "--log_interval=100"]), PhaseClock())
     if status or not (Path("runs/demo/checkpoints") / "last").exists():
@@ -39,7 +45,16 @@ def demo(*, minutes: float = 1.5) -> int:
 
     print("\n3. It writes: nanoscope sample runs/demo")
     settings = Sampling(max_new_tokens=400)
-    write_samples(Path("runs/demo"), "\n", settings, count=1, checkpoint="best", device="auto", dtype="auto", as_json=False)
+    write_samples(
+        Path("runs/demo"),
+        "\n",
+        settings,
+        count=1,
+        checkpoint="best",
+        device="auto",
+        dtype="auto",
+        as_json=False,
+    )
 
     print(f"""
 4. Where everything is

@@ -9,7 +9,9 @@ from cyclopts import Parameter
 def sample(
     run: Path | None = None,
     *,
-    prompt: Annotated[str, Parameter(name=("--prompt", "--start"), allow_leading_hyphen=True, show_default=False)] = "\n",
+    prompt: Annotated[
+        str, Parameter(name=("--prompt", "--start"), allow_leading_hyphen=True, show_default=False)
+    ] = "\n",
     num_samples: int = 1,
     max_new_tokens: int = 500,
     temperature: float = 0.8,
@@ -65,5 +67,12 @@ def sample(
     settings = Sampling(max_new_tokens, temperature, top_k, top_p, seed)
     place = run or out_dir or newest_run()
     write_samples(
-        place, prompt, settings, count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json
+        place,
+        prompt,
+        settings,
+        count=num_samples,
+        checkpoint=checkpoint,
+        device=device,
+        dtype=dtype,
+        as_json=as_json,
     )

@@ -75,7 +75,13 @@ def _prepare_cpu(config: TrainConfig) -> None:
 
     found = probe_cpu_dtype(config.dtype)
     if not found.works and config.device == "cpu":
-        raise JobError(f"{config.dtype} matmuls do not work on this CPU (they end the process)\nUse --dtype=float32, or leave it out.")
+        raise JobError(
+            f"{config.dtype} matmuls do not work on this CPU (they end the process)\n"
+            "Use --dtype=float32, or leave it out."
+        )
     os.environ.update(found.environment)
     if config.device == "cpu" and found.times_float32 is not None and found.times_float32 > 2:
-        print(f"note: {config.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU", file=sys.stderr)
+        print(
+            f"note: {config.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU",
+            file=sys.stderr,
+        )

@@ -81,7 +81,12 @@ class BatchLoader:
         pin_memory: bool = False,
     ) -> None:
         self.split, self.block_size = split, block_size
-        self.sequences_per_step, self.micro_batch, self.rank, self.world = sequences_per_step, micro_batch, rank, world
+        self.sequences_per_step, self.micro_batch, self.rank, self.world = (
+            sequences_per_step,
+            micro_batch,
+            rank,
+            world,
+        )
         self.pin_memory = pin_memory
         self.sequences_read = first_sequence
         self._order = WindowOrder(len(split), block_size, seed, order)

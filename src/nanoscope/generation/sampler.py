@@ -29,7 +29,9 @@ class Sampling:
         if self.max_new_tokens < 1:
             raise UsageError(f"max_new_tokens must be positive, it is {self.max_new_tokens}")
         if self.temperature < 0:
-            raise UsageError(f"temperature must not be negative, it is {self.temperature} (0 always takes the likeliest)")
+            raise UsageError(
+                f"temperature must not be negative, it is {self.temperature} (0 always takes the likeliest)"
+            )
         if self.top_k < 0:
             raise UsageError(f"top_k must not be negative, it is {self.top_k} (0 keeps all tokens)")
         if not 0 < self.top_p <= 1:
@@ -91,7 +93,12 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
 
 
 def generate_texts(
-    model: GPT, tokenizer: Tokenizer, prompt: str, settings: Sampling, count: int, stream: Callable[[str], None]
+    model: GPT,
+    tokenizer: Tokenizer,
+    prompt: str,
+    settings: Sampling,
+    count: int,
+    stream: Callable[[str], None],
 ) -> list[str]:
     """`count` continuations of a prompt (each with the prompt); `stream` gets the first one as it grows."""
     ids = encode_prompt(tokenizer, prompt)
@@ -131,7 +138,8 @@ def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
     if unknown := tokenizer.unknown(prompt):
         shown = " ".join(repr(character) for character in unknown[:10])
         raise UsageError(
-            f"the model does not know {shown}: its vocabulary is the {tokenizer.vocab_size} characters of its training text\n"
+            f"the model does not know {shown}: its vocabulary is the {tokenizer.vocab_size} characters that its "
+            "training text has\n"
             "Leave them out of the prompt, or train on a text that has them (or with --tokenizer=bpe)."
         )
     ids = [int(token) for token in tokenizer.encode(prompt)]

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-
 from nanoscope.data.tokenizer import Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
@@ -19,7 +18,15 @@ VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 
 
 def write_samples(
-    run: Path, prompt: str, settings: Sampling, *, count: int, checkpoint: str, device: str, dtype: str, as_json: bool
+    run: Path,
+    prompt: str,
+    settings: Sampling,
+    *,
+    count: int,
+    checkpoint: str,
+    device: str,
+    dtype: str,
+    as_json: bool,
 ) -> None:
     """Write `count` texts to standard output; which checkpoint wrote them goes to standard error."""
     if count < 1:
@@ -61,7 +68,9 @@ def newest_run() -> Path:
     """The run under runs/ that was last written to."""
     runs = [path.parent for path in Path("runs").glob("*/checkpoints") if any(path.glob("step-*"))]
     if not runs:
-        raise UsageError("which run? There is none under runs/ yet: nanoscope sample RUN, or first: nanoscope train laptop")
+        raise UsageError(
+            "which run? There is none under runs/ yet: nanoscope sample RUN, or first: nanoscope train laptop"
+        )
     return max(runs, key=lambda path: (path / "checkpoints").stat().st_mtime)
 
 

@@ -59,20 +59,25 @@ def look() -> Facts:
 def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_rank: int | None = None) -> Choice:
     """Resolve 'auto'; UsageError where a device is asked for that is not there."""
     kind, _, index = device.partition(":")
+    device_reason = "as asked"
     if kind == "auto":
-        kind, device_reason = ("cuda", "the fastest here") if facts.cuda_names else ("mps", "the fastest here") if facts.mps else ("cpu", "no CUDA or MPS found")  # fmt: skip
-    else:
-        device_reason = "as asked"
+        kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
+        device_reason = "no CUDA or MPS found" if kind == "cpu" else "the fastest here"
     if kind == "cuda":
         number = int(index) if index.isdigit() else local_rank or 0
         if not facts.cuda_names:
-            raise UsageError(f"device={device}: this machine has no usable CUDA GPU{_why_no_cuda(facts)}\nUse --device=cpu, or leave it out: it is chosen.")  # fmt: skip
+            raise UsageError(
+                f"device={device}: this machine has no usable CUDA GPU{_why_no_cuda(facts)}\n"
+                "Use --device=cpu, or leave it out: it is chosen."
+            )
         if number >= len(facts.cuda_names):
             raise UsageError(f"device=cuda:{number}: there are only {len(facts.cuda_names)} GPUs, numbered from 0")
         name, place = facts.cuda_names[number], f"cuda:{number}"
     elif kind == "mps":
         if not facts.mps:
-            raise UsageError("device=mps: torch finds no Apple GPU here\nUse --device=cpu, or leave it out: it is chosen.")
+            raise UsageError(
+                "device=mps: torch finds no Apple GPU here\nUse --device=cpu, or leave it out: it is chosen."
+            )
         name, place, number = f"{facts.cpu_name} GPU", "mps", 0
     elif kind == "cpu":
         name, place, number = f"{facts.cpu_name}, {facts.cpu_threads} threads", "cpu", 0
@@ -85,7 +90,9 @@ def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_ran
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, facts, number)
     mode = "compiled" if compile else "eager"
-    reasons = f"{place} ({device_reason}), {dtype} ({dtype_reason}), {mode} ({compile_reason})".replace(" (as asked)", "")
+    reasons = f"{place} ({device_reason}), {dtype} ({dtype_reason}), {mode} ({compile_reason})".replace(
+        " (as asked)", ""
+    )
     return Choice(place, name, dtype, bool(compile), reasons)
 
 

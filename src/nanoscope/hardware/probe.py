@@ -13,6 +13,7 @@ import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from nanoscope.data.corpora import cache_folder
 
@@ -73,7 +74,7 @@ def _answers_file() -> Path:
     return cache_folder() / "cpu-probe.json"
 
 
-def _kept_answers() -> dict[str, dict[str, object]]:
+def _kept_answers() -> dict[str, dict[str, Any]]:
     try:
         answers = json.loads(_answers_file().read_text("utf-8"))
         return answers if isinstance(answers, dict) else {}

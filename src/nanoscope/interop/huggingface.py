@@ -23,7 +23,7 @@ def load_gpt2(source: str, block_size: int, dropout: float) -> tuple[ModelConfig
     weights_file, config_file = _files(source)
     try:
         described = json.loads(config_file.read_text("utf-8"))
-        shape = {"n_layer": int(described["n_layer"]), "n_head": int(described["n_head"]), "n_embd": int(described["n_embd"])}
+        layers, heads, width = (int(described[key]) for key in ("n_layer", "n_head", "n_embd"))
         weights = load_file(weights_file)
         positions = int(described["n_positions"])
         vocab_size = int(described["vocab_size"])
@@ -31,7 +31,15 @@ def load_gpt2(source: str, block_size: int, dropout: float) -> tuple[ModelConfig
         raise JobError(f"{source}: these are not GPT-2 weights: {type(error).__name__}: {error}") from None
     if block_size > positions:
         raise UsageError(f"block_size={block_size} is more than the {positions} positions that {source} has learnt")
-    config = ModelConfig(vocab_size=vocab_size, block_size=block_size, dropout=dropout, bias=True, **shape)
+    config = ModelConfig(
+        vocab_size=vocab_size,
+        block_size=block_size,
+        dropout=dropout,
+        bias=True,
+        n_layer=layers,
+        n_head=heads,
+        n_embd=width,
+    )
     return config, from_huggingface(weights, block_size)
 
 
@@ -56,7 +64,8 @@ def _files(source: str) -> tuple[Path, Path]:
             raise UsageError(f"init_from={source}: the folder has no {' and no '.join(missing)}")
         return files
     if source not in NAMES:
-        raise UsageError(f"init_from={source}: it is scratch, resume, {', '.join(NAMES)} or a folder{did_you_mean(source, ['scratch', 'resume', *NAMES])}")  # fmt: skip
+        known = ["scratch", "resume", *NAMES]
+        raise UsageError(f"init_from={source}: it is {', '.join(known)} or a folder{did_you_mean(source, known)}")
     from huggingface_hub import hf_hub_download
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -64,8 +73,8 @@ def _files(source: str) -> tuple[Path, Path]:
         found = [Path(hf_hub_download(NAMES[source], name)) for name in ("model.safetensors", "config.json")]
     except Exception as error:  # the hub's client has errors of its own for each way of being out of reach
         raise JobError(
-            f"the weights of {source} are neither in Hugging Face's cache nor to be had from its hub ({type(error).__name__})\n"
-            f"Fetch model.safetensors and config.json of {NAMES[source]} on a machine with a network, and give their folder: "
-            "--init_from=FOLDER"
+            f"the weights of {source} are neither in Hugging Face's cache nor to be had from its hub "
+            f"({type(error).__name__})\nFetch model.safetensors and config.json of {NAMES[source]} on a machine with a "
+            "network, and give their folder: --init_from=FOLDER"
         ) from None
     return found[0], found[1]

@@ -87,23 +87,27 @@ class Block(nn.Module):
         return x + self.mlp(self.ln_2(x))  # type: ignore[no-any-return]
 
 
+class Transformer(nn.Module):
+    """The layers under the names that GPT-2's weights have."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(config.vocab_size, config.n_embd)
+        self.wpe = nn.Embedding(config.block_size, config.n_embd)
+        self.drop = nn.Dropout(config.dropout)
+        self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.ln_f = LayerNorm(config.n_embd, config.bias)
+
+
 class GPT(nn.Module):
     """tokens (B, T) → logits (B, T, V)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(config.vocab_size, config.n_embd),
-                "wpe": nn.Embedding(config.block_size, config.n_embd),
-                "drop": nn.Dropout(config.dropout),
-                "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
-                "ln_f": LayerNorm(config.n_embd, config.bias),
-            }
-        )
+        self.transformer = Transformer(config)
         self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.lm_head.weight = self.transformer["wte"].weight  # one matrix for both ends, as GPT-2
+        self.lm_head.weight = self.transformer.wte.weight  # one matrix for both ends, as GPT-2
         self.init_weights()
 
     @torch.no_grad()
@@ -127,17 +131,17 @@ class GPT(nn.Module):
         """Logits; with targets their mean cross-entropy; with a cache only the logits after the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = self.transformer["drop"](self.transformer["wte"](tokens) + self.transformer["wpe"](positions))
-        for layer, block in enumerate(self.transformer["h"]):  # type: ignore[arg-type]
+        x = self.transformer.drop(self.transformer.wte(tokens) + self.transformer.wpe(positions))
+        for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)
         if cache is not None:
             cache.length += tokens.shape[1]
             x = x[:, -1]
-        logits: Tensor = self.lm_head(self.transformer["ln_f"](x))
+        logits: Tensor = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
     def parameter_count(self) -> int:
         """Parameters without position embeddings, as nanoGPT counts them."""
-        return sum(p.numel() for p in self.parameters()) - self.transformer["wpe"].weight.numel()
+        return sum(p.numel() for p in self.parameters()) - self.transformer.wpe.weight.numel()

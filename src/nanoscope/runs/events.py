@@ -24,9 +24,7 @@ class EventWriter:
     def write(self, event: str, **values: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         record = {"event": event, "t": round(time.perf_counter() - self._began, 4), "time": now, **values}
-        self._file.write(
-            json.dumps({key: _plain(value) for key, value in record.items()}, ensure_ascii=False) + "\n"
-        )
+        self._file.write(json.dumps({key: _plain(value) for key, value in record.items()}, ensure_ascii=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -131,7 +131,7 @@ def take_snapshot(
     run: dict[str, Any],
 ) -> Snapshot:
     """Copy weights, optimizer state and progress to memory that training does not touch."""
-    names = {parameter: name for name, parameter in model.named_parameters()}  # tied weights have one name
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
     weights = {name: _copy(parameter) for parameter, name in names.items()}
     moments = {
         f"{names[parameter]}.{key}": _copy(value)
@@ -181,12 +181,16 @@ def find_checkpoint(run: Path, wanted: str = "last") -> tuple[Checkpoint, list[s
 
     If it is damaged, the newest undamaged one before it, and what was found wrong on the way.
     """
+    if not run.is_dir():
+        raise JobError(f"there is no run in {run}: {'it is a file' if run.exists() else 'no such folder'}")
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     if (folder / "state.json").is_file():
         return load_checkpoint(folder), []
     available = checkpoint_folders(folder)
     if not available:
-        raise JobError(f"{run} holds no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends.")
+        raise JobError(
+            f"{run} holds no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends."
+        )
     named = read_pointer(folder, wanted) if wanted in ("last", "best") else wanted
     if named is None:
         named = available[0].name

@@ -35,9 +35,13 @@ class Processes:
         if self.world == 1:
             return
         if backend == "nccl" and device_type != "cuda":
-            raise UsageError(f"backend=nccl needs CUDA, the device is {device_type}; use --backend=gloo or leave it out")
+            raise UsageError(
+                f"backend=nccl needs CUDA, the device is {device_type}; use --backend=gloo or leave it out"
+            )
         chosen = backend if backend != "auto" else "nccl" if device_type == "cuda" else "gloo"
-        dist.init_process_group(f"cpu:gloo,cuda:{chosen}" if device_type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+        dist.init_process_group(
+            f"cpu:gloo,cuda:{chosen}" if device_type == "cuda" else "gloo", timeout=timedelta(minutes=30)
+        )
 
     def disconnect(self) -> None:
         if self.world > 1 and dist.is_initialized():
@@ -60,4 +64,4 @@ class Processes:
         total = torch.tensor(list(values), dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(total)
-        return total.tolist()  # type: ignore[no-any-return]
+        return total.tolist()

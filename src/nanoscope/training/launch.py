@@ -38,14 +38,22 @@ def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
     resume = f"nanoscope train {run} --init_from=resume"
     last = read_pointer(session.folder.checkpoints, "last")
     if outcome.reason == "non_finite":
-        advice = f"The last good checkpoint, {last}, is intact: {resume} --learning_rate={config.learning_rate / 2:g}" if last else "No checkpoint had been saved yet: try a lower --learning_rate."  # fmt: skip
-        raise JobError(f"the loss is not finite at iteration {outcome.step}: training stopped before it could spoil the weights\n{advice}")
+        raise JobError(
+            f"the loss is not finite at iteration {outcome.step}: training stopped before it could spoil the weights\n"
+            + (
+                f"The last good checkpoint, {last}, is intact: {resume} "
+                if last
+                else "Nothing had been saved yet: try "
+            )
+            + f"--learning_rate={config.learning_rate / 2:g}"
+        )
+    by = signal.Signals(stop.signal).name if stop.signal else "another process"
     endings = {
         "finished": f"finished {outcome.step} iterations",
         "eval_only": "evaluated, nothing trained",
         "patience": f"stopped at iteration {outcome.step}: no better val loss in {config.patience} evaluations",
         "max_minutes": f"stopped at iteration {outcome.step}: max_minutes={config.max_minutes:g} is over",
-        "interrupted": f"stopped at iteration {outcome.step} by {signal.Signals(stop.signal).name if stop.signal else 'another process'}",
+        "interrupted": f"stopped at iteration {outcome.step} by {by}",
     }
     session.say(f"{endings[outcome.reason]} in {short_duration(session.clock.wall_seconds)} ({_time_shares(session)})")
     if progress.best_val_loss is not None:

@@ -52,7 +52,9 @@ def new_run(resolved: Resolved) -> RunFolder:
         _clear(folder.path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise JobError(f"the run's folder {folder.path} cannot be written: {error.strerror}\nChoose another with --out_dir=FOLDER") from None
+        raise JobError(
+            f"the run's folder {folder.path} cannot be written: {error.strerror}\nChoose another with --out_dir=FOLDER"
+        ) from None
     return folder
 
 
@@ -79,13 +81,14 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
     if refused:
         lines = [f"{key}={typed[key]} was typed, the run was trained with {key}={saved[key]}" for key in refused]
-        raise UsageError("\n".join([*lines, "The shape of a model cannot change on resume: leave these out, or begin a new run."]))
-    unused = {
-        key: value
-        for key, value in resolved.given.items()
-        if key not in typed and key not in ("out_dir", "init_from") and value != saved.get(key, KEYS[key].default)
-    }
-    notes = [f"{key}={value} is not used: the run has {key}={saved.get(key, KEYS[key].default)}; type --{key}={value} to change it" for key, value in unused.items()]  # fmt: skip
+        raise UsageError(
+            "\n".join([*lines, "The shape of a model cannot change on resume: leave these out, or begin a new run."])
+        )
+    notes = []
+    for key, value in resolved.given.items():
+        had = saved.get(key, KEYS[key].default)
+        if key not in typed and key not in ("out_dir", "init_from") and value != had:
+            notes.append(f"{key}={value} is not used: the run has {had}; type --{key}={value} to change it")
     return build({**saved, **typed}), notes
 
 

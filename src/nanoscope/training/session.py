@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -177,7 +177,7 @@ def _model(
         shape, weights = replace(checkpoint.model_config, dropout=config.dropout), checkpoint.model
         if dataset.vocab_size > shape.vocab_size:
             raise UsageError(
-                f"the run was trained with a vocabulary of {shape.vocab_size}, {dataset.folder} has {dataset.vocab_size}\n"
+                f"the run has a vocabulary of {shape.vocab_size}, {dataset.folder} one of {dataset.vocab_size}\n"
                 "A run goes on only with the tokenizer that it began with."
             )
     elif config.init_from == "scratch":
@@ -188,7 +188,9 @@ def _model(
     else:
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
         if dataset.tokenizer is not None and dataset.tokenizer.vocab_size > shape.vocab_size:
-            raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {dataset.vocab_size}")
+            raise UsageError(
+                f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {dataset.vocab_size}"
+            )
     try:
         model = GPT(shape)
         if weights is not None:
@@ -233,7 +235,9 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
     train, val = len(dataset.split("train")), len(dataset.split("val"))
     session.say(f"nanoscope {__version__}: {session.folder.path}")
     session.say(f"device: {session.choice.reasons}")
-    session.say(f"data: {dataset.folder}, {train:,} train and {val:,} val tokens, vocabulary {dataset.vocab_size} ({tokenizer})")
+    session.say(
+        f"data: {dataset.folder}, {train:,} train and {val:,} val tokens, vocabulary {dataset.vocab_size} ({tokenizer})"
+    )
     session.say(f"number of parameters: {parameters / 1e6:.2f}M")
     session.say(f"tokens per iteration will be: {config.tokens_per_step:,}")
     for note in notes:
@@ -241,11 +245,20 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
     if session.logbook is None:
         return
     environment = {
-        "nanoscope": __version__, "torch": torch.__version__, "python": platform.python_version(),
-        "platform": platform.platform(), "device": session.choice.device, "device_name": session.choice.device_name,
-        "dtype": session.choice.dtype, "compiled": session.choice.compile, "processes": session.processes.world,
-        "peak_flops": session.peak_flops or 0.0, "peak_source": peak_source, "dataset_fingerprint": dataset.fingerprint, "parameters": parameters,
-    }  # fmt: skip
+        "nanoscope": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": session.choice.device,
+        "device_name": session.choice.device_name,
+        "dtype": session.choice.dtype,
+        "compiled": session.choice.compile,
+        "processes": session.processes.world,
+        "peak_flops": session.peak_flops or 0.0,
+        "peak_source": peak_source,
+        "dataset_fingerprint": dataset.fingerprint,
+        "parameters": parameters,
+    }
     config_file = session.folder.path / "config.toml"
     aside = config_file.with_name(f".config.{os.getpid()}.tmp")
     aside.write_text(to_toml(config, {"environment": environment}), "utf-8")
@@ -264,7 +277,7 @@ def _warmed_up(session: Session) -> nn.Module:
     """Compile, and make the first pass: what is slow only once belongs to start-up, not to iteration 0."""
     model: nn.Module = session.plain_model
     if session.choice.compile:
-        compiled = torch.compile(session.plain_model)
+        compiled = cast(nn.Module, torch.compile(session.plain_model))
         try:
             _forward_backward(session, compiled, min(session.config.batch_size, session.config.sequences_per_step))
             model = compiled
@@ -288,7 +301,9 @@ def _forward_backward(session: Session, model: nn.Module, sequences: int) -> Non
 def _distributed(model: nn.Module, processes: Processes, choice: hardware.Choice) -> nn.Module:
     if processes.world == 1:
         return model
-    return DistributedDataParallel(model, device_ids=[torch.device(choice.device).index] if choice.type == "cuda" else None)
+    return DistributedDataParallel(
+        model, device_ids=[torch.device(choice.device).index] if choice.type == "cuda" else None
+    )
 
 
 def tokenizer_json(tokenizer: Tokenizer | None) -> dict[str, Any] | None:

@@ -80,7 +80,12 @@ def optimizer_step(
 
     A loss or gradient that is not finite is noted in `first_bad`; then the weights are left as they are.
     """
-    config, optimizer, scaler, processes = session.config, session.optimizer, session.scaler, session.processes
+    config, optimizer, scaler, processes = (
+        session.config,
+        session.optimizer,
+        session.scaler,
+        session.processes,
+    )
     seed_step(session)
     total = torch.zeros((), device=session.device)
     for number, (tokens, targets) in enumerate(batches, start=1):
@@ -88,9 +93,11 @@ def optimizer_step(
             session.model.require_backward_grad_sync = number == len(batches)
         share = len(tokens) / config.sequences_per_step
         with session.autocast():
-            loss = session.model(tokens.to(session.device, non_blocking=True), targets.to(session.device, non_blocking=True))
+            loss = session.model(
+                tokens.to(session.device, non_blocking=True), targets.to(session.device, non_blocking=True)
+            )
         # DDP averages over the processes, each of which holds only its own part of the mean: hence × world.
-        scaler.scale(loss * (share * processes.world)).backward()  # type: ignore[no-untyped-call]
+        scaler.scale(loss * (share * processes.world)).backward()
         total += loss.detach() * share
 
     grad_norm = None
@@ -128,13 +135,22 @@ def evaluate(session: Session, stop: StopRequest, lr: float) -> None:
     val_loss = found["val"].loss
     best = math.isfinite(val_loss) and (progress.best_val_loss is None or val_loss < progress.best_val_loss)
     if best:
-        progress.best_val_loss, progress.best_step, progress.evaluations_since_best = val_loss, progress.step, 0
+        progress.best_val_loss, progress.best_step, progress.evaluations_since_best = (
+            val_loss,
+            progress.step,
+            0,
+        )
     else:
         progress.evaluations_since_best += 1
     progress.evaluated_at = progress.step
     if session.logbook is not None:
         session.logbook.evaluation(progress.step, found, timed.seconds, best, lr)
-    if progress.step > 0 and math.isfinite(val_loss) and (best or config.always_save_checkpoint) and not config.eval_only:
+    if (
+        progress.step > 0
+        and math.isfinite(val_loss)
+        and (best or config.always_save_checkpoint)
+        and not config.eval_only
+    ):
         save(session, best=best)
 
 
@@ -206,5 +222,11 @@ def finish(session: Session, reason: str, bad_step: int) -> Outcome:
     step = bad_step if reason == "non_finite" else progress.step
     if reason == "non_finite":
         session.record("non_finite", step=step)
-    session.record("end", reason=reason, step=step, wall_seconds=session.clock.wall_seconds, phases=session.clock.seconds())
+    session.record(
+        "end",
+        reason=reason,
+        step=step,
+        wall_seconds=session.clock.wall_seconds,
+        phases=session.clock.seconds(),
+    )
     return Outcome(reason, step)
