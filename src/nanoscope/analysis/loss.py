@@ -31,6 +31,7 @@ FEW_RECORDS = 6
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
 MEMORISED = 0.2
 MEMORISED_AFTER_PASSES = 0.5
+SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before any training
 CHARACTER_VOCABULARY = 256  # up to so many tokens, a token is a character (or byte)
 
 
@@ -265,6 +266,13 @@ def _memorising(run: Run, train: TrainLoss, progress: Progress) -> Memorising | 
     passes = progress.passes_over_data
     if any(math.isfinite(e.val) for e in run.evals) or train.smoothed_last is None:
         return None
+    if (
+        train.first is not None
+        and run.first_step is not None
+        and run.first_step <= 1
+        and train.first < SMALLEST_TEXT
+    ):
+        return None  # sums or moves, not text: such a task can be known exactly
     limit = MEMORISED_AFTER_PASSES if passes is not None and passes > 10 else MEMORISED
     return Memorising(train.smoothed_last, passes) if train.smoothed_last < limit else None
 

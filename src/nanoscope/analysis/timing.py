@@ -16,6 +16,7 @@ STANDS_OUT_SHARE = 0.3  # of a normal step, for a slow step that nothing in the 
 STANDS_OUT_SIGMAS = 6.0
 EXPLAINED_SHARE = 0.15  # where the log itself says that there was more work
 EXPLAINED_SIGMAS = 4.0
+STARTUP_SHARE = 0.25
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
 SLOWING_DOWN = 0.10
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
@@ -57,7 +58,10 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     saved = _records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
     begins = _begins_at_start(run, steps, interval)
     first = np.zeros(len(steps), dtype=bool)
-    first[np.flatnonzero(measured)[0]] = begins
+    opening = int(
+        np.flatnonzero(measured)[0]
+    )  # a clock that is differenced has no time for the very first line
+    first[opening] = begins and steps[opening] <= steps[0] + 1
     resumed = np.isin(steps, run.resumed_at)
 
     plain = measured & ~evaluated & ~first & ~resumed
@@ -73,7 +77,7 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     unexplained = measured & (share > np.maximum(STANDS_OUT_SHARE, STANDS_OUT_SIGMAS * sigma_share))
 
     causes: dict[int, list[Cause]] = {}
-    for index in np.flatnonzero(explained & first):
+    for index in np.flatnonzero(explained & first & (share > STARTUP_SHARE)):
         causes[int(index)] = ["resume" if run.begins_with_resume else "startup"]
     for index in np.flatnonzero(explained & resumed):
         causes.setdefault(int(index), []).append("resume")
@@ -215,16 +219,25 @@ def _periodic(candidates: Ints, steps: Ints, interval: int | None) -> Bools:
         due = int((span % period == chosen[members][0] % period).sum())
         if members.sum() >= max(4, 0.5 * len(chosen)) and members.sum() >= 0.7 * due:
             return np.asarray(members, dtype=bool)
-    if len(chosen) > 64:
-        return none
     # Not on a grid, but with the same distance again and again (data shards of equal size).
-    gaps = chosen[None, :] - chosen[:, None]
-    for period in sorted({int(g) for g in gaps[gaps > 3 * (interval or 1)]}):
-        near = np.abs(np.abs(gaps) - period) <= max(interval or 1, 0.02 * period)
-        chain = near.sum(axis=1) >= 2
-        if near.any(axis=1).mean() >= 0.8 and chain.any():
-            return np.asarray(near.any(axis=1), dtype=bool)
-    return none
+    best = none
+    sample = chosen[:40]
+    distances = {int(b - a) for i, a in enumerate(sample) for b in sample[i + 1 : i + 7]}
+    for distance in sorted(d for d in distances if d > 3 * (interval or 1))[:200]:
+        slack = max(interval or 1, 0.02 * distance)
+        earlier = _has_near(chosen, chosen - distance, slack)
+        later = _has_near(chosen, chosen + distance, slack)
+        if (earlier & later).any() and (earlier | later).sum() > best.sum():
+            best = earlier | later
+    return best if best.mean() >= 0.8 else none
+
+
+def _has_near(steps: Ints, wanted: Ints, slack: float) -> Bools:
+    """For each wanted step, whether one of `steps` (sorted) is within `slack` of it."""
+    right = np.clip(np.searchsorted(steps, wanted), 0, len(steps) - 1)
+    left = np.maximum(right - 1, 0)
+    nearest = np.minimum(np.abs(steps[right] - wanted), np.abs(steps[left] - wanted))
+    return np.asarray(nearest <= slack, dtype=bool)
 
 
 # --- findings -------------------------------------------------------------------------------------------------

@@ -163,10 +163,7 @@ class RunBuilder:
         for item in self._queued:  # no step record came after them
             run = self._current
             if run is None or (
-                not run.steps
-                and isinstance(item, Evaluation)
-                and run.evals
-                and item.step < run.evals[-1].step
+                not run.steps and isinstance(item, Evaluation) and run.evals and item.step < run.evals[-1].step
             ):
                 run = self._new_run()
             self._attach(run, item)
@@ -182,7 +179,7 @@ class RunBuilder:
         self._boundary = self._resuming = False
         if run is None or not run.steps:
             run = run or self._new_run()
-            run.begins_with_resume = resuming
+            run.begins_with_resume = resuming and step > 1
             return run
         last = run.steps.step[-1]
         if len(self.runs) > 1 and step != self._expected(run):
@@ -200,7 +197,7 @@ class RunBuilder:
         if not boundary and step in self._recent:
             run.duplicates_dropped += 1
             return None
-        if resuming or (step > run.steps.step[0] and step > 1 and self._same_loss(run, step, loss)):
+        if step > 1 and (resuming or (step > run.steps.step[0] and self._same_loss(run, step, loss))):
             run.steps.cut_from(step)
             run.evals = [e for e in run.evals if e.step < step]
             run.resumed_at = [s for s in run.resumed_at if s < step] + [step]

@@ -2,19 +2,12 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
 
 from nanoscope.runs.run import ConfigValue, ErrorKind
 
 # Settings that analysis or comparison uses; other assignments in a log are not looked at.
 KNOWN_SETTINGS = frozenset(
-    """max_iters max_steps num_iterations total_steps train_steps eval_interval eval_every val_loss_every eval_iters
-    log_interval batch_size block_size n_layer n_head n_embd dropout learning_rate min_lr warmup_iters warmup_steps
-    lr_decay_iters weight_decay gradient_accumulation_steps dtype device compile dataset always_save_checkpoint bias
-    vocab_size device_batch_size total_batch_size max_seq_len depth seed beta2 grad_clip init_from optimizer precision
-    train_num_batches num_layers model_dim sequence_length world_size micro_batch_size global_batch_size
-    save_interval save_every checkpoint_every sample_every eval_steps save_steps logging_steps steps training_steps
-    model_type decay_lr iterations""".split()
+    ["max_iters", "max_steps", "num_iterations", "total_steps", "train_steps", "eval_interval", "eval_every", "val_loss_every", "eval_iters", "log_interval", "batch_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "learning_rate", "min_lr", "warmup_iters", "warmup_steps", "lr_decay_iters", "weight_decay", "gradient_accumulation_steps", "dtype", "device", "compile", "dataset", "always_save_checkpoint", "bias", "vocab_size", "device_batch_size", "total_batch_size", "max_seq_len", "depth", "seed", "beta2", "grad_clip", "init_from", "optimizer", "precision", "train_num_batches", "num_layers", "model_dim", "sequence_length", "world_size", "micro_batch_size", "global_batch_size", "save_interval", "save_every", "checkpoint_every", "sample_every", "eval_steps", "save_steps", "logging_steps", "steps", "training_steps", "model_type", "decay_lr", "iterations"]
 )
 _SAME = {
     "num_layers": "n_layer",
@@ -40,15 +33,14 @@ _SAME = {
 
 _NAME = r"([a-z][a-z0-9]{1,20}(?:[_-][a-z0-9]{1,20}){0,5})"
 _TEXT = r"['\"]?([^\s'\",;)}#|]{1,80})"
-_ASSIGNMENT = re.compile(
-    rf"--{_NAME}(?:=|\s{{1,4}}){_TEXT}|(?<![\w-]){_NAME}['\"]?\s{{0,30}}[=:]\s{{0,4}}{_TEXT}"
-)
+_ASSIGNMENT = re.compile(rf"--{_NAME}(?:=|\s{{1,4}}){_TEXT}|(?<![\w-]){_NAME}['\"]?\s{{0,30}}[=:]\s{{0,4}}{_TEXT}")
 _TABLE_ROW = re.compile(r"^\|\s{0,4}([A-Za-z_][\w ()]{1,40}?)\s{1,40}\|\s{0,4}([^|]{1,80}?)\s{1,80}\|$")
 _SIZES = (
     ("parameters", re.compile(r"(?:number of (?:trainable )?parameters|model #params|total parameters|num_parameters)\s?[:=]\s?([\d.,]+)\s?([KMB]?)", re.I)),
     ("tokens_per_step", re.compile(r"(?:tokens per iteration will be|total desired batch size|total batch size)\s?[:=]?\s?([\d,]+)()", re.I)),
     ("vocab_size", re.compile(r"(?:vocab[_ ]size|number of unique characters in the vocabulary)\s?(?:of GPT-2 to|[:=])\s?([\d,]+)()", re.I)),
     ("vocab_size", re.compile(r"data has [\d,]+ characters, ([\d,]+)() unique", re.I)),
+    ("train_tokens", re.compile(r"data has ([\d,]+)() characters", re.I)),
     ("train_tokens", re.compile(r"(?:train has|loaded) ([\d,]+)() tokens", re.I)),
     ("max_iters", re.compile(r"(?:Calculated number of iterations[^:]{0,60}|Total optimization steps|Using user-provided number of iterations)\s?[:=]\s?([\d,]+)()", re.I)),
     ("max_iters", re.compile(r"\btotal steps ([\d,]+)() ?\(warmup", re.I)),
@@ -59,6 +51,7 @@ _DEVICE = re.compile(
     r"|\bApple M\d(?: (?:Pro|Max|Ultra))?|\bRTX \d{4}(?: Ti)?(?: SUPER)?\b"
 )
 
+_SIZE_HINT = re.compile(r"param|tokens|batch size|vocab|data has|iterations|steps", re.IGNORECASE)
 _DEVICE_HINT = re.compile(r"NVIDIA|Tesla|GeForce|Quadro|AMD|Apple M|RTX")
 
 
@@ -105,15 +98,13 @@ def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> boo
             elif key in typed:
                 continue
             facts[key] = _value(text)
+    if _SIZE_HINT.search(line):
         for key, pattern in _SIZES:
             size = pattern.search(line)
-            if size and key not in typed:
-                digits = size.group(1).replace(",", "").rstrip(".")
-                if digits and digits.count(".") < 2:
-                    facts[key] = int(
-                        float(digits) * {"K": 1e3, "M": 1e6, "B": 1e9, "": 1}[size.group(2).upper()]
-                    )
-                    found = True
+            digits = size.group(1).replace(",", "").rstrip(".") if size else ""
+            if size and digits.replace(".", "", 1).isdigit() and key not in typed:
+                facts[key] = int(float(digits) * {"K": 1e3, "M": 1e6, "B": 1e9, "": 1}[size.group(2).upper()])
+                found = True
     device = _DEVICE.search(line) if "device_name" not in facts and _DEVICE_HINT.search(line) else None
     if device:
         facts.setdefault("device_name", device.group().strip())
@@ -124,31 +115,22 @@ _EXCEPTION = re.compile(
     r"(?:^|[\]:] )((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure))(?::\s?(.{0,300})|\s?$)"
 )
 _KILLED = re.compile(
-    r"(?:slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED).{0,200})|^\s?Killed\b.{0,80}|\bSegmentation fault\b.{0,80}"
-    r"|\bBus error\b.{0,80}|^\S{0,80}: line \d{1,6}:\s{1,8}\d{1,9} Killed.{0,120}|oom-kill.{0,120}|\bSIG(?:KILL|SEGV|TERM|BUS)\b.{0,120}"
-    r"|^(?:Terminated|Aborted)\b.{0,60}|Received SIGTERM.{0,60}",
+    r"slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED).{0,200}"
+    r"|^(?:\S{0,80}: line \d{1,6}:\s{1,8})?(?:\d{1,9} )?(?:zsh: )?killed\b.{0,120}"
+    r"|\b(?:Segmentation fault|Bus error)\b.{0,80}|.{0,80}\boom-kill.{0,120}|srun: error: .{0,80}Out Of Memory.{0,80}"
+    r"|\bSIG(?:KILL|SEGV|TERM|BUS)\b.{0,120}|^(?:Terminated|Aborted)\b.{0,60}|\bexit(?:ed with)? (?:code|status):? 1(?:37|43)\b.{0,60}",
     re.IGNORECASE,
-)  # fmt: skip
+)
+_C_ERROR = re.compile(
+    r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
+)
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|OutOfMemory|CUDA_ERROR_OUT_OF_MEMORY|MemoryError|oom-kill|can't allocate memory|Cannot allocate memory",
+    r"out of memory|OutOfMemory|MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
     re.I,
 )
 _CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "SignalException")
-_HINTS = (
-    "rror",
-    "xception",
-    "illed",
-    "nterrupt",
-    "CANCEL",
-    "fault",
-    "memory",
-    "SIG",
-    "erminated",
-    "Abort",
-    "^C",
-    "Exit",
-    "ailure",
-    "oom",
+_HINTS = re.compile(
+    r"rror|ERROR|xception|illed|nterrupt|CANCEL|fault|emory|SIG[KSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
 )
 
 
@@ -159,50 +141,53 @@ class ErrorFinder:
     found: list[tuple[int, ErrorKind, str]] = field(default_factory=list)
     _in_traceback: bool = False
     _chained: bool = False
+    _c_error: str = ""
     _last_line: int = -1000
 
     def read(self, line: str, number: int) -> bool:
         """Look at one line; whether it told of a new error."""
+        if self._c_error:  # a C program says where on one line and what on the next
+            line, self._c_error = f"{self._c_error} {line.strip()}", ""
+            return self._add(number - 1, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "exception", line[:300])
+        if not _HINTS.search(line):
+            return False
         if line.lstrip("[]:rank0123456789 ").startswith("Traceback (most recent call last)"):
             self._in_traceback = True
             return False
-        if not any(hint in line for hint in _HINTS):
-            return False
-        if (
-            "During handling of the above exception" in line
-            or "direct cause of the following exception" in line
-        ):
+        if "During handling of the above exception" in line or "direct cause of the following exception" in line:
             self._chained = True
             return False
         if line.strip() == "^C":
             return self._add(number, "interrupted", "^C")
+        if _C_ERROR.match(line):
+            if line.rstrip().endswith(":"):
+                self._c_error = line.strip()
+                return False
+            return self._add(
+                number, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "exception", line.strip()[:300]
+            )
         exception = _EXCEPTION.search(line) if not line.startswith("  ") else None
         if exception and (self._in_traceback or exception.start() == 0 or "rank" in line[:12]):
-            self._in_traceback = False
-            chained, self._chained = self._chained, False
-            name = exception.group(1)
-            if chained or (self.found and name.endswith(_CONSEQUENCES)) or name.endswith("Warning"):
-                return False
-            if name.endswith("KeyboardInterrupt"):
-                kind: ErrorKind = "interrupted"
-            elif _OUT_OF_MEMORY.search(line):
-                kind = "out_of_memory"
-            else:
-                kind = "exception"
-            return self._add(number, kind, exception.group(0).lstrip("]: "))
+            return self._add_exception(number, line, exception)
         killed = _KILLED.search(line)
         if killed:
-            kind = "out_of_memory" if _OUT_OF_MEMORY.search(line) else "killed"
-            if "DUE TO PREEMPTION" in line:
-                kind = "interrupted"
-            return self._add(number, kind, killed.group().strip())
+            return self._add(number, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "killed", killed.group())
         if "CUDA out of memory" in line or "CUDA error: out of memory" in line:
             return self._add(number, "out_of_memory", line.strip()[:300])
         return False
 
-    def _add(
-        self, number: int, kind: Literal["out_of_memory", "exception", "killed", "interrupted"], message: str
-    ) -> bool:
+    def _add_exception(self, number: int, line: str, exception: re.Match[str]) -> bool:
+        self._in_traceback = False
+        chained, self._chained = self._chained, False
+        name = exception.group(1)
+        if chained or (self.found and name.endswith(_CONSEQUENCES)):
+            return False
+        if name.endswith("KeyboardInterrupt"):
+            return self._add(number, "interrupted", exception.group().lstrip("]: "))
+        kind: ErrorKind = "out_of_memory" if _OUT_OF_MEMORY.search(line) else "exception"
+        return self._add(number, kind, exception.group().lstrip("]: "))
+
+    def _add(self, number: int, kind: ErrorKind, message: str) -> bool:
         message = message.strip()
         near = number - self._last_line < 400
         self._last_line = number

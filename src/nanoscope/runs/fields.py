@@ -7,7 +7,6 @@ out as (label, value, unit), and `read_fields` gives those that training logs sh
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from nanoscope.runs.run import NOT_FINITE
 
@@ -19,38 +18,15 @@ _NUMBER = re.compile(
 _UNIT = re.compile(
     r"\s?(%|[kKmMbBG]?\s?(?:tok(?:en)?s?\s?/\s?s(?:ec(?:ond)?)?|tps)\b|(?:ms|us|µs|s|secs?|seconds|min|m|h|hours?)\b(?:\s?/\s?\w{1,12})?|(?:it|iter|step)s?/s(?:ec)?\b|[kKMBG](?:iB)?\b)"
 )
+_NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", "/", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
-_TIMESTAMP = re.compile(
-    r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?"
-)
-
-
-class Field(NamedTuple):
-    label: str  # the words before the number, lower case
-    value: float
-    unit: str
-    text: str
-
-
-def scan(line: str) -> list[Field]:
-    """Every number of a line with its label and unit."""
-    found = []
-    end = 0
-    for match in _NUMBER.finditer(line):
-        label = line[end : match.start()]
-        text = match.group()
-        unit = _UNIT.match(line, match.end())
-        end = unit.end() if unit else match.end()
-        value = float(text.replace(",", ""))
-        found.append(
-            Field(_NOT_WORD.sub(" ", label.lower()).strip(), value, unit.group(1) if unit else "", text)
-        )
-    return found
+_TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}  # fmt: skip
 _MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "B": 1e9, "b": 1e9, "G": 1e9}
 
+_LOSS = re.compile(r"loss(?: (?:train|val|curr|value|avg|mean|is|of|now))?$")
 _STEP = re.compile(
     r"(?:^| )(?:global ?|train(?:ing)? |completed |optimi[sz]er |forward )?(?:steps?|iters?|iterations?|it|update)$"
 )
@@ -61,9 +37,7 @@ _TIME = re.compile(
 _CUMULATIVE = re.compile(
     r"(?:^| )(?:total|elapsed|train|wall|cumulative|epoch|training)(?: (?:train(?:ing)? )?)?(?:time|clock|runtime)?(?: so far)?$"
 )
-_TOKENS_S = re.compile(
-    r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|tok s|tokens per second|throughput)$"
-)
+_TOKENS_S = re.compile(r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|tok s|tokens per second|throughput)$")
 
 
 @lru_cache(maxsize=4096)
@@ -71,10 +45,7 @@ def meaning(label: str, unit: str) -> tuple[str, float] | None:
     """What a labelled number is, and the factor to its base unit (seconds, tokens a second, per cent)."""
     words = label.rsplit(" ", 6)
     last = words[-1] if words else ""
-    if (
-        unit in ("ms", "us", "µs", "s", "sec", "secs", "seconds", "min", "m", "h", "hour", "hours")
-        or "/" in unit
-    ):
+    if unit in ("ms", "us", "µs", "s", "sec", "secs", "seconds", "min", "m", "h", "hour", "hours") or "/" in unit:
         base = unit.split("/")[0].strip()
         if re.search(r"tok|tps", unit):
             return ("tok_s", _MULTIPLES.get(unit[0], 1.0))
@@ -95,7 +66,7 @@ def meaning(label: str, unit: str) -> tuple[str, float] | None:
         return ("step", 1.0)
     if last == "epoch" or last == "ep":
         return ("epoch", 1.0)
-    if "loss" in label:
+    if _LOSS.search(label):
         if re.search(r"scale|aux|best|min |balanc|router| z$|std|delta|last|smooth|scaling", label):
             return None
         if _VALIDATION.search(label):
@@ -119,9 +90,7 @@ def meaning(label: str, unit: str) -> tuple[str, float] | None:
         return ("time_s", 1e-3)
     if re.search(r"(?:^| )ms(?:/| per )(?:step|iter|it)$", label):
         return ("time_s", 1e-3)
-    if re.search(r"(?:dt|time)(?: per (?:iteration|step|iter))? s$", label) or (
-        _TIME.search(label) and not unit
-    ):
+    if re.search(r"(?:dt|time)(?: per (?:iteration|step|iter))? s$", label) or (_TIME.search(label) and not unit):
         return ("elapsed_s" if _CUMULATIVE.search(label) else "bare_time", 1.0)
     if _CUMULATIVE.search(label) and re.search(r"time|elapsed|clock", label):
         return ("bare_elapsed", 1.0)
@@ -142,27 +111,45 @@ class Fields:
         return name in self.values
 
 
+@lru_cache(maxsize=8192)
+def _meaning_of(before: str, unit: str) -> tuple[str, float] | None:
+    """The meaning of a number by the raw text before it; lines of one trainer repeat it letter by letter."""
+    label = _NOT_WORD.sub(" ", before.lower()).strip()
+    return ("of", 1.0) if label in ("/", "of") else meaning(label, unit)
+
+
 def read_fields(line: str) -> Fields:
     """The line's numbers under their common names, in seconds, tokens a second, per cent."""
     values: dict[str, float] = {}
     total = None
     previous = ""
-    for label, value, unit, text in scan(line):
-        name_factor = meaning(label, unit)
-        if label in ("/", "of") and previous in ("step", "epoch") and "." not in text:
-            if previous == "step":
-                total = int(value) if value == value and abs(value) < 1e15 else None
-            continue
+    end = 0
+    for match in _NUMBER.finditer(line):
+        before = line[end : match.start()]
+        text = match.group()
+        end = match.end()
+        unit = ""
+        found = _UNIT.match(line, end) if line[end : end + 1] not in _NO_UNIT else None
+        if found:
+            unit, end = found.group(1), found.end()
+        name_factor = _meaning_of(before, unit)
         if name_factor is None:
             previous = ""
             continue
         name, factor = name_factor
+        if name == "of":
+            if previous == "step" and "." not in text:
+                total = int(float(text.replace(",", "")))
+            continue
         previous = name
+        if name in values:
+            continue
+        value = float(text.replace(",", ""))
         if value - value != 0:  # NaN or infinite: only a loss says something by that
             if name not in ("loss", "val_loss", "val_bpb"):
                 continue
             value = NOT_FINITE
-        values.setdefault(name, value * factor)
+        values[name] = value * factor
     return Fields(values, total)
 
 

@@ -89,7 +89,7 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     sample: list[tuple[int, str]] = []
     reading = _Reading(_find_format(cleaned, sample))
     last_number = 0
-    for last_number, line in chain(sample, cleaned):  # noqa: B007
+    for last_number, line in chain(sample, cleaned):
         reading.take(last_number, line)
     reading.format.end()
     runs = reading.format.log.finish()

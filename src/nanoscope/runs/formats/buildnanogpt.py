@@ -6,9 +6,7 @@ from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Traits
 
-_STEP = re.compile(
-    r"\bstep:?\s{0,8}(\d{1,9})\s{0,4}[|,]\s{0,4}(?:train )?loss:?\s{1,4}(\S{1,24}?)(?=[\s|,]|$)"
-)
+_STEP = re.compile(r"\bstep:?\s{0,8}(\d{1,9})\s{0,4}[|,]\s{0,4}(?:train )?loss:?\s{1,4}(\S{1,24}?)(?=[\s|,]|$)")
 _VALIDATION = re.compile(
     r"^\W{0,4}(?:step:?\s{0,8}(\d{1,9})\s{0,4}[|,:]\s{0,4})?val(?:idation)?[ _]loss:?\s{1,4}(\S{1,24})\s{0,4}$"
 )

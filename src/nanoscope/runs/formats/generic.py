@@ -13,9 +13,7 @@ _BARE_STEP = re.compile(
     r"|epoch (\d{1,6}):?\s{1,6}(\d{1,12}) / (\d{1,12}) loss|^\s{0,8}()(\d{1,12})(?:/(\d{1,12}))?\s?[|:,]\s"
 )
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
-_SAVED = re.compile(
-    r"\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b", re.IGNORECASE
-)
+_SAVED = re.compile(r"\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b", re.IGNORECASE)
 _OVER = re.compile(r"\btraining (?:is )?(?:complete[d]?|finished|done)\b", re.IGNORECASE)
 
 
@@ -28,7 +26,7 @@ class Generic(Format):
         self._bare_times: list[float] = []
 
     def read(self, line: str) -> str | None:
-        if _LOSS.search(line):
+        if _LOSS.search(line) and not line.startswith('  File "'):
             kind = self._read_losses(line)
             if kind:
                 return kind
@@ -62,7 +60,7 @@ class Generic(Format):
             )
             if times[2] and self.log.current is not None:
                 self.log.current.clock_resolution_s = times[2]
-        elif not has_val:
+        elif not has_val or (step is None and self.log.last_step is None):
             return None
         if has_val:
             at = self.log.last_step if "loss" in fields and step is not None else step

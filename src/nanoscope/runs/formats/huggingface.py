@@ -20,9 +20,7 @@ _TABLE_ROW = re.compile(
 
 class HuggingFace(Format):
     name = "hf-trainer"
-    traits = Traits(
-        last_is_total_minus_one=False, evaluation_in="next", total_keys=("max_iters", "max_steps")
-    )
+    traits = Traits(last_is_total_minus_one=False, evaluation_in="next", total_keys=("max_iters", "max_steps"))
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,9 +46,7 @@ class HuggingFace(Format):
             if "eval_loss" in pairs:
                 self._commit(None)
                 seconds = number(pairs.get("eval_runtime", "nan"))
-                self.log.evaluation(
-                    None, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None
-                )
+                self.log.evaluation(None, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
                 return "eval"
             if "train_loss" in pairs and "train_runtime" in pairs:
                 self._commit(None)

@@ -30,9 +30,7 @@ class MinGPT(Format):
             time_s = MISSING
             if rate and (speed := number(rate[1])) > 0:
                 time_s = 1 / speed if rate[2] == "it/s" else speed
-            self.log.step(
-                int(found[2]), number(found[3]), time_s, lr=number(found[4].rstrip(".")), epoch=int(found[1])
-            )
+            self.log.step(int(found[2]), number(found[3]), time_s, lr=number(found[4].rstrip(".")), epoch=int(found[1]))
             return "step"
         if line.startswith("saving "):
             self.log.checkpoint()

@@ -6,9 +6,7 @@ from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
 
-_LINE = re.compile(
-    r"step:(\d{1,9})/(\d{1,9})\s{1,4}(?:\|\s{1,4})?(?:(val_loss|train_loss|loss)[: ](\S{1,24})\s{1,4})?"
-)
+_LINE = re.compile(r"step:(\d{1,9})/(\d{1,9})\s{1,4}(?:\|\s{1,4})?(?:(val_loss|train_loss|loss)[: ](\S{1,24})\s{1,4})?")
 
 
 class ModdedNanoGPT(Format):

@@ -15,9 +15,7 @@ _SAVED = re.compile(r"Saved model (?:parameters|file)? ?to:?(?:.{0,400}model_(\d
 
 class Nanochat(Format):
     name = "nanochat"
-    traits = Traits(
-        last_is_total_minus_one=True, evaluation_in="none", total_keys=("num_iterations", "max_iters")
-    )
+    traits = Traits(last_is_total_minus_one=True, evaluation_in="none", total_keys=("num_iterations", "max_iters"))
 
     def read(self, line: str) -> str | None:
         found = _STEP.search(line)

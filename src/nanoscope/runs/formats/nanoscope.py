@@ -8,9 +8,7 @@ from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
 
-_ITER = re.compile(
-    r"iter (\d{1,12}): loss (\S{1,24}?), time ([\d.]{1,20})ms, mfu (\S{1,12}), tok/s (\S{1,16}), eta "
-)
+_ITER = re.compile(r"iter (\d{1,12}): loss (\S{1,24}?), time ([\d.]{1,20})ms, mfu (\S{1,12}), tok/s (\S{1,16}), eta ")
 _EVALUATION = re.compile(
     r"step (\d{1,12}): train loss (\S{1,24}?), val loss (\S{1,24}) ± (\S{1,16}?), eval ([\d.]{1,20})(s|ms|min)\b"
 )
