@@ -66,9 +66,7 @@ def prepare(
         Print the summary as one JSON object.
     """
     if not sources:
-        raise UsageError(
-            "What is to be prepared? For example: nanoscope prepare shakespeare, or a file or folder."
-        )
+        raise UsageError("What is to be prepared? For example: nanoscope prepare shakespeare, or a file or folder.")
     kind = choose_tokenizer(sources, tokenizer)
     out = out or Path("data") / f"{_default_name(sources[0])}-{kind}"
     started = time.monotonic()

@@ -161,9 +161,7 @@ def _standard_library() -> list[Path]:
         subfolders[:] = sorted(set(subfolders) - left_out)
         files += [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
     if not files:
-        raise JobError(
-            f"This Python has no readable standard library in {root}, so there is no python corpus."
-        )
+        raise JobError(f"This Python has no readable standard library in {root}, so there is no python corpus.")
     return files
 
 

@@ -29,9 +29,7 @@ FORMAT, VERSION = "nanoscope-dataset", 1
 SPLITS = ("train", "val")
 META = "meta.json"
 SHARD_NAME = re.compile(r"(train|val)-\d{5}\.bin")
-NANOGPT_VOCAB_SIZE = (
-    50304  # GPT-2's 50257, rounded up to a multiple of 64: nanoGPT's choice without a meta.pkl
-)
+NANOGPT_VOCAB_SIZE = 50304  # GPT-2's 50257, rounded up to a multiple of 64: nanoGPT's choice without a meta.pkl
 NANOGPT_META_LIMIT_BYTES = 64 << 20
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of it that is
@@ -120,20 +118,14 @@ def read_meta(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "it is not JSON") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise JobError(
-            f"{path} was not written by nanoscope prepare, so {folder} is not a dataset that it can open."
-        )
+        raise JobError(f"{path} was not written by nanoscope prepare, so {folder} is not a dataset that it can open.")
     if meta.get("version") != VERSION:
-        raise JobError(
-            f"{path} was written by another version of nanoscope: update nanoscope, or prepare it again."
-        )
+        raise JobError(f"{path} was written by another version of nanoscope: update nanoscope, or prepare it again.")
     return meta
 
 
 def _damaged(path: Path, why: str) -> JobError:
-    return JobError(
-        f"{path} is damaged: {why}.\nPrepare the dataset again (nanoscope prepare … --overwrite)."
-    )
+    return JobError(f"{path} is damaged: {why}.\nPrepare the dataset again (nanoscope prepare … --overwrite).")
 
 
 def _open_ours(folder: Path) -> Dataset:
@@ -183,12 +175,8 @@ def _open_nanogpt(folder: Path) -> Dataset:
             raise JobError(f"{folder} has a train.bin but no {path.name}: run its prepare.py again.")
         size = path.stat().st_size
         if size == 0 or size % 2:
-            raise JobError(
-                f"{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again."
-            )
-        splits[name] = TokenSplit(
-            [path], vocab_size, size // 2 if isinstance(tokenizer, CharTokenizer) else None
-        )
+            raise JobError(f"{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again.")
+        splits[name] = TokenSplit([path], vocab_size, size // 2 if isinstance(tokenizer, CharTokenizer) else None)
         with path.open("rb") as handle:  # size, head and tail: a large file is not read as a whole
             digest.update(b"%d" % size + handle.read(1 << 20))
             handle.seek(max(0, size - (1 << 20)))
@@ -216,13 +204,9 @@ def _read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
             "Delete it if the ids are GPT-2's, or run its prepare.py again."
         ) from error
     if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
-        raise JobError(
-            f"{path} says that the vocabulary has {vocab_size!r:.40} tokens, which uint16 ids cannot have."
-        )
+        raise JobError(f"{path} says that the vocabulary has {vocab_size!r:.40} tokens, which uint16 ids cannot have.")
     try:
-        tokenizer = tokenizer_from_json(
-            {"kind": "char", "alphabet": "".join(characters[i] for i in range(vocab_size))}
-        )
+        tokenizer = tokenizer_from_json({"kind": "char", "alphabet": "".join(characters[i] for i in range(vocab_size))})
     except (JobError, LookupError, TypeError):
         return None, vocab_size  # someone's own tokenizer: the ids can be trained on, not turned into text
     return (tokenizer if tokenizer.vocab_size == vocab_size else None), vocab_size
@@ -236,9 +220,7 @@ def find_dataset(name: str, tokenizer: str = "auto", progress: Progress | None =
             return folder
     corpus, kind = ALIASES.get(name) or (name, tokenizer)
     if tokenizer not in ("auto", kind):
-        raise UsageError(
-            f"{name} is {corpus} with the {kind} tokenizer: for {tokenizer} say --dataset={corpus}."
-        )
+        raise UsageError(f"{name} is {corpus} with the {kind} tokenizer: for {tokenizer} say --dataset={corpus}.")
     if corpus in CORPORA:
         return prepare_known(corpus, kind, progress)
     path = Path(name)

@@ -52,9 +52,7 @@ def prepare(
     kind = choose_tokenizer(sources, tokenizer)
     vocab_size = _checked_vocab_size(kind, vocab_size)
     if not 0 < val_fraction < 1:
-        raise UsageError(
-            f"val_fraction={val_fraction} is not between 0 and 1: 0.1 is a tenth for validation."
-        )
+        raise UsageError(f"val_fraction={val_fraction} is not between 0 and 1: 0.1 is a tenth for validation.")
     documents = Documents(sources, field, encoding)
     with written_aside(out, overwrite) as folder:
         survey = _survey(documents, kind, val_fraction, progress)
@@ -65,9 +63,7 @@ def prepare(
             writers[name].add(text, ends_document)
         splits = {name: writer.close() for name, writer in writers.items()}
         if not all(split["tokens"] for split in splits.values()):
-            raise JobError(
-                f"{survey.characters} characters are too few for a training and a validation part."
-            )
+            raise JobError(f"{survey.characters} characters are too few for a training and a validation part.")
         fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
         for writer in writers.values():
             fingerprint.update(writer.digest.digest())
@@ -122,9 +118,7 @@ class _Survey:
     documents: int = 0
     val_documents: int = 0  # if whole documents are chosen by their hash
     characters: int = 0
-    seen: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(
-        default_factory=lambda: np.zeros(UNICODE_SIZE, bool)
-    )
+    seen: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(UNICODE_SIZE, bool))
     sample: list[str] = field(default_factory=list)
 
     @property
@@ -142,10 +136,9 @@ def _survey(documents: Documents, kind: str, val_fraction: float, progress: Prog
         survey.val_documents += at_start and _is_for_validation(text, val_fraction)
         at_start = ends_document
         if kind == "char":
-            if text.isascii():  # quickly leave out what is known
-                text = (
-                    text.encode().translate(None, np.flatnonzero(survey.seen[:128]).astype(np.uint8)).decode()
-                )
+            if text.isascii():  # quickly leave out what was seen before
+                seen_ascii = np.flatnonzero(survey.seen[:128]).astype(np.uint8).tobytes()
+                text = text.encode().translate(None, seen_ascii).decode()
             survey.seen[code_points(text)] = True
         elif kind == "bpe":
             sampler.add(text)
@@ -214,9 +207,7 @@ def _is_for_validation(text: str, val_fraction: float) -> bool:
     return int.from_bytes(digest, "big") < val_fraction * 2**64
 
 
-def _assigned(
-    pieces: Iterator[Piece], survey: _Survey, val_fraction: float
-) -> Iterator[tuple[str, str, bool]]:
+def _assigned(pieces: Iterator[Piece], survey: _Survey, val_fraction: float) -> Iterator[tuple[str, str, bool]]:
     """Each piece with its split: whole documents if there are many, else the text's end is for validation."""
     if survey.splits_by_document:
         at_start = True

@@ -30,9 +30,7 @@ class Piece(NamedTuple):
 class Documents:
     """What a list of sources (corpora, files, folders) holds; can be read any number of times."""
 
-    def __init__(
-        self, sources: Sequence[str | Path], field: str | None = None, encoding: str = "utf-8"
-    ) -> None:
+    def __init__(self, sources: Sequence[str | Path], field: str | None = None, encoding: str = "utf-8") -> None:
         self.field = field or "text"
         self.encoding = encoding
         try:
@@ -85,9 +83,7 @@ class Documents:
             try:
                 yield from reader(self, file)
             except (OSError, EOFError, zlib.error) as error:
-                raise JobError(
-                    f"{file} cannot be read: {getattr(error, 'strerror', None) or error}."
-                ) from error
+                raise JobError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
             self.read_bytes = start_bytes + file.stat().st_size
 
     def _decoded(self, file: Path) -> Iterator[str]:
@@ -135,9 +131,7 @@ class Documents:
             *lines, rest = (rest + text).split("\n")
             yield from (line + "\n" for line in lines)
             if len(rest) > LINE_LIMIT_CHARACTERS:
-                raise JobError(
-                    f"{file} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is it of this format?"
-                )
+                raise JobError(f"{file} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is it of this format?")
         if rest:
             yield rest
 
@@ -154,9 +148,7 @@ class Documents:
             if self.field not in row:
                 raise self._missing_field(f"{file}, line {number}", row)
             text = row[self.field]
-            if (
-                isinstance(text, str) and "\\u" in line
-            ):  # an escape may be half a surrogate pair, which is no text
+            if isinstance(text, str) and "\\u" in line:  # an escape may be half a surrogate pair, which is no text
                 text = text.encode("utf-8", "replace").decode("utf-8")
             yield from self._document(text, f"{file}, line {number}")
 
@@ -170,9 +162,7 @@ class Documents:
             column = columns.index(self.field)
             for row in rows:
                 if row and len(row) <= column:
-                    raise JobError(
-                        f"{file}, line {rows.line_num} has {len(row)} columns instead of {len(columns)}."
-                    )
+                    raise JobError(f"{file}, line {rows.line_num} has {len(row)} columns instead of {len(columns)}.")
                 yield from self._document(row[column] if row else "", str(file))
         except csv.Error as error:
             raise JobError(f"{file}, line {rows.line_num} is not CSV: {error}.") from error

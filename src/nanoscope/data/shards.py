@@ -64,10 +64,10 @@ class SplitWriter:
         }
 
     def _enqueue(self, text: str, ends_document: bool) -> None:
+        if self._batch_characters + len(text) > BATCH_CHARACTERS:
+            self._encode_batch()
         self._batch.append((text, ends_document))
         self._batch_characters += len(text)
-        if self._batch_characters >= BATCH_CHARACTERS:
-            self._encode_batch()
 
     def _encode_batch(self) -> None:
         texts = [text for text, _ in self._batch]
@@ -81,7 +81,7 @@ class SplitWriter:
                 arrays += [ids, self._end_of_text] if ends_document else [ids]
         self._batch, self._batch_characters = [], 0
         if arrays:
-            self._write(np.concatenate(arrays))
+            self._write(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
 
     def _write(self, ids: TokenArray) -> None:
         self.digest.update(ids.data)

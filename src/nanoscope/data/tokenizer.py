@@ -125,7 +125,7 @@ class ByteTokenizer(Tokenizer):
 class _WordTokenizer(Tokenizer):
     """BPE by way of its words: a text's words are few and come again, so each is merged once and remembered.
 
-    That is five to ten times as fast as giving the text to a BPE library as it is, and gives the same ids.
+    The ids are those of the whole text; HF's tokenizers alone took three times as long.
     """
 
     # White space and what follows it up to the next one. Neither BPE's words go from a sign into white
@@ -150,8 +150,7 @@ class _WordTokenizer(Tokenizer):
         self._ids_of.update(zip(new, self._encode_chunks(new), strict=True))
         dtype = dtype_for(self.vocab_size)
         encoded: list[TokenArray] = [
-            np.fromiter(chain.from_iterable(map(self._ids_of.__getitem__, chunks)), dtype)
-            for chunks in chunked
+            np.fromiter(chain.from_iterable(map(self._ids_of.__getitem__, chunks)), dtype) for chunks in chunked
         ]
         if len(self._ids_of) > self._REMEMBERED_CHUNKS:
             self._ids_of.clear()
@@ -261,9 +260,7 @@ class BpeTokenizer(_WordTokenizer):
 # Byte-level BPE spells a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _SPELLED_APART = [value for value in range(256) if value not in _PRINTABLE]
-BYTE_SPELLING = [
-    chr(value if value in _PRINTABLE else 0x100 + _SPELLED_APART.index(value)) for value in range(256)
-]
+BYTE_SPELLING = [chr(value if value in _PRINTABLE else 0x100 + _SPELLED_APART.index(value)) for value in range(256)]
 
 # How text is cut into words before merging. A word keeps its combining marks (Devanagari vowel signs, Arabic
 # diacritics) and joiners (U+200C, U+200D), which GPT-2's pattern tears off.
@@ -294,12 +291,7 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         return Gpt2Tokenizer()
     if kind == "char":
         alphabet = data.get("alphabet")
-        if (
-            isinstance(alphabet, str)
-            and alphabet
-            and len(set(alphabet)) == len(alphabet)
-            and _is_text(alphabet)
-        ):
+        if isinstance(alphabet, str) and alphabet and len(set(alphabet)) == len(alphabet) and _is_text(alphabet):
             return CharTokenizer(alphabet)
         raise JobError("The tokenizer is damaged: its alphabet is not a list of different characters.")
     if kind == "bpe":
