@@ -1,0 +1,85 @@
+"""`nanoscope eta`: how long a run will still take."""
+
+import sys
+from datetime import datetime
+from json import dumps
+
+from nanoscope.errors import JobError, UsageError
+
+
+def eta(
+    log: str,
+    /,
+    *,
+    lang: str | None = None,
+    json: bool = False,
+    max_iters: int | None = None,
+    step_time: tuple[float, ...] = (),
+) -> None:
+    """Tell how long the last run of a log will still take.
+
+    Examples:
+
+      nanoscope eta train.log --max_iters 6000
+
+      nanoscope eta - --max_iters 6000 --step_time 0.2 --step_time 0.15
+
+    Parameters
+    ----------
+    log
+        A log file, the directory of a nanoscope run, or '-' for standard input.
+    lang
+        en, ar or hi; the language of your locale unless given.
+    json
+        Print the answer for programs (schema nanoscope.eta/1).
+    max_iters
+        Steps the run is to have, if the log does not say.
+    step_time
+        'What if a step took so many seconds?' May be given several times.
+    """
+    from dataclasses import replace
+
+    from nanoscope.analysis.analyse import Options, analyse
+    from nanoscope.analysis.eta import scenario
+    from nanoscope.analysis.findings import Eta
+    from nanoscope.runs.reader import read_log
+    from nanoscope.words.language import choose_language
+
+    if max_iters is not None and max_iters <= 0:
+        raise UsageError(f"--max_iters={max_iters}: a run has at least one step.")
+    if any(not 0 < seconds < float("inf") for seconds in step_time):
+        raise UsageError("--step_time is in seconds and must be above 0, for example --step_time=0.2")
+    language = choose_language(lang)
+    read = read_log(log)
+    runs = [run for run in read.runs if run.steps or run.evals]
+    if not runs:
+        raise JobError(
+            f"No training step was found in {'standard input' if log == '-' else log}, so no time left either.\n"
+            f"What the log does say: nanoscope explain {log}"
+        )
+    analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
+    if step_time and isinstance(analysis.eta, Eta):
+        asked = tuple(scenario(analysis.eta, seconds) for seconds in step_time)
+        analysis = replace(analysis, eta=replace(analysis.eta, scenarios=asked))
+    if json:
+        from nanoscope.views.plain import plain
+
+        document = {
+            "schema": "nanoscope.eta/1",
+            "source": log,
+            "last_step": analysis.progress.last_step,
+            "total_steps": analysis.progress.total_steps,
+            "finished": analysis.progress.finished,
+        }
+        known = isinstance(analysis.eta, Eta)
+        document |= {
+            "eta": plain(analysis.eta) if known else None,
+            "no_eta": None if known else plain(analysis.eta),
+        }
+        sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
+        return
+
+    from nanoscope.views.page import Page
+    from nanoscope.views.terminal import print_eta
+
+    print_eta(analysis, Page(language), datetime.now())

@@ -1,0 +1,1 @@
+"""What people look at: the terminal report, charts, the annotated log."""

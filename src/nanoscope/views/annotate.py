@@ -1,0 +1,59 @@
+"""The log itself, with each kind of line explained where it first appears, and every slow step with its "
+"cause."""
+
+from collections.abc import Iterable, Sequence
+
+from nanoscope.analysis.findings import Analysis, SlowStep
+from nanoscope.runs.formats import all_formats
+from nanoscope.runs.formats.base import Format
+from nanoscope.runs.run import Log
+from nanoscope.runs.text import clean
+from nanoscope.views.page import Page, printable
+from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
+from nanoscope.words.sentences import sentence
+
+
+def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequence[Analysis], page: Page) -> None:
+    """Print numbered raw lines of `log` with their explanations between them."""
+    reader = next((format() for format in all_formats() if format.name == log.format), None)
+    slow = {(s.step, round(s.time_s, 4)): s for analysis in analyses for s in analysis.slow_steps}
+    errors = {error.line for error in log.errors}
+    explained: set[LineKind] = set()
+    for number, raw in lines:
+        line = clean(raw)
+        page.line(printable(line))
+        kind = _kind(line, number, reader)
+        if number in errors:
+            kind = "error"
+        if kind is not None and (kind not in explained or kind == "error"):
+            explained.add(kind)
+            _note(explain_line(kind, line, page.language), page, "cyan")
+        if kind == "step" and reader is not None and slow:
+            step = _slow_step(reader, slow)
+            if step is not None:
+                _note(sentence(step, page.language), page, "yellow")
+
+
+def _kind(line: str, number: int, reader: Format | None) -> LineKind | None:
+    if reader is not None:
+        reader.log.line = number
+        match reader.read(line):
+            case "step" | "iter":
+                return "step"
+            case "eval":
+                return "eval"
+            case "checkpoint":
+                return "checkpoint"
+    return surrounding_kind(line)
+
+
+def _slow_step(reader: Format, slow: dict[tuple[int, float], SlowStep]) -> SlowStep | None:
+    """The finding about the step that was read just now."""
+    run = reader.log.current
+    if run is None or not run.steps:
+        return None
+    return slow.get((run.steps.step[-1], round(run.steps.time_s[-1], 4)))
+
+
+def _note(text: str, page: Page, style: str) -> None:
+    page.paragraph(text, style=style, indent=4, bullet="^ ")

@@ -1,0 +1,99 @@
+"""Two small charts of a run: its losses, and the times of its steps."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
+
+from nanoscope.analysis.findings import Analysis
+from nanoscope.runs.run import Run
+from nanoscope.words.language import Language
+
+HEIGHT = 6  # rows of braille, four dots each
+MANY = 20_000  # records; of more than these, every k-th is drawn
+LABEL_COLUMNS = 9
+SLOW_MARK, VALIDATION_MARK = "x", "o"
+
+Points = Sequence[tuple[float, float]]
+
+
+def loss_chart(run: Run, width: int, language: Language) -> list[str]:
+    """Training loss as a line, validation as marks; nothing where there are too few."""
+    train = _bins(_records(run.steps.step, run.steps.loss), width)
+    validation = [(float(e.step), e.val) for e in run.evals if math.isfinite(e.val)]
+    if len(train) < 5 and len(validation) < 3:
+        return []
+    title = language.say("loss")
+    if validation:
+        title += language.say(" ({mark} validation)", mark=VALIDATION_MARK)
+    return [title, *_draw(*_without_start(train, validation), VALIDATION_MARK, width, _loss_label)]
+
+
+def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:
+    """Normal steps as a line, slow ones as marks, on a logarithmic scale where they are far apart."""
+    slow = {step.step: step.time_s for step in analysis.slow_steps}
+    normal = [p for p in _records(run.steps.step, run.steps.time_s) if p[0] not in slow and p[1] > 0]
+    line, marks = _bins(normal, width), [(float(step), time_s) for step, time_s in slow.items()]
+    values = [y for _, y in (*line, *marks)]
+    if len(line) < 5:
+        return []
+    title = language.say("step time")
+    if marks:
+        title += language.say(" ({mark} slow step)", mark=SLOW_MARK)
+    if max(values) < 10 * min(values):
+        return [title, *_draw(line, marks, SLOW_MARK, width, _time_label)]
+    title += language.say(", logarithmic")
+
+    def log10(points: Points) -> list[tuple[float, float]]:
+        return [(x, math.log10(y)) for x, y in points]
+
+    return [title, *_draw(log10(line), log10(marks), SLOW_MARK, width, lambda y: _time_label(10.0**y))]
+
+
+def _records(steps: Sequence[int], values: Sequence[float]) -> list[tuple[float, float]]:
+    stride = 1 + len(steps) // MANY
+    pairs = zip(steps[::stride], values[::stride], strict=True)
+    return [(float(x), y) for x, y in pairs if math.isfinite(y)]
+
+
+def _without_start(train: Points, validation: Points) -> tuple[Points, Points]:
+    """Without the steep beginning, beside which the rest would be a flat line."""
+    points = sorted([*train, *validation])
+    cap = max(y for _, y in points[len(points) // 20 :])
+    return [p for p in train if p[1] <= cap], [p for p in validation if p[1] <= cap]
+
+
+def _bins(points: Points, width: int) -> list[tuple[float, float]]:
+    """At most two points a column, each the median of its stretch."""
+    size = max(1, math.ceil(len(points) / (2 * width)))
+    stretches = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(s[len(s) // 2][0], median(y for _, y in s)) for s in stretches]
+
+
+def _loss_label(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _time_label(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[float], str]) -> list[str]:
+    from plotille import Canvas
+
+    points = [*line, *marks]
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    margin = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
+    columns = width - LABEL_COLUMNS - 2
+    canvas = Canvas(columns, HEIGHT, xmin=left, xmax=max(right, left + 1), ymin=low - margin, ymax=high + margin)
+    for (x0, y0), (x1, y1) in pairwise(line):
+        canvas.line(x0, y0, x1, y1)
+    for x, y in marks:
+        canvas.point(x, y, marker=mark)
+    labels = [""] * HEIGHT
+    labels[0], labels[-1] = label(high), label(low)
+    rows = canvas.plot().splitlines()
+    drawn = [f"{text:>{LABEL_COLUMNS}} ┤{row}" for text, row in zip(labels, rows, strict=True)]
+    ends = f"{left:.0f}".ljust(columns - len(f"{right:.0f}")) + f"{right:.0f}"
+    return [*drawn, " " * (LABEL_COLUMNS + 2) + ends]

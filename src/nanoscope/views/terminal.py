@@ -1,0 +1,261 @@
+"""The report on a terminal: verdict first, then timing, progress, learning, efficiency, and what to do."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from rich.text import Text
+
+from nanoscope.analysis.findings import (
+    Analysis,
+    Comparison,
+    Diverged,
+    Eta,
+    Finding,
+    Improving,
+    LogError,
+    Memorising,
+    NonFinite,
+    NoTraining,
+    Overfitting,
+    VerdictFinding,
+)
+from nanoscope.runs.run import Log, Run
+from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
+from nanoscope.views.page import Page, printable
+from nanoscope.words.comparing import measure_name, row_reason, row_value
+from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.sentences import sentence
+from nanoscope.words.timing import direction, naive_eta, why
+from nanoscope.words.verdicts import verdict_title
+
+MOST_ADVICE = 5
+MOST_SPIKES = 3
+WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
+LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
+CHART_COLUMNS = 60
+WIDE = 96  # columns from which the two charts stand side by side
+
+
+def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page) -> None:
+    """Everything about a log; of several runs a table, and the last one in full."""
+    say = page.language.say
+    source = say("standard input") if log.source == "-" else printable(log.source)
+    lines = page.language.plural("{n} line", "{n} lines", log.lines)
+    if log.format == "none":
+        page.paragraph(say("{source}: {lines}", source=source, lines=lines), style="dim")
+    else:
+        page.paragraph(
+            say("{source}: {lines}, format {format}", source=source, lines=lines, format=log.format),
+            style="dim",
+        )
+    trained = [(run, a) for run, a in zip(log.runs, analyses, strict=True) if run.steps or run.evals]
+    if not trained:
+        _verdicts([NoTraining(log.lines)], page)
+        _errors(errors, page)
+        _advice(analyses[-1] if analyses else None, page)
+        return
+    if len(trained) > 1:
+        _runs_table([a for _, a in trained], page)
+        page.heading(say("Run {number} of {count}", number=len(trained), count=len(trained)))
+    _run(*trained[-1], errors, page)
+
+
+def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
+    say = page.language.say
+    _verdicts(analysis.verdicts, page)
+    _errors(errors, page)
+    _section(say("Timing"), [analysis.timing], page, _timing(analysis, page.language))
+    _section(say("Progress"), [analysis.progress], page, _time_left(analysis, page.language))
+    _section(
+        say("Learning"),
+        [
+            analysis.train_loss,
+            analysis.evals,
+            analysis.warmup,
+            *analysis.spikes[:MOST_SPIKES],
+            analysis.checkpoints,
+            analysis.reading,
+        ],
+        page,
+    )
+    _section(say("Efficiency"), [analysis.mfu], page)
+    _charts(run, analysis, page)
+    _advice(analysis, page)
+
+
+def _timing(analysis: Analysis, language: Language) -> list[str]:
+    """The slow steps by cause, each reason told once, and what they cost together."""
+    texts = []
+    explained: set[str] = set()
+    for group in analysis.slow_groups:
+        text = sentence(group, language)
+        if not explained.issuperset(group.causes):
+            text += " " + why(group.causes, language)
+        explained.update(group.causes)
+        texts.append(text)
+    costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
+    texts.append(" ".join(sentence(cost, language) for cost in costs))
+    if analysis.hidden_evaluations:
+        texts.append(sentence(analysis.hidden_evaluations, language))
+    return texts
+
+
+def _time_left(analysis: Analysis, language: Language) -> list[str]:
+    eta = analysis.eta
+    if eta is None or analysis.progress.finished:
+        return []
+    texts = [sentence(eta, language)]
+    if isinstance(eta, Eta):
+        texts += [naive_eta(eta, language), direction(eta, language)]
+        if eta.expected_s > LONG_S:
+            texts.append(" ".join(sentence(scenario, language) for scenario in eta.scenarios))
+    return texts
+
+
+def _section(title: str, findings: Sequence[Finding | None], page: Page, notes: Sequence[str] = ()) -> None:
+    """A heading and what is to be said below it; nothing at all where nothing is to be said."""
+    texts = [sentence(finding, page.language) for finding in findings if finding is not None]
+    texts = [text for text in (*texts, *notes) if text]
+    if texts:
+        page.heading(title)
+    for text in texts:
+        page.paragraph(text, bullet="- ")
+
+
+def _style(verdict: VerdictFinding) -> str:
+    if isinstance(verdict, Improving):
+        return "bold green"
+    severe = isinstance(verdict, Overfitting) and verdict.severity == "severe"
+    if severe or isinstance(verdict, Diverged | NoTraining):
+        return "bold red"
+    if isinstance(verdict, NonFinite) and not verdict.recovered:
+        return "bold red"
+    return "bold yellow"
+
+
+def _verdicts(verdicts: Sequence[VerdictFinding], page: Page) -> None:
+    if any(isinstance(verdict, Memorising) for verdict in verdicts):
+        # That its training loss still falls is then no good news.
+        verdicts = [verdict for verdict in verdicts if not isinstance(verdict, Improving)]
+    if verdicts:
+        page.line()
+    for verdict in verdicts:
+        title = verdict_title(verdict, page.language)
+        text = Text(title, _style(verdict)).append(". ").append(sentence(verdict, page.language), "not bold")
+        page.styled(text)
+
+
+def _errors(errors: Sequence[LogError], page: Page) -> None:
+    if errors:
+        page.heading(page.language.say("Errors in the log"))
+    for error in errors:
+        safe = LogError(error.line, error.kind, printable(error.message))
+        page.paragraph(sentence(safe, page.language), style="red", bullet="- ")
+
+
+def _advice(analysis: Analysis | None, page: Page) -> None:
+    if analysis is None or not analysis.advice:
+        return
+    page.heading(page.language.say("What to do"))
+    for number, advice in enumerate(analysis.advice[:MOST_ADVICE], start=1):
+        page.paragraph(sentence(advice, page.language), bullet=f"{number}. ")
+
+
+def _charts(run: Run, analysis: Analysis, page: Page) -> None:
+    if not page.draws_charts:
+        return
+    beside = page.width >= WIDE and not page.language.right_to_left
+    width = page.width // 2 - 2 if beside else min(page.width, CHART_COLUMNS)
+    charts = [loss_chart(run, width, page.language), step_time_chart(run, analysis, width, page.language)]
+    charts = [chart for chart in charts if chart]
+    if beside and len(charts) == 2:
+        charts = [[f"{a:<{width + 2}}{b}" for a, b in zip(*charts, strict=True)]]
+    for chart in charts:
+        page.line()
+        page.paragraph(chart[0], style="dim") if not beside else page.line(chart[0], style="dim")
+        for row in chart[1:]:
+            text = Text(row)
+            text.highlight_words([VALIDATION_MARK, SLOW_MARK], "yellow")
+            page.line(text)
+
+
+def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
+    """The runs of one log at a glance."""
+    language = page.language
+    say = language.say
+    headers = [
+        say("run"),
+        say("steps"),
+        say("normal step"),
+        say("loss"),
+        say("best validation"),
+        say("verdict"),
+    ]
+    rows = []
+    for number, a in enumerate(analyses, start=1):
+        last = a.progress.last_step
+        rows.append(
+            [
+                str(number),
+                NOTHING if last is None else language.isolate(f"{a.reading.first_step or 0}–{last}"),
+                language.duration(a.timing.typical_s if a.timing else None),
+                language.loss(a.train_loss.smoothed_last),
+                language.loss(a.evals.best_val if a.evals else None),
+                say(", ").join(verdict_title(verdict, language) for verdict in a.verdicts) or NOTHING,
+            ]
+        )
+    page.line()
+    page.table(headers, rows, numeric=4)
+
+
+def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
+    """The time left, in a few lines."""
+    language = page.language
+    eta = analysis.eta
+    if eta is None:
+        page.paragraph(language.say("No time left can be given: the log has no training step."))
+        return
+    page.paragraph(sentence(eta, language), style="bold")
+    if not isinstance(eta, Eta) or eta.steps_left <= 0:
+        return
+    finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
+    page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
+    for text in (naive_eta(eta, language), direction(eta, language)):
+        page.paragraph(text)
+    for scenario in eta.scenarios:
+        page.paragraph(sentence(scenario, language), bullet="- ")
+
+
+def print_comparison(comparison: Comparison, page: Page) -> None:
+    """Why the runs differ, what was set differently, and a table with a reason in each row."""
+    language = page.language
+    say = language.say
+    names = tuple(printable(name) for name in comparison.names)
+    explains = [e for e in comparison.explanations if e.explains]
+    does_not = [e for e in comparison.explanations if not e.explains]
+    _section(say("What explains the difference"), [], page, [sentence(e, language, names) for e in explains])
+    _section(say("What does not"), [], page, [sentence(e, language, names) for e in does_not])
+    _section(say("If it went on"), [], page, [sentence(c, language, names) for c in comparison.continued])
+    page.heading(say("Side by side"))
+    page.table(
+        ["", *names, say("why")],
+        [
+            [
+                measure_name(row, language),
+                *(row_value(row, value, language) for value in row.values),
+                row_reason(row.reason, language),
+            ]
+            for row in comparison.rows
+        ],
+        numeric=len(names),
+    )
+    if comparison.config:
+        page.heading(say("Settings that differ"))
+        page.table(
+            ["", *names],
+            [
+                [d.key, *(NOTHING if value is None else printable(str(value)) for value in d.values)]
+                for d in comparison.config
+            ],
+            numeric=len(names),
+        )

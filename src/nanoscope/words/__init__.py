@@ -1,0 +1,1 @@
+"""From findings to sentences, in the reader's language. The only room that holds prose."""
