@@ -55,7 +55,7 @@ def _app(called: str) -> App:
             sort_key=number,
             help=None if name == called else summary,  # the docstring of the one that is called tells more
             help_epilogue="",
-            help_flags=[] if name in OWN_HELP else None,
+            help_flags=[] if name in OWN_HELP else app.help_flags,
         )
     return app
 
@@ -119,13 +119,16 @@ def _bug_report(error: Exception) -> str:
     """What a person is told when nanoscope itself is wrong: the details go to a file, not to the screen."""
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
-    handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
-        traceback.print_exc(file=file)
     reason = " ".join(str(error).split())[:200]
+    unexpected = f"unexpected {type(error).__name__}: {reason}\nThis is a fault of nanoscope, or of what it runs on."
+    try:
+        handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
+            traceback.print_exc(file=file)
+    except OSError:  # a full disk may be what went wrong in the first place
+        return f"{unexpected}\nNANOSCOPE_DEBUG=1 prints the details here; please attach them when you report it."
     return (
-        f"unexpected {type(error).__name__}: {reason}\n"
-        f"This is a fault of nanoscope, or of what it runs on. Details are in {Path(name)}\n"
+        f"{unexpected} Details are in {Path(name)}\n"
         "Please attach that file when you report it; NANOSCOPE_DEBUG=1 prints them here."
     )
