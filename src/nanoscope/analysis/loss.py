@@ -75,7 +75,7 @@ def analyse_learning(run: Run, progress: Progress, timing: Timing, eval_interval
             diverged = _diverged(run, steps[finite], losses[finite], train.noise or 0.0)
             memorising = _memorising(run, train, progress)
             verdicts.extend(v for v in (diverged, overfitting, memorising) if v)
-            if not (bad or diverged or overfitting):
+            if not (bad or diverged or overfitting or memorising):
                 direction = _direction(run, steps[finite], losses[finite], train.noise or 0.0)
                 verdicts.extend([direction] if direction else [])
     return Learning(
@@ -298,7 +298,7 @@ def _diverged(run: Run, steps: Ints, losses: Floats, noise: float) -> Diverged |
     fall = float(smooth[0]) - best if run.steps.step[0] <= 100 else 0.0
     if rise < max(0.3 * fall, 0.15 * best, 6 * noise, 0.15):
         return None
-    risen = smooth > best + rise / 2
+    risen = smooth > best + max(0.15 * rise, min(3 * noise, 0.5 * rise))
     begins = low + 1
     while begins < len(smooth) and not risen[begins:].all():
         begins += 1

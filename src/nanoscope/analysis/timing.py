@@ -71,8 +71,7 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     share = times / base - 1
     sigma_share = np.maximum(sigma / base, robust_sigma(share[plain]))
     if run.clock_resolution_s:
-        covered = np.maximum(np.diff(steps, prepend=steps[0] - (interval or 1)), 1)
-        sigma_share = np.maximum(sigma_share, run.clock_resolution_s / (covered * base) / 2)
+        sigma_share = np.maximum(sigma_share, run.clock_resolution_s / (_covered(run, steps) * base) / 2)
     explained = measured & (share > np.maximum(EXPLAINED_SHARE, EXPLAINED_SIGMAS * sigma_share))
     unexplained = measured & (share > np.maximum(STANDS_OUT_SHARE, STANDS_OUT_SIGMAS * sigma_share))
 
@@ -111,8 +110,9 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     if not normal.any():
         normal = measured
 
+    covered = _covered(run, steps)
     slow = tuple(
-        SlowStep(int(steps[i]), float(times[i]), float(times[i] - base[i]), tuple(causes[i]))
+        SlowStep(int(steps[i]), float(times[i]), float((times[i] - base[i]) * covered[i]), tuple(causes[i]))
         for i in sorted(causes)
     )
     normal_step = _normal_step(run, steps, times, normal, jittery, lands, tokens_per_step)
@@ -191,6 +191,13 @@ def _around(times: Floats, plain: Bools) -> tuple[Floats, Floats]:
     return np.interp(everywhere, positions, base), np.interp(everywhere, positions, sigma)
 
 
+def _covered(run: Run, steps: Ints) -> Ints:
+    """How many steps a record's time is the mean of."""
+    if not run.time_spans_steps:
+        return np.ones(len(steps), dtype=np.int64)
+    return np.maximum(np.diff(steps, prepend=0 if steps[0] <= 100 else steps[0] - 1), 1)
+
+
 def _mostly(slow: Bools, marked: Bools) -> bool:
     return bool(marked.sum() >= 1 and slow[marked].mean() > 0.5)
 
@@ -255,7 +262,7 @@ def _normal_step(
     values = times[normal]
     weights = np.ones(len(values))
     if run.time_spans_steps:
-        weights = np.maximum(np.diff(steps, prepend=steps[0] - 1), 1)[normal].astype(np.float64)
+        weights = _covered(run, steps)[normal].astype(np.float64)
     typical = float(np.median(values))
     first, last, trend, slowing = _trend(values)
     tok_s = np.array(run.steps.tok_s, dtype=np.float64)[normal]

@@ -82,6 +82,7 @@ class RunBuilder:
         run = self._place(step, loss)
         if run is None:
             return
+        begins = not run.steps or step in run.resumed_at[-1:]
         if clock_s is not None:
             time_s = self._difference(run, step, clock_s, clock)
         if time_s <= 0:
@@ -92,7 +93,7 @@ class RunBuilder:
         self._recent.append(step)
         self._fed_at[id(run)] = self.line
         if self._queued:
-            self._flush(run)
+            self._flush(run, step, begins)
 
     def step_zero(self, clock_s: float) -> None:
         """The cumulative clock of the run that begins read `clock_s` before its first step."""
@@ -118,6 +119,10 @@ class RunBuilder:
         self.evals_seen += 1
         last = self.last_step
         at = step if step is not None else (last if last is not None else 0)
+        owner = self._interleaved(at) if step is not None else None
+        if owner is not None:
+            self._current = owner
+            last = owner.last_step
         self._put(Evaluation(at, val, train_loss, metric, seconds, stderr), before=last is None or at < last)
 
     def checkpoint(self, step: int | None = None, seconds: float | None = None) -> None:
@@ -182,14 +187,12 @@ class RunBuilder:
             run.begins_with_resume = resuming and step > 1
             return run
         last = run.steps.step[-1]
-        if len(self.runs) > 1 and step != self._expected(run):
-            for other in self.runs[-4:]:
-                near = self.line - self._fed_at.get(id(other), -1000) < INTERLEAVED_WITHIN_LINES
-                if other is not run and near and not boundary and step == self._expected(other):
-                    self._current = other
-                    self._recent.clear()
-                    self._clock = None
-                    return other
+        other = self._interleaved(step) if not boundary else None
+        if other is not None:
+            self._current = other
+            self._recent.clear()
+            self._clock = None
+            return other
         if step > last:
             if resuming:
                 run.resumed_at.append(step)
@@ -206,6 +209,17 @@ class RunBuilder:
             self._clock = None
             return run
         return self._new_run()
+
+    def _interleaved(self, step: int) -> Run | None:
+        """Another run of the last lines that was about to print this step, if the current one was not."""
+        run = self._current
+        if run is None or len(self.runs) < 2 or step == self._expected(run):
+            return None
+        for other in self.runs[-4:]:
+            near = self.line - self._fed_at.get(id(other), -1000) < INTERLEAVED_WITHIN_LINES
+            if other is not run and near and step == self._expected(other):
+                return other
+        return None
 
     def _expected(self, run: Run) -> int | None:
         steps = run.steps.step
@@ -271,10 +285,15 @@ class RunBuilder:
         else:
             self._attach(self._current, item)
 
-    def _flush(self, run: Run) -> None:
+    def _flush(self, run: Run, step: int, begins: bool) -> None:
+        """Hand out what waited for this step; with interleaved runs it may belong to the next one."""
+        waiting = []
         for item in self._queued:
-            self._attach(run, item)
-        self._queued = []
+            if begins or item.step == step or len(self._queued) > 8:
+                self._attach(run, item)
+            else:
+                waiting.append(item)
+        self._queued = waiting
 
     @staticmethod
     def _attach(run: Run, item: Evaluation | Checkpoint) -> None:

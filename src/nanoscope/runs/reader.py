@@ -105,17 +105,16 @@ def _find_format(lines: Iterator[tuple[int, str]], sample: list[tuple[int, str]]
     classes = all_formats()
     candidates = [format_class() for format_class in classes]
     scores = [0.0] * len(candidates)
-    pieces = ""
+    begun = ""
     for number, line in islice(lines, SAMPLE_LINES):
         sample.append((number, line))
-        if _RECORD_WORDS.search(line) or pieces:
+        if _RECORD_WORDS.search(line) or begun:
             for index, candidate in enumerate(candidates):
-                if candidate.read(line) is None and pieces:
-                    candidate.read(pieces + line)
-                scores[index] = 10 * candidate.log.steps_seen + candidate.log.evals_seen
+                kind = candidate.read(line) or (candidate.read(begun + line) if begun else None)
+                scores[index] += {"step": 1.0, "eval": 0.9}.get(kind or "", 0.0)
             # The beginning of a record that a terminal broke: the next line may complete it.
-            pieces = line if not pieces and _RECORD_BEGINS.search(line) else ""
-            if max(scores) >= 10 * ENOUGH_RECORDS:
+            begun = line if not begun and _RECORD_BEGINS.search(line) else ""
+            if max(scores) >= ENOUGH_RECORDS:
                 break
     best = max(range(len(scores) - 1), key=lambda index: scores[index])
     chosen = classes[-1] if scores[-1] > 3 * scores[best] else classes[best]

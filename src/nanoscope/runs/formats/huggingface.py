@@ -1,5 +1,6 @@
 """Hugging Face Trainer: a dict a log, its step only in the progress bars around it."""
 
+import math
 import re
 
 from nanoscope.runs.fields import number
@@ -45,7 +46,7 @@ class HuggingFace(Format):
                 return "step"
             if "eval_loss" in pairs:
                 self._commit(None)
-                seconds = number(pairs.get("eval_runtime", "nan"))
+                seconds = _optional(pairs, "eval_runtime")
                 self.log.evaluation(None, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
                 return "eval"
             if "train_loss" in pairs and "train_runtime" in pairs:
@@ -105,7 +106,7 @@ class HuggingFace(Format):
                 step = (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
         clock_s, clock = None, "cumulative"
         if "train_runtime" in pairs:
-            clock_s = number(pairs["train_runtime"])
+            clock_s = _optional(pairs, "train_runtime")
         elif self._bar is not None and self._bar[0] == step:
             clock_s, clock = self._bar[1], "progress_bar"
         if not self._began and clock_s is not None:
@@ -118,12 +119,12 @@ class HuggingFace(Format):
             number(pairs["loss"]),
             clock_s=clock_s,
             clock=source,
-            lr=number(pairs.get("learning_rate", "nan")),
-            grad_norm=number(pairs.get("grad_norm", "nan")),
+            lr=_optional(pairs, "learning_rate"),
+            grad_norm=_optional(pairs, "grad_norm"),
             total=self._total,
         )
         run = self.log.current
-        tokens = number(pairs.get("num_input_tokens_seen", "nan"))
+        tokens = _optional(pairs, "num_input_tokens_seen")
         if run is not None:
             if source == "progress_bar" and clock_s is not None:
                 run.clock_resolution_s = 1.0
@@ -147,6 +148,11 @@ class HuggingFace(Format):
         if row[3]:
             self.log.evaluation(step, number(row[3]))
         return "step"
+
+
+def _optional(pairs: dict[str, str], key: str) -> float:
+    value = number(pairs[key]) if key in pairs else MISSING
+    return value if math.isfinite(value) else MISSING
 
 
 FORMAT = HuggingFace

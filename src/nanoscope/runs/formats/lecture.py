@@ -1,8 +1,7 @@
 """Karpathy's lecture script (gpt.py, bigram.py): evaluation lines only."""
 
-from nanoscope.runs.fields import number
 from nanoscope.runs.formats.base import Format
-from nanoscope.runs.formats.nanogpt import EVALUATION
+from nanoscope.runs.formats.nanogpt import read_evaluation
 from nanoscope.runs.run import Traits
 
 
@@ -11,10 +10,10 @@ class Lecture(Format):
     traits = Traits(last_is_total_minus_one=True, evaluation_in="none")
 
     def read(self, line: str) -> str | None:
-        found = EVALUATION.search(line) if "val loss" in line else None
-        if found is None:
+        evaluation = read_evaluation(line) if "val loss" in line else None
+        if evaluation is None:
             return None
-        self.log.evaluation(int(found[1]), number(found[3]), number(found[2]))
+        self.log.evaluation(*evaluation)
         return "eval"
 
 

@@ -15,9 +15,20 @@ _LLAMA2C = re.compile(
     r"(?:^|\s)(\d{1,12}) \| loss (\S{1,24}) \| lr (\S{1,16}) \| ([\d.]{1,20})ms(?: \| mfu (-?[\d.]{1,12})%)?"
 )
 _LR = re.compile(r"\blr:? ([\d.e+-]{1,16})")
-EVALUATION = re.compile(
+_EVALUATION = re.compile(
     r"step\s{1,8}(\d{1,12})\s?:\s{0,4}train loss:?\s{1,4}([^\s,]{1,24}),\s{0,4}val loss:?\s{1,4}([^\s,]{1,24})"
 )
+
+
+def read_evaluation(line: str) -> tuple[int, float, float] | None:
+    """Step, validation and training loss of an evaluation line; None if a terminal cut the last number."""
+    found = _EVALUATION.search(line)
+    if found is None:
+        return None
+    step, train, val = found.groups()
+    if found.end() == len(line) and len(val.partition(".")[2]) < len(train.partition(".")[2]) and val[-1:] in ".0123456789":
+        return None
+    return int(step), number(val), number(train)
 
 
 class NanoGPT(Format):
@@ -44,9 +55,9 @@ class NanoGPT(Format):
             )
             return "step"
         if "val loss" in line:
-            evaluation = EVALUATION.search(line)
+            evaluation = read_evaluation(line)
             if evaluation:
-                self.log.evaluation(int(evaluation[1]), number(evaluation[3]), number(evaluation[2]))
+                self.log.evaluation(*evaluation)
                 return "eval"
         if "saving checkpoint" in line:
             self.log.checkpoint()
