@@ -9,6 +9,8 @@ import dataclasses
 import difflib
 import json
 import operator
+import os
+import re
 import time
 import tomllib
 from collections.abc import Callable, Iterable
@@ -108,6 +110,12 @@ POSITIVE = ("log_interval", "eval_interval", "batch_size", "gradient_accumulatio
 NOT_NEGATIVE = ("seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "weight_decay", "grad_clip", "warmup_iters")  # fmt: skip
 
 
+Mistakes = dict[str, str]
+"""What is wrong, in words → the key that could not be read because of it: '' for none."""
+EVERY_KEY = "*"
+RUN_NOTES = "environment"
+
+
 @dataclass
 class Resolved:
     """The configuration, and what was given rather than left at its default."""
@@ -130,7 +138,10 @@ def resolve(words: Iterable[str]) -> Resolved:
     sources, typed, mistakes = _parse_words(list(words))
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
-        given |= _read_source(source, mistakes)
+        try:
+            given |= _read_source(source, mistakes)
+        except UsageError as error:
+            mistakes[str(error)] = EVERY_KEY
     given |= typed
     config = build(given, mistakes)
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
@@ -139,26 +150,27 @@ def resolve(words: Iterable[str]) -> Resolved:
     return Resolved(config, name, typed, given)
 
 
-def build(values: dict[str, Any], mistakes: list[str] | None = None) -> TrainConfig:
+def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:
     """A checked TrainConfig; every mistake, those found earlier too, is told in one UsageError."""
-    mistakes = [] if mistakes is None else mistakes
+    mistakes = mistakes or {}
     config = TrainConfig(**values)
-    mistakes += _contradictions(config)
-    if mistakes:
-        lines = "\n".join(f"- {mistake}" for mistake in mistakes)
-        raise UsageError(
-            mistakes[0] if len(mistakes) == 1 else f"{len(mistakes)} mistakes in the configuration:\n{lines}"
-        )
+    told = [*mistakes, *_contradictions(config, unread=set(mistakes.values()))]
+    if told:
+        lines = "\n".join(f"- {mistake}" for mistake in told)
+        raise UsageError(told[0] if len(told) == 1 else f"{len(told)} mistakes in the configuration:\n{lines}")
     return config
 
 
-def _contradictions(config: TrainConfig) -> list[str]:
-    """What no run could be made of, although each value has the right type."""
+def _contradictions(config: TrainConfig, unread: set[str]) -> list[str]:
+    """What no run could be made of, although each value has the right type.
+
+    A key whose value could not be read has its default here, so it is not compared with others.
+    """
     found = [
         f"{key} must be positive, it is {getattr(config, key)}" for key in POSITIVE if not getattr(config, key) > 0
     ]
     found += [f"{key} must not be negative, it is {getattr(config, key)}" for key in NOT_NEGATIVE if not getattr(config, key) >= 0]  # fmt: skip
-    if config.n_head > 0 and config.n_embd % config.n_head:
+    if not unread & {EVERY_KEY, "n_embd", "n_head"} and config.n_head > 0 and config.n_embd % config.n_head:
         near = max(round(config.n_embd / config.n_head), 1) * config.n_head
         found.append(f"n_embd={config.n_embd} is not divisible by n_head={config.n_head}; n_embd={near} would be")
     if not 0 <= config.dropout < 1:
@@ -168,7 +180,8 @@ def _contradictions(config: TrainConfig) -> list[str]:
         found.append(f"eval_iters must be positive, or 'full', it is {config.eval_iters}")
     if config.lr_decay_iters != "auto" and config.lr_decay_iters <= 0:
         found.append(f"lr_decay_iters must be positive, or 'auto', it is {config.lr_decay_iters}")
-    if config.decay_lr and config.min_lr != "auto" and not 0 <= config.min_lr <= config.learning_rate:
+    rates_known = not unread & {EVERY_KEY, "min_lr", "learning_rate", "decay_lr"}
+    if rates_known and config.decay_lr and config.min_lr != "auto" and not 0 <= config.min_lr <= config.learning_rate:
         found.append(f"min_lr must lie between 0 and learning_rate={config.learning_rate:g}, it is {config.min_lr:g}")
     return found
 
@@ -176,11 +189,11 @@ def _contradictions(config: TrainConfig) -> list[str]:
 # --- sources -----------------------------------------------------------------------------------------------------
 
 
-def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], list[str]]:
+def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], Mistakes]:
     """Sources, flags and mistakes in what was typed; `--key=value`, `--key value` and a bare boolean `--key`."""
     sources: list[str] = []
     typed: dict[str, Any] = {}
-    mistakes: list[str] = []
+    mistakes: Mistakes = {}
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -189,7 +202,7 @@ def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], list[str]
         key, equals, text = word.lstrip("-").partition("=")
         key = key.replace("-", "_")
         if key not in KEYS:
-            mistakes.append(f"unknown flag --{key}{did_you_mean(key, KEYS, '--')}")
+            mistakes[f"unknown flag --{key}{did_you_mean(key, KEYS, '--')}"] = ""
             if not equals and words and not words[0].startswith("-"):
                 words.pop(0)
         elif equals:
@@ -199,20 +212,20 @@ def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], list[str]
         elif bool in _alternatives(TYPES[key]):
             typed[key] = True
         else:
-            mistakes.append(f"--{key} needs a value: --{key}={KEYS[key].default}")
+            mistakes[f"--{key} needs a value: --{key}={KEYS[key].default or 'TEXT'}"] = key
     return sources, typed, mistakes
 
 
-def _read_source(source: str, mistakes: list[str]) -> dict[str, Any]:
+def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """The values of a preset, of a config file, or of a run's folder."""
     path = Path(source)
     if source in presets():
         return _from_toml(_preset_text(source), f"preset {source}", mistakes)
-    if (path / "config.toml").is_file():  # a run's folder, wherever it has been moved to
+    if os.path.isfile(path / "config.toml"):  # noqa: PTH113  a run's folder, wherever it has been moved to
         return _read_source(str(path / "config.toml"), mistakes) | {"out_dir": source}
-    if not path.is_file():
-        if path.suffix in (".py", ".toml") or "/" in source or "\\" in source or path.exists():
-            what = "is a folder without config.toml" if path.is_dir() else "does not exist"
+    if not os.path.isfile(path):  # noqa: PTH113  False for a name that is no name, where Path.is_file raises
+        if path.suffix in (".py", ".toml") or "/" in source or "\\" in source or os.path.exists(path):  # noqa: PTH110
+            what = "is a folder without config.toml" if os.path.isdir(path) else "does not exist"  # noqa: PTH112
             raise UsageError(f"config {source} {what}\nPresets: {', '.join(presets())}")
         raise UsageError(
             f"there is no preset or config file named {source!r}{did_you_mean(source, presets())}\nPresets: {', '.join(presets())}"
@@ -243,25 +256,31 @@ def preset_note(name: str) -> str:
     return _preset_text(name).splitlines()[0].removeprefix("# ")
 
 
-def _from_toml(text: str, origin: str, mistakes: list[str]) -> dict[str, Any]:
+def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{origin} is not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # tomllib also lets through what int() and a deep nesting raise
+        raise UsageError(f"{origin} is not valid TOML: {_briefly(str(error))}") from None
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key == "preset":
             if value not in presets():
-                mistakes.append(f"{origin}: no preset named {value!r}{did_you_mean(str(value), presets())}")
+                mistakes[f"{origin}: no preset named {value!r}{did_you_mean(str(value), presets())}"] = EVERY_KEY
             else:
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
+        elif key == RUN_NOTES:
+            continue  # what to_toml adds to a run's settings
         elif key not in KEYS:
-            if not isinstance(value, dict):  # tables are notes of the run ([environment]), not settings
-                mistakes.append(f"{origin}: unknown key {key}{did_you_mean(key, KEYS)}")
+            hint = "; keys stand alone, in no [table]" if isinstance(value, dict) else did_you_mean(key, KEYS)
+            mistakes[f"{origin}: unknown key {key}{hint}"] = ""
         else:
             _put(values, key, value, f"{origin}: {key}", mistakes)
     return values
 
+
+LONGEST_TEXT = 4096
+LARGEST_INTEGER = 2**63 - 1  # what torch takes
+UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # in no folder's name and in no file of ours
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -269,12 +288,12 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _from_nanogpt(text: str, origin: str, mistakes: list[str]) -> dict[str, Any]:
+def _from_nanogpt(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
     """nanoGPT's config/*.py, read as data: assignments of literals and plain arithmetic; nothing is executed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{origin} is not valid Python: {error}") from None
+        raise UsageError(f"{origin} is not valid Python: {_briefly(str(error))}") from None
     # What such a file leaves out means what nanoGPT's train.py means by it.
     values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
     known: dict[str, Any] = {}  # names this file has assigned: lr_decay_iters = max_iters
@@ -282,64 +301,86 @@ def _from_nanogpt(text: str, origin: str, mistakes: list[str]) -> dict[str, Any]
         where = f"{origin}, line {statement.lineno}"
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue  # a docstring
-        if ast.unparse(statement) == "import time":
+        if isinstance(statement, ast.Import) and [name.name for name in statement.names] == ["time"]:
             continue  # nanoGPT's finetune_shakespeare.py wants it for the name of its run; see _literal
         if not (
             isinstance(statement, ast.Assign)
             and len(statement.targets) == 1
             and isinstance(statement.targets[0], ast.Name)
         ):
-            mistakes.append(f"{where}: only plain assignments are read, not '{_shortened(statement)}'")
+            mistakes[f"{where}: only plain assignments are read, not '{_shortened(statement)}'"] = ""
             continue
         key = statement.targets[0].id
         try:
             known[key] = value = _literal(statement.value, known)
         except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
-            mistakes.append(f"{where}: {key} = {_shortened(statement.value)} is not read: {error}")
+            mistakes[f"{where}: {key} = {_shortened(statement.value)} is not read: {error}"] = key
             continue
         if key in KEYS:
             _put(values, key, value, f"{where}: {key}", mistakes)
         else:
-            mistakes.append(f"{where}: unknown key {key}{did_you_mean(key, KEYS)}")
+            mistakes[f"{where}: unknown key {key}{did_you_mean(key, KEYS)}"] = ""
     return values
 
 
 def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
+    """The value of an expression; each is small, so that no chain of lines can fill the memory."""
+    value = _evaluated(node, known)
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise ValueError("the text is too long")
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise ValueError("the number is too large")
+    return value
+
+
+def _evaluated(node: ast.expr, known: dict[str, Any]) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str):
         return node.value
     if isinstance(node, ast.Name) and node.id in known:
         return known[node.id]
+    if isinstance(node, ast.Name):
+        raise ValueError(f"{node.id} has no value yet")
     if isinstance(node, ast.UnaryOp) and type(node.op) in ARITHMETIC:
-        return ARITHMETIC[type(node.op)](_number(node.operand, known))
-    if ast.unparse(node) == "str(time.time())":
-        return str(time.time())
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(_literal(node.left, known), str):
-        return _literal(node.left, known) + str(_literal(node.right, known))
+        return ARITHMETIC[type(node.op)](_number(_literal(node.operand, known)))
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        return ARITHMETIC[type(node.op)](_number(node.left, known), _number(node.right, known))
+        left, right = _literal(node.left, known), _literal(node.right, known)
+        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
+            return left + right
+        return ARITHMETIC[type(node.op)](_number(left), _number(right))
+    if isinstance(node, ast.Call) and _shortened(node) == "str(time.time())":
+        return str(time.time())
     raise ValueError("only literals and + - * / of them are")
 
 
-def _number(node: ast.expr, known: dict[str, Any]) -> Any:
-    value = _literal(node, known)
+def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError("arithmetic is for numbers")
     return value
 
 
 def _shortened(node: ast.AST) -> str:
-    text = ast.unparse(node).splitlines()[0]
-    return text if len(text) <= 60 else text[:57] + "..."
+    try:
+        return _briefly(ast.unparse(node))
+    except RecursionError:
+        return "a deeply nested expression"
+
+
+def _briefly(text: str) -> str:
+    """One short line: what is wrong in a file must not flood the message about it."""
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= 100 else line[:97] + "..."
 
 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
-def _put(values: dict[str, Any], key: str, value: Any, origin: str, mistakes: list[str]) -> None:
+def _put(values: dict[str, Any], key: str, value: Any, origin: str, mistakes: Mistakes) -> None:
     try:
         values[key] = _converted(key, value)
     except ValueError as error:
-        mistakes.append(f"{origin}: {error}" if not origin.startswith("--") else f"{origin}={value}: {error}")
+        mistakes[
+            f"{origin}: {error}" if not origin.startswith("--") else f"{_briefly(f'{origin}={value}')}: {error}"
+        ] = key
 
 
 def _alternatives(kind: Any) -> list[Any]:
@@ -357,7 +398,9 @@ def _converted(key: str, value: Any) -> Any:
         return value
     if str in options:
         if not isinstance(value, str):
-            raise ValueError(f"takes a text, not {value!r}")
+            raise ValueError(f"takes a text, not {_briefly(repr(value))}")
+        if UNWRITABLE.search(value):
+            raise ValueError("the text has line breaks, control characters or broken characters")
         return value
     text = str(value).strip()
     if bool in options and text.lower() in ("true", "false"):
@@ -366,8 +409,8 @@ def _converted(key: str, value: Any) -> Any:
         for kind in (int, float):
             if kind in options:
                 try:
-                    return _finite(kind(text.replace("_", "")) if kind is float else _whole(text))
-                except ValueError:
+                    return _whole(text) if kind is int else _finite(float(text))
+                except (ValueError, OverflowError):
                     pass
     names = {bool: "True or False", int: "a whole number", float: "a number"}
     wanted = [names[option] for option in options if option in names] + words
@@ -378,12 +421,14 @@ def _converted(key: str, value: Any) -> Any:
 
 def _whole(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        number = float(text)  # 5e3 and 2000.0 are whole numbers too
-        if number != int(number):
-            raise ValueError(text) from None
-        return int(number)
+        number = int(float(text))  # 5e3 and 2000.0 are whole numbers too
+        if number != float(text):
+            raise
+    if abs(number) > LARGEST_INTEGER:
+        raise ValueError(text)
+    return number
 
 
 def _finite(number: float) -> float:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from nanoscope.errors import JobError, UsageError
+
 
 def demo(*, minutes: float = 1.5) -> int:
     """The one-minute tour: prepare, train, sample.
@@ -9,14 +11,22 @@ def demo(*, minutes: float = 1.5) -> int:
     Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
     the given minutes, lets it write, and says where everything is: data/ and runs/demo in this folder.
 
+    Examples:
+
+      nanoscope demo
+
+      nanoscope demo --minutes=0.5
+
     Parameters
     ----------
     minutes
         The longest that training may take.
     """
+    if not minutes > 0:
+        raise UsageError(f"minutes must be positive, it is {minutes}")
+
     from nanoscope.config import resolve
     from nanoscope.data.dataset import find_dataset
-    from nanoscope.errors import JobError
     from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import write_samples
     from nanoscope.training.launch import launch

@@ -61,7 +61,11 @@ def sample(
     as_json
         One JSON object with all texts instead of the texts.
     """
-    from nanoscope.generation.sampler import Sampling
+    from nanoscope.hardware.probe import make_cpu_ready
+
+    make_cpu_ready(device, dtype)
+
+    from nanoscope.generation.sampler import Sampling  # torch is loaded here, after the environment is right
     from nanoscope.generation.write import newest_run, write_samples
 
     settings = Sampling(max_new_tokens, temperature, top_k, top_p, seed)

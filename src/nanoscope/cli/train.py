@@ -1,16 +1,14 @@
 """`nanoscope train`."""
 
-import os
 import shutil
-import sys
 import textwrap
 from itertools import groupby
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.config import KEYS, TrainConfig, preset_note, presets, resolve
-from nanoscope.errors import JobError
+from nanoscope.config import KEYS, preset_note, presets, resolve
+from nanoscope.hardware.probe import make_cpu_ready
 
 
 def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
@@ -22,7 +20,7 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
 
     clock = PhaseClock(seconds_since_process_start())
     resolved = resolve(words)
-    _prepare_cpu(resolved.config)
+    make_cpu_ready(resolved.config.device, resolved.config.dtype)
 
     from nanoscope.training.launch import launch  # torch is loaded here, after the environment is right
 
@@ -65,23 +63,3 @@ def help_text() -> str:
 
 def _hanging(label: str, text: str, width: int) -> str:
     return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label))
-
-
-def _prepare_cpu(config: TrainConfig) -> None:
-    """16-bit matmuls on a CPU: see in a child process whether they work, and set what they need."""
-    if config.dtype in ("auto", "float32") or config.device not in ("auto", "cpu") or "torch" in sys.modules:
-        return
-    from nanoscope.hardware.probe import probe_cpu_dtype
-
-    found = probe_cpu_dtype(config.dtype)
-    if not found.works and config.device == "cpu":
-        raise JobError(
-            f"{config.dtype} matmuls do not work on this CPU (they end the process)\n"
-            "Use --dtype=float32, or leave it out."
-        )
-    os.environ.update(found.environment)
-    if config.device == "cpu" and found.times_float32 is not None and found.times_float32 > 2:
-        print(
-            f"note: {config.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU",
-            file=sys.stderr,
-        )

@@ -1,16 +1,20 @@
 """Sampling: one token after another, several texts at once, with a cache of what was read."""
 
 import codecs
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from nanoscope.config import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation.kvcache import KVCache
 from nanoscope.model import GPT
+
+LOWEST_TEMPERATURE = 1e-5  # below it the division could overflow, and the likeliest token is certain anyway
 
 
 @dataclass(frozen=True)
@@ -28,14 +32,16 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise UsageError(f"max_new_tokens must be positive, it is {self.max_new_tokens}")
-        if self.temperature < 0:
+        if not 0 <= self.temperature < math.inf:
             raise UsageError(
-                f"temperature must not be negative, it is {self.temperature} (0 always takes the likeliest)"
+                f"temperature must be a number from 0 up, it is {self.temperature} (0 always takes the likeliest)"
             )
         if self.top_k < 0:
             raise UsageError(f"top_k must not be negative, it is {self.top_k} (0 keeps all tokens)")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p must be above 0 and at most 1, it is {self.top_p}")
+        if abs(self.seed) > LARGEST_INTEGER:
+            raise UsageError(f"seed must be below 2^63, it is {self.seed}")
 
 
 def window_start(length: int, block_size: int) -> int:
@@ -78,7 +84,7 @@ def generate(
 
 def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tensor:
     """One token for each row of logits (B, V)."""
-    if settings.temperature == 0:
+    if settings.temperature < LOWEST_TEMPERATURE:
         return logits.argmax(dim=-1)
     logits = logits / settings.temperature
     if 0 < settings.top_k < logits.shape[-1]:

@@ -14,7 +14,8 @@ from nanoscope.training.checkpoint import Checkpoint, find_checkpoint, load_mode
 from nanoscope.training.session import autocast
 
 # Control characters as pictures: what a model writes must not steer the terminal.
-VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421, 155: 0x241B}
+VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
+VISIBLE |= dict.fromkeys(range(128, 160), 0xFFFD)
 
 
 def write_samples(
@@ -53,8 +54,11 @@ def write_samples(
 
 
 def load_model(found: Checkpoint) -> GPT:
-    model = GPT(found.model_config)
-    load_model_weights(model, found.model)
+    try:
+        model = GPT(found.model_config)
+        load_model_weights(model, found.model)
+    except (RuntimeError, TypeError, ValueError) as error:  # state.json describes another model than the weights are
+        raise JobError(f"{found.folder} is not whole: {str(error).splitlines()[0]}") from None
     return model
 
 
@@ -80,8 +84,8 @@ def read_prompt(prompt: str) -> str:
         return prompt
     try:
         if prompt == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        return Path(prompt.removeprefix("FILE:")).read_text("utf-8")
+            return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
+        return Path(prompt.removeprefix("FILE:")).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"the prompt {prompt} cannot be read: {error}") from None
 

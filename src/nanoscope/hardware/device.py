@@ -2,6 +2,7 @@
 
 import importlib.util
 import platform
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -58,13 +59,17 @@ def look() -> Facts:
 
 def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_rank: int | None = None) -> Choice:
     """Resolve 'auto'; UsageError where a device is asked for that is not there."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", device):
+        raise UsageError(f"device={device}: it is one of auto, cpu, cuda, cuda:N, mps")
+    if dtype not in ("auto", *DTYPES):
+        raise UsageError(f"dtype={dtype}: it is one of auto, {', '.join(DTYPES)}")
     kind, _, index = device.partition(":")
     device_reason = "as asked"
     if kind == "auto":
         kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
         device_reason = "no CUDA or MPS found" if kind == "cpu" else "the fastest here"
     if kind == "cuda":
-        number = int(index) if index.isdigit() else local_rank or 0
+        number = int(index or 0) if local_rank is None else local_rank  # under torchrun each process has its own
         if not facts.cuda_names:
             raise UsageError(
                 f"device={device}: this machine has no usable CUDA GPU{_why_no_cuda(facts)}\n"
@@ -79,10 +84,8 @@ def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_ran
                 "device=mps: torch finds no Apple GPU here\nUse --device=cpu, or leave it out: it is chosen."
             )
         name, place, number = f"{facts.cpu_name} GPU", "mps", 0
-    elif kind == "cpu":
-        name, place, number = f"{facts.cpu_name}, {facts.cpu_threads} threads", "cpu", 0
     else:
-        raise UsageError(f"device={device}: it is one of auto, cpu, cuda, cuda:N, mps")
+        name, place, number = f"{facts.cpu_name}, {facts.cpu_threads} threads", "cpu", 0
     dtype_reason = "as asked"
     if dtype == "auto":
         dtype, dtype_reason = _best_dtype(kind, facts.cuda_capabilities[number] if kind == "cuda" else (0, 0))

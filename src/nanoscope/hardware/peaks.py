@@ -24,7 +24,7 @@ class Peak:
 
 
 # Words of a device's name that do not tell how fast it is.
-NOISE = re.compile(r"nvidia|geforce|tesla|apple|gpu|graphics|card|\d+g[bi]?b?|hbm\d?e?|sxm\d?|nvl")
+NOISE = re.compile(r"nvidia|geforce|tesla|apple|gpu|graphics|card|\d+g[bi]?b?|hbm3e?|sxm\d?")
 
 
 @cache

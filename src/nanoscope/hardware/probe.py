@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.data.corpora import cache_folder
+from nanoscope.errors import JobError
 
 SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
@@ -57,6 +58,27 @@ def probe_cpu_dtype(dtype: str) -> ProbeResult:
     except OSError:
         pass  # asked again next time
     return result
+
+
+def make_cpu_ready(device: str, dtype: str) -> None:
+    """Before torch is loaded: see whether the CPU can do the 16-bit matmuls that were asked for; set what they need."""
+    if dtype not in ("bfloat16", "float16") or device not in ("auto", "cpu") or "torch" in sys.modules:
+        return
+    found = probe_cpu_dtype(dtype)
+    os.environ.update(found.environment)
+    slow = found.times_float32 is not None and found.times_float32 > 2
+    if found.works and not slow:
+        return
+    if device == "auto":
+        from nanoscope.hardware.device import decide, look
+
+        if decide(device, dtype, False, look()).type != "cpu":
+            return
+    if not found.works:
+        raise JobError(
+            f"{dtype} matmuls do not work on this CPU (they end the process)\nUse --dtype=float32, or leave it out."
+        )
+    print(f"note: {dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU", file=sys.stderr)
 
 
 def _ask(dtype: str, environment: dict[str, str]) -> ProbeResult | None:
