@@ -34,8 +34,7 @@ class Documents:
         self.field = field or "text"
         self.encoding = encoding
         try:
-            b"".decode(encoding)
-            codecs.getincrementaldecoder(encoding)
+            io.TextIOWrapper(io.BytesIO(), encoding)  # refuses what is not a text encoding
         except LookupError as error:
             raise UsageError(
                 f"Python knows no text encoding {encoding!r}. Common ones are utf-8, utf-16 and cp1252."

@@ -1,0 +1,92 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nanoscope.cli import run
+from nanoscope.data.dataset import open_dataset
+
+TEXT = "नदी के किनारे पुराना मंदिर है। The rain fell on the valley for forty days.\n" * 50
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my book.txt").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+def test_prepare_says_where_the_dataset_is_and_what_to_type_next(here, capsys):
+    assert run(["prepare", "my book.txt"]) == 0
+    out = capsys.readouterr().out
+    assert "data/my-book-char" in out
+    assert "nanoscope train laptop --dataset=data/my-book-char" in out
+    assert f"{int(len(TEXT) * 0.9):,} train" in out
+    assert open_dataset(here / "data" / "my-book-char").tokenizer.kind == "char"
+
+
+def test_json_prints_one_object(here, capsys):
+    assert run(["prepare", "my book.txt", "--tokenizer=bpe", "--vocab_size=400", "--out=out/x", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    dataset = open_dataset(summary["dataset"])
+    assert (summary["vocab_size"], summary["train_tokens"]) == (dataset.vocab_size, len(dataset.split("train")))
+    assert summary["fingerprint"] == dataset.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "What is to be prepared?"),
+        (["nowhere.txt"], 1, "no file or folder 'nowhere.txt'"),
+        (["shakespear"], 1, "did you mean the corpus shakespeare"),
+        (["empty.txt"], 1, "empty.txt is empty"),
+        (["latin.txt"], 1, "latin.txt is not UTF-8: byte 3"),
+        (["my book.txt", "--tokenizer=bep"], 2, "Did you mean bpe"),
+        (["my book.txt", "--val_fraction=2"], 2, "val_fraction"),
+        (["my book.txt", "--vocabsize=300"], 2, "vocab_size"),
+        (["my book.txt", "--out=my book.txt/x"], 1, "could not be written"),
+    ],
+)
+def test_a_mistake_gets_one_message_and_its_exit_status(here, capsys, arguments, status, message):
+    (here / "empty.txt").write_bytes(b"")
+    (here / "latin.txt").write_bytes(b"caf\xe9")
+    assert run(["prepare", *arguments]) == status
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert len(error.splitlines()) <= 3
+
+
+def test_a_second_preparation_needs_overwrite(here, capsys):
+    assert run(["prepare", "my book.txt"]) == 0
+    assert run(["prepare", "my book.txt"]) == 1
+    assert "--overwrite" in capsys.readouterr().err
+    assert run(["prepare", "my book.txt", "--overwrite"]) == 0
+
+
+def test_several_sources_become_one_dataset(here, capsys):
+    (here / "more.csv").write_text("id,body\n1,abc\n2,def\n", encoding="utf-8")
+    assert run(["prepare", "my book.txt", "more.csv", "--field=body", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+def test_ctrl_c_cleans_up_and_ends_with_130(here):
+    (here / "long.txt").write_text("".join(f"word{i} " for i in range(3_000_000)), encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nanoscope", "prepare", "long.txt", "--tokenizer=bpe", "--out=data/x"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(here.glob("data/.x.preparing-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert list((here / "data").iterdir()) == []

@@ -1,0 +1,241 @@
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from nanoscope.data import shards
+from nanoscope.data.dataset import find_dataset, open_dataset
+from nanoscope.data.prepare import prepare
+from nanoscope.errors import JobError, UsageError
+
+
+@pytest.fixture
+def prepared(tmp_path, text_of):
+    (tmp_path / "a.txt").write_text(text_of("english", 40), encoding="utf-8")
+    return prepare([tmp_path / "a.txt"], tmp_path / "prepared", tokenizer="char")
+
+
+@pytest.fixture
+def nanogpt(tmp_path):
+    """A folder as nanoGPT's prepare.py for characters writes it."""
+    folder = tmp_path / "shakespeare_char"
+    folder.mkdir()
+    (folder / "train.bin").write_bytes(np.array([0, 1, 2, 1] * 20, "<u2").tobytes())
+    (folder / "val.bin").write_bytes(np.array([2, 2, 1, 0], "<u2").tobytes())
+    write_pickle(folder, {"vocab_size": 3, "itos": {0: "\n", 1: "a", 2: "ब"}, "stoi": {"\n": 0, "a": 1, "ब": 2}})
+    return folder
+
+
+def write_pickle(folder, content):
+    (folder / "meta.pkl").write_bytes(pickle.dumps(content))
+
+
+def edit_meta(folder, **changes):
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    (folder / "meta.json").write_text(json.dumps(meta | changes), encoding="utf-8")
+
+
+def test_tokens_are_read_across_shards(tmp_path, text_of, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_TOKENS", 100)
+    text = text_of("english", 20)
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    dataset = open_dataset(prepare([tmp_path / "a.txt"], tmp_path / "out", tokenizer="char"))
+    train = dataset.split("train")
+    assert len(list(dataset.folder.glob("train-*.bin"))) > 5
+    whole = dataset.tokenizer.encode(text)[: len(train)]
+    for start, count in ((0, 1), (95, 5), (95, 10), (100, 100), (99, 202), (0, len(train)), (len(train) - 1, 1)):
+        assert train.read(start, count).tolist() == whole[start : start + count].tolist()
+
+
+@pytest.mark.parametrize(("start", "count"), [(-1, 2), (0, 0), (0, 10**9)])
+def test_reading_outside_a_split_is_an_error(prepared, start, count):
+    with pytest.raises(IndexError):
+        open_dataset(prepared).split("train").read(start, count)
+
+
+def test_a_dataset_knows_its_name_vocabulary_and_characters(prepared):
+    dataset = open_dataset(prepared)
+    assert (dataset.name, dataset.folder, dataset.vocab_size) == ("prepared", prepared, dataset.tokenizer.vocab_size)
+    assert dataset.split("val").characters_per_token == 1.0
+
+
+def test_an_id_beyond_the_vocabulary_is_found_when_it_is_read(prepared):
+    path = prepared / "train-00000.bin"
+    ids = np.fromfile(path, "<u2")
+    ids[100] = 999
+    ids.tofile(path)
+    train = open_dataset(prepared).split("train")
+    train.read(0, 100)
+    with pytest.raises(JobError, match=r"train-00000\.bin holds the token id 999"):
+        train.read(90, 20)
+
+
+def test_a_shard_that_was_cut_off_is_named(prepared):
+    path = prepared / "val-00000.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(JobError, match=r"val-00000\.bin is damaged: it has"):
+        open_dataset(prepared)
+
+
+def test_a_shard_that_is_missing_is_named(prepared):
+    (prepared / "train-00000.bin").unlink()
+    with pytest.raises(JobError, match=r"train-00000\.bin is missing"):
+        open_dataset(prepared)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"format": "other"}'])
+def test_a_meta_json_that_is_not_ours_is_named(prepared, content):
+    (prepared / "meta.json").write_bytes(content)
+    with pytest.raises(JobError, match=r"meta\.json"):
+        open_dataset(prepared)
+
+
+SHARD = {"name": "train-00000.bin", "tokens": 5}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"vocab_size": 7},
+        {"vocab_size": None},
+        {"dtype": "uint32"},
+        {"dtype": "object"},
+        {"fingerprint": None},
+        {"tokenizer": {"kind": "char", "alphabet": "aa"}},
+        {"tokenizer": None},
+        {"splits": None},
+        {"splits": {"train": {}}},
+        {"splits": {"train": {"characters": 5, "shards": []}}},
+        {"splits": {"train": {"characters": "x", "shards": [SHARD]}}},
+        {"splits": {"train": {"characters": 5, "shards": [SHARD | {"tokens": 0}]}}},
+        {"splits": {"train": {"characters": 5, "shards": [SHARD | {"tokens": "5"}]}}},
+        {"splits": {"train": {"characters": 5, "shards": [SHARD | {"name": "../prepared/train-00000.bin"}]}}},
+        {"splits": {"train": {"characters": 5, "shards": [SHARD | {"name": 7}]}}},
+    ],
+)
+def test_a_meta_json_that_was_tampered_with_is_refused(prepared, changes):
+    edit_meta(prepared, **changes)
+    with pytest.raises(JobError):
+        open_dataset(prepared)
+
+
+def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path):
+    with pytest.raises(JobError, match="nanoscope prepare FILE --out"):
+        open_dataset(tmp_path)
+
+
+def test_a_nanogpt_folder_is_read_as_it_is(nanogpt):
+    dataset = open_dataset(nanogpt)
+    assert (dataset.vocab_size, dataset.tokenizer.kind) == (3, "char")
+    assert dataset.tokenizer.decode(dataset.split("val").read(0, 4)) == "बबa\n"
+    assert dataset.split("val").characters_per_token == 1.0
+
+
+def test_a_nanogpt_folder_without_metadata_has_gpt2_ids(nanogpt):
+    (nanogpt / "meta.pkl").unlink()
+    dataset = open_dataset(nanogpt)
+    assert (dataset.vocab_size, dataset.tokenizer.kind) == (50304, "gpt2")
+    assert dataset.split("val").characters_per_token is None
+
+
+def test_a_nanogpt_folder_with_a_tokenizer_of_its_own_can_be_trained_on(nanogpt):
+    write_pickle(nanogpt, {"vocab_size": 3, "itos": {0: "<pad>", 1: "ab", 2: "c"}})
+    dataset = open_dataset(nanogpt)
+    assert (dataset.vocab_size, dataset.tokenizer) == (3, None)
+
+
+def test_the_fingerprint_of_a_nanogpt_folder_follows_its_content(nanogpt):
+    before = open_dataset(nanogpt).fingerprint
+    assert open_dataset(nanogpt).fingerprint == before
+    (nanogpt / "val.bin").write_bytes(np.array([2, 2, 1, 1], "<u2").tobytes())
+    assert open_dataset(nanogpt).fingerprint != before
+
+
+class Hostile:
+    def __init__(self, proof):
+        self.proof = proof
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.proof),)
+
+
+def test_a_hostile_pickle_is_refused_and_nothing_in_it_is_run(nanogpt, tmp_path):
+    proof = tmp_path / "it was run"
+    pickle.loads(pickle.dumps(Hostile(proof)))
+    assert proof.exists()  # the pickle is a dangerous one indeed
+    proof.rmdir()
+    for content in (Hostile(proof), {"vocab_size": 3, "itos": {0: Hostile(proof)}}):
+        write_pickle(nanogpt, content)
+        with pytest.raises(JobError, match=r"meta\.pkl is not nanoGPT's metadata .*mkdir"):
+            open_dataset(nanogpt)
+        assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    "content", [[], 5, {"vocab_size": "3"}, {"vocab_size": 0}, {"vocab_size": 10**9}, {"itos": 7}, {}]
+)
+def test_a_damaged_pickle_is_refused(nanogpt, content):
+    write_pickle(nanogpt, content)
+    with pytest.raises(JobError, match=r"meta\.pkl"):
+        open_dataset(nanogpt)
+
+
+@pytest.mark.parametrize(("name", "content"), [("val.bin", b""), ("train.bin", b"abc"), ("val.bin", None)])
+def test_a_damaged_nanogpt_folder_names_the_file(nanogpt, name, content):
+    (nanogpt / name).unlink()
+    if content is not None:
+        (nanogpt / name).write_bytes(content)
+    with pytest.raises(JobError, match=name.replace(".", r"\.")):
+        open_dataset(nanogpt)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_dataset_is_found_by_its_path_or_by_its_name_under_data(here, prepared, nanogpt):
+    assert find_dataset(str(prepared)) == prepared
+    (here / "data").mkdir()
+    nanogpt.rename(here / "data" / nanogpt.name)
+    found = find_dataset("shakespeare_char", tokenizer="char")
+    assert open_dataset(found).vocab_size == 3
+
+
+def test_a_dataset_with_another_tokenizer_than_asked_for_is_refused_with_both_named(prepared):
+    with pytest.raises(UsageError, match="with the char tokenizer, and bpe was asked for"):
+        find_dataset(str(prepared), tokenizer="bpe")
+
+
+def test_a_known_corpus_is_prepared_on_first_use_and_found_afterwards(here, shakespeare, capsys):
+    folder = find_dataset("shakespeare_char")
+    assert folder.as_posix() == "data/shakespeare-char"
+    assert capsys.readouterr().out.count("\n") == 1
+    assert find_dataset("shakespeare") == folder
+    assert find_dataset("shakespeare", tokenizer="byte").name == "shakespeare-byte"
+    assert capsys.readouterr().out.startswith("preparing shakespeare with the byte tokenizer")
+
+
+def test_the_alias_for_characters_refuses_another_tokenizer(here):
+    with pytest.raises(UsageError, match=r"char.*--dataset=shakespeare"):
+        find_dataset("shakespeare_char", tokenizer="bpe")
+
+
+def test_a_text_file_as_dataset_says_how_to_prepare_it(here):
+    (here / "book.txt").write_text("text", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"nanoscope prepare book\.txt --out data/book"):
+        find_dataset("book.txt")
+
+
+def test_an_unknown_dataset_gets_did_you_mean(here, prepared):
+    (here / "data").mkdir()
+    prepared.rename(here / "data" / "novel")
+    for typed, meant in (("nvoel", "novel"), ("shakespere", "shakespeare"), ("data/novle", "novel")):
+        with pytest.raises(UsageError, match=f"did you mean {meant}"):
+            find_dataset(typed)
+    with pytest.raises(UsageError, match=r"no dataset 'zzz'\.\nKnown here: .*novel"):
+        find_dataset("zzz")

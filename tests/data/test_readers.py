@@ -1,0 +1,192 @@
+import gzip
+import json
+import sys
+
+import pytest
+
+from nanoscope.data import readers
+from nanoscope.data.readers import Documents
+from nanoscope.errors import JobError, UsageError
+
+
+def texts(*sources, **options):
+    """Whole documents, put together again from their pieces."""
+    documents, text = [], ""
+    for piece in Documents(sources, **options).pieces():
+        text += piece.text
+        if piece.ends_document:
+            documents, text = [*documents, text], ""
+    assert text == ""
+    return documents
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_a_text_file_is_one_document_without_byte_order_mark_and_with_plain_line_ends(file):
+    assert texts(file("a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree\n")) == ["one\ntwo\nthree\n"]
+
+
+def test_a_file_larger_than_a_block_is_read_without_tearing_characters_or_line_ends(file, monkeypatch, text_of):
+    text = text_of("hindi", 50)
+    path = file("a.txt", text.replace("\n", "\r\n"))
+    for size in (1, 7, 64):
+        monkeypatch.setattr(readers, "BLOCK_SIZE", size)
+        assert texts(path) == [text]
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_byte(file, monkeypatch):
+    path = file("a.txt", "नमस्ते ".encode() + b"caf\xe9 noir")
+    for size in (4, 1 << 20):
+        monkeypatch.setattr(readers, "BLOCK_SIZE", size)
+        with pytest.raises(JobError, match=r"a\.txt is not UTF-8: byte 22 .*\n.*--encoding=cp1252"):
+            texts(path)
+
+
+def test_a_file_cut_inside_a_character_is_not_utf8(file):
+    with pytest.raises(JobError, match="byte 3 "):
+        texts(file("a.txt", b"abc" + "न".encode()[:2]))
+
+
+def test_another_encoding_can_be_named(file):
+    assert texts(file("a.txt", b"caf\xe9"), encoding="cp1252") == ["café"]
+    assert texts(file("b.txt", "café".encode("utf-16")), encoding="utf-16") == ["café"]
+
+
+def test_utf16_is_recognised_in_the_hint(file):
+    with pytest.raises(JobError, match="--encoding=utf-16"):
+        texts(file("a.txt", "café".encode("utf-16")))
+
+
+def test_a_binary_file_is_called_binary(file):
+    with pytest.raises(JobError, match="is not text"):
+        texts(file("a.bin", b"\x89PNG\0\0\xff"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "hex"])
+def test_an_encoding_that_does_not_exist_is_wrong_usage(file, encoding):
+    with pytest.raises(UsageError, match=encoding):
+        texts(file("a.txt", "a"), encoding=encoding)
+
+
+def test_an_empty_file_is_refused(file):
+    with pytest.raises(JobError, match="empty"):
+        texts(file("a.txt", ""))
+
+
+def test_a_missing_file_is_named_and_a_mistyped_corpus_recognised(tmp_path):
+    with pytest.raises(JobError, match="nowhere"):
+        texts(tmp_path / "nowhere.txt")
+    with pytest.raises(JobError, match="did you mean the corpus shakespeare"):
+        texts("shakespear")
+
+
+def test_json_lines_give_one_document_a_row(file):
+    rows = [{"text": "नमस्ते\nदुनिया"}, {"text": None}, {"text": ""}, {"text": "b", "id": 2}]
+    path = file("a.jsonl", "\n\n".join(json.dumps(row) for row in rows))
+    assert texts(path) == ["नमस्ते\nदुनिया", "b"]
+
+
+def test_half_a_surrogate_pair_in_json_becomes_a_question_mark(file):
+    assert texts(file("a.jsonl", r'{"text": "a\ud83d\ude00b\ud83d"}')) == ["a😀b?"]
+
+
+def test_a_field_can_be_chosen(file):
+    assert texts(file("a.jsonl", '{"body": "x"}\n'), field="body") == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', r"a\.jsonl, line 2 is not JSON"),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', "line 2 is not a JSON object"),
+        ("a.jsonl", '{"text": 5}\n', "line 1: the field 'text' is int"),
+        ("a.jsonl", '{"texts": "a", "id": 1}\n', r"did you mean 'texts'\?\nIt has: texts, id\."),
+        ("a.csv", "id,content\n1,a\n", r"no field 'text'\.\nIt has: id, content\."),
+        ("a.csv", "id,text\n1,a\n2\n", "line 3 has 1 columns instead of 2"),
+        ("a.txt.gz", b"\x1f\x8b\x08\0 not gzip", r"a\.txt\.gz cannot be read"),
+        ("a.parquet", b"PAR1 this is not parquet", r"a\.parquet is not a sound Parquet file"),
+    ],
+)
+def test_damaged_rows_are_named(file, name, content, message):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    with pytest.raises(JobError, match=message):
+        texts(file(name, content))
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(file, monkeypatch):
+    monkeypatch.setattr(readers, "LINE_LIMIT_CHARACTERS", 1000)
+    monkeypatch.setattr(readers, "BLOCK_SIZE", 100)
+    with pytest.raises(JobError, match="line of over 1,000 characters"):
+        texts(file("a.jsonl", "[" * 5000))
+
+
+def test_csv_and_tsv_columns_are_read_with_quoted_line_ends(file):
+    assert texts(file("a.csv", 'id,text\n1,"one,\ntwo"\n\n2,three\n')) == ["one,\ntwo", "three"]
+    assert texts(file("a.tsv", "id\ttext\n1\tone, two\n")) == ["one, two"]
+
+
+def test_parquet_is_read_in_batches(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    wanted = [f"नमस्ते {i}" for i in range(2000)]
+    table = pyarrow.table({"id": list(range(2001)), "text": [*wanted, None]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=700)
+    assert texts(tmp_path / "a.parquet") == wanted
+    with pytest.raises(JobError, match="It has: id, text"):
+        texts(tmp_path / "a.parquet", field="txet")
+
+
+def test_parquet_without_pyarrow_says_how_to_install_it(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(JobError, match=r'pip install "nanoscope\[data\]"'):
+        texts(file("a.parquet", b"PAR1"))
+
+
+def test_a_long_field_comes_in_pieces(file, monkeypatch):
+    monkeypatch.setattr(readers, "BLOCK_SIZE", 10)
+    path = file("a.jsonl", json.dumps({"text": "x" * 35}))
+    assert [len(piece.text) for piece in Documents([path]).pieces()] == [10, 10, 10, 5]
+    assert texts(path) == ["x" * 35]
+
+
+def test_gzip_is_read_through(file):
+    assert texts(file("a.jsonl.gz", gzip.compress(b'{"text": "a"}\n'))) == ["a"]
+    assert texts(file("b.txt.gz", gzip.compress(b"b"))) == ["b"]
+
+
+def test_a_folder_is_read_in_order_and_what_is_not_text_is_counted(file, tmp_path):
+    file("in/b.txt", "b")
+    file("in/a/deep.md", "a")
+    file("in/c.jsonl", '{"text": "c"}')
+    file("in/image.png", "no")
+    file("in/.hidden.txt", "no")
+    file("in/.git/note.txt", "no")
+    file("in/empty.txt", "")
+    file("in/binary.txt", b"a\0b")
+    assert texts(tmp_path / "in") == ["a", "b", "c"]
+    assert Documents([tmp_path / "in"]).skipped_files == 5
+
+
+def test_a_folder_without_any_text_is_refused(file):
+    with pytest.raises(JobError, match="no file that can be read"):
+        texts(file("in/image.png", "no").parent)
+
+
+def test_reading_tells_how_far_it_is(file, monkeypatch):
+    monkeypatch.setattr(readers, "BLOCK_SIZE", 10)
+    documents = Documents([file("a.txt", "x" * 25), file("b.txt", "y" * 15)])
+    seen = [documents.read_bytes for _ in documents.pieces()]
+    assert seen == sorted(seen)
+    assert seen[-1] == documents.total_bytes == documents.read_bytes == 40
