@@ -141,7 +141,11 @@ def _verdicts(verdicts: Sequence[VerdictFinding], page: Page) -> None:
         page.line()
     for verdict in verdicts:
         title = verdict_title(verdict, page.language)
-        text = Text(title, _style(verdict)).append(". ").append(sentence(verdict, page.language), "not bold")
+        text = (
+            Text(title, _style(verdict))
+            .append(page.language.say(". "))
+            .append(sentence(verdict, page.language), "not bold")
+        )
         page.styled(text)
 
 

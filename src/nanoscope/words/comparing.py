@@ -173,4 +173,4 @@ def _why_not(finding: Continued, language: Language) -> str:
         case "schedule_ended":
             return say(": its learning rate had already run down, and a longer schedule changes the whole curve.")
         case None:
-            return "."
+            return say(".")

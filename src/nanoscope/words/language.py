@@ -56,9 +56,9 @@ class Language:
         """The message in this language; whole numbers are grouped, other values come ready as text."""
         return self._fill(self._catalogue.gettext(message), values)
 
-    def plural(self, one: str, many: str, n: int, shown: str | None = None, /, **values: str | int) -> str:
-        """The form of the message that goes with `n`, which is also its placeholder {n} (or `shown` is)."""
-        return self._fill(self._catalogue.ngettext(one, many, n), {"n": shown or n, **values})
+    def plural(self, one: str, many: str, n: int, /, **values: str | int) -> str:
+        """The form of the message that goes with `n`, which is also its placeholder {n}."""
+        return self._fill(self._catalogue.ngettext(one, many, n), {"n": n, **values})
 
     def _fill(self, message: str, values: Mapping[str, str | int]) -> str:
         texts = {k: v if isinstance(v, str) else self.number(v) for k, v in values.items()}
@@ -142,23 +142,24 @@ class Language:
                 said.append(self._unit(unit, count, self.number(count)))
         text = said[0] if said else self._unit("s", 0, "0")
         for part in said[1:]:
-            text = self.say("{longer} {shorter}", longer=text, shorter=part)
+            text = self._catalogue.gettext("{longer} {shorter}").format(longer=text, shorter=part)
         return text
 
     def _unit(self, unit: str, value: float, text: str) -> str:
-        return self._counted(unit, value, text).replace(" ", NO_BREAK_SPACE)
-
-    def _counted(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL
-        if unit == "d":
-            return self.plural("{n} d", "{n} d", n, text)
-        if unit == "h":
-            return self.plural("{n} h", "{n} h", n, text)
-        if unit == "min":
-            return self.plural("{n} min", "{n} min", n, text)
-        if unit == "s":
-            return self.plural("{n} s", "{n} s", n, text)
-        return self.plural("{n} ms", "{n} ms", n, text)
+        ngettext = self._catalogue.ngettext
+        match unit:
+            case "d":
+                message = ngettext("{n} d", "{n} d", n)
+            case "h":
+                message = ngettext("{n} h", "{n} h", n)
+            case "min":
+                message = ngettext("{n} min", "{n} min", n)
+            case "s":
+                message = ngettext("{n} s", "{n} s", n)
+            case _:
+                message = ngettext("{n} ms", "{n} ms", n)
+        return message.format(n=text).replace(" ", NO_BREAK_SPACE)
 
     def between(self, low: str, high: str) -> str:
         """A range of two values; one value where both look the same."""

@@ -104,7 +104,7 @@ def train_loss(finding: TrainLoss, language: Language) -> str:
     if finding.noise:
         noise = language.significant(finding.noise, 2)
         sentences[0] += say(", single lines ±{noise}", noise=noise)
-    sentences[0] += _other_measures(finding.perplexity, finding.bits_per_char, language) + "."
+    sentences[0] += _other_measures(finding.perplexity, finding.bits_per_char, language) + say(".")
     if finding.uniform_loss is not None and finding.vocab_size is not None and finding.first is not None:
         values = {
             "first": loss(finding.first),
@@ -164,7 +164,7 @@ def checkpoints(finding: Checkpoints, language: Language) -> str:
     text = language.plural("{n} checkpoint written", "{n} checkpoints written", finding.count)
     if finding.last_step is not None:
         text += language.say(", the last at step {step}", step=str(finding.last_step))
-    return text + "."
+    return text + language.say(".")
 
 
 def loss_spike(finding: LossSpike, language: Language) -> str:

@@ -111,4 +111,4 @@ def _fields(line: str, language: Language) -> str:
     }
     parts = [texts[name] for name, pattern in _FIELDS if pattern.search(line)]
     text = say("One training step: the weights are updated once.")
-    return text + (" " + say("; ").join(parts) + "." if parts else "")
+    return text + (" " + say("; ").join(parts) + say(".") if parts else "")
