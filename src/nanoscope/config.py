@@ -399,6 +399,8 @@ def _converted(key: str, value: Any) -> Any:
     if str in options:
         if not isinstance(value, str):
             raise ValueError(f"takes a text, not {_briefly(repr(value))}")
+        if not value and KEYS[key].default:
+            raise ValueError("must not be empty")
         if UNWRITABLE.search(value):
             raise ValueError("the text has line breaks, control characters or broken characters")
         return value

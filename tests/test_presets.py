@@ -1,0 +1,66 @@
+"""Every preset is a note to a person and a configuration that could be trained."""
+
+from importlib import resources
+
+import pytest
+
+from nanoscope.config import KEYS, preset_note, presets, resolve
+
+
+def preset_text(name: str) -> str:
+    return (resources.files("nanoscope.presets") / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def test_the_presets_that_the_readme_speaks_of_are_there() -> None:
+    assert presets() == ["babygpt", "finetune", "gpt2-124m", "laptop"]
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_is_a_valid_configuration_named_after_itself(name: str) -> None:
+    resolved = resolve([name])
+    assert resolved.name == name
+    assert resolved.config.out_dir == ""
+    assert set(resolved.given) <= set(KEYS)
+    assert resolved.typed == {}
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_begins_with_a_note_that_says_what_it_is_for(name: str) -> None:
+    assert preset_text(name).startswith("# ")
+    assert preset_note(name).endswith(".")
+    assert len(preset_note(name)) < 120
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_says_what_it_reaches(name: str) -> None:
+    notes = " ".join(line for line in preset_text(name).splitlines() if line.startswith("#"))
+    assert "loss" in notes
+    assert any(word.rstrip(";,.").replace(".", "", 1).isdigit() for word in notes.split())
+
+
+def test_laptop_is_the_cpu_command_of_nanogpt() -> None:
+    config = resolve(["laptop"]).config
+    shape = (config.n_layer, config.n_head, config.n_embd, config.block_size, config.batch_size)
+    assert shape == (4, 4, 128, 64, 12)
+    assert (config.learning_rate, config.lowest_lr, config.beta2) == (1e-3, 1e-4, 0.99)
+    assert (config.max_iters, config.decay_iters, config.warmup_iters) == (2000, 2000, 100)
+    assert (config.dropout, config.bias, config.eval_iters, config.eval_interval) == (0.0, False, 20, 250)
+
+
+def test_babygpt_is_the_shakespeare_config_of_nanogpt() -> None:
+    config = resolve(["babygpt"]).config
+    shape = (config.n_layer, config.n_head, config.n_embd, config.block_size, config.batch_size)
+    assert shape == (6, 6, 384, 256, 64)
+    assert (config.dropout, config.max_iters, config.decay_iters, config.eval_iters) == (0.2, 5000, 5000, 200)
+
+
+def test_gpt2_sees_half_a_million_tokens_an_iteration() -> None:
+    config = resolve(["gpt2-124m"]).config
+    assert config.tokens_per_step == 491_520
+    assert (config.n_layer, config.n_head, config.n_embd, config.block_size) == (12, 12, 768, 1024)
+
+
+def test_finetune_begins_from_gpt2_at_a_constant_low_rate() -> None:
+    config = resolve(["finetune"]).config
+    assert (config.init_from, config.decay_lr, config.learning_rate) == ("gpt2", False, 3e-5)
+    assert config.tokens_per_step == 32_768
