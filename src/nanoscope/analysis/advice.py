@@ -8,19 +8,21 @@ from nanoscope.analysis.findings import (
     Improving,
     LogError,
     Memorising,
-    NonFinite,
     NoEta,
+    NonFinite,
     Overfitting,
     Progress,
     SlowingDown,
     VerdictFinding,
 )
 from nanoscope.analysis.loss import Learning
+from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.timing import Timing, run_seconds
 from nanoscope.runs.run import Run
 
 WORTH_SHARE = 0.03  # of the time: below it, a change of settings is not worth the words
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
+EVALS_WANTED = 8  # fewer points show no turning point
 
 
 def advise(
@@ -40,7 +42,7 @@ def advise(
         urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
     if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
         urgent.append(Advice("resume_from_checkpoint", step=learning.checkpoints.last_step))
-    savings = [*_eval_savings(run, progress, timing, eta), *_time_savings(timing, eta, run)]
+    savings = [*_eval_savings(run, timing, eta), *_time_savings(timing, run)]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
     unseen: list[Advice] = []
     if timing.hidden:
@@ -58,9 +60,7 @@ def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) ->
             saved = (verdict.wasted_steps or 0) * normal.mean_s if normal else None
             if not progress.finished and progress.steps_left and normal:
                 saved = progress.steps_left * normal.mean_s
-            advice.append(
-                Advice("stop_at_best", step=verdict.onset_step, saves_s=saved, loss_gain=verdict.rise)
-            )
+            advice.append(Advice("stop_at_best", step=verdict.onset_step, saves_s=saved, loss_gain=verdict.rise))
         advice.append(Advice("regularise", setting="dropout"))
         return advice
     if isinstance(verdict, Diverged):
@@ -83,43 +83,34 @@ def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) ->
     return []
 
 
-def _eval_savings(run: Run, progress: Progress, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:
+def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:
     """Evaluating less often, where evaluations take a share of the time that matters."""
-    cost, interval = timing.eval_cost_s, None
-    steps = [e.step for e in run.evals]
-    if len(steps) > 1:
-        interval = steps[-1] - steps[-2] if len(steps) == 2 else sorted(b - a for a, b in zip(steps, steps[1:], strict=False))[len(steps) // 2]  # fmt: skip
-    normal = timing.normal_step
-    if cost is None or not interval or normal is None:
+    cost, normal, interval = timing.eval_cost_s, timing.normal_step, common_gap([e.step for e in run.evals])
+    whole = run_seconds(timing, run)
+    if cost is None or normal is None or not interval or not whole:
         return []
-    share = cost / (cost + interval * normal.mean_s)
-    if share < WORTH_SHARE:
-        return []
-    factor = next(
-        (f for f in (2, 4, 5, 10) if cost / (cost + f * interval * normal.mean_s) <= EVAL_SHARE_WANTED), 10
-    )
+    count = len(run.evals) - 1
     if isinstance(eta, Eta) and eta.evals_left:
         count, whole = eta.evals_left, eta.expected_s
-    else:
-        count, whole = len(steps) - 1, run_seconds(timing, run) or 0.0
-    saved = cost * (count - count // factor)
-    if not whole or saved < WORTH_SHARE * whole:
+    if cost * count < WORTH_SHARE * whole:
         return []
+    factors = [f for f in (2, 4, 5, 10) if (len(run.evals) + count) // f >= EVALS_WANTED]
+    if not factors:
+        return []
+    enough = (f for f in factors if cost / (cost + f * interval * normal.mean_s) <= EVAL_SHARE_WANTED)
+    factor = next(enough, factors[-1])
+    saved = cost * (count - count // factor)
     return [Advice("raise_eval_interval", "eval_interval", interval, interval * factor, saved, whole)]
 
 
-def _time_savings(timing: Timing, eta: Eta | NoEta | None, run: Run) -> list[Advice]:
+def _time_savings(timing: Timing, run: Run) -> list[Advice]:
     whole = run_seconds(timing, run)
     if not whole or not timing.log_interval:
         return []
     advice = []
     scale = 1 if run.time_spans_steps else timing.log_interval  # only every k-th step is printed
     for group in timing.slow_groups:
-        if (
-            group.causes == ("stall",)
-            and group.count >= 2
-            and group.extra_total_s * scale > WORTH_SHARE * whole
-        ):
+        if group.causes == ("stall",) and group.count >= 2 and group.extra_total_s * scale > WORTH_SHARE * whole:
             advice.append(
                 Advice(
                     "find_stalls",

@@ -77,8 +77,6 @@ def _reading(run: Run, log: Log | None, log_interval: int | None) -> Reading:
         duplicates_dropped=run.duplicates_dropped,
         rejoined_lines=log.rejoined_lines if log else 0,
         resumed_at=tuple(run.resumed_at),
-        begins_mid_run=first is not None
-        and first > 10 * max(1, log_interval or 1)
-        and not run.begins_with_resume,
+        begins_mid_run=first is not None and first > 10 * max(1, log_interval or 1) and not run.begins_with_resume,
         elided=elided,
     )

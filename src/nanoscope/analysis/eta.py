@@ -27,9 +27,7 @@ def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int
     if progress.total_steps is None or progress.steps_left is None or progress.last_step is None:
         return NoEta("total_unknown", step_s)
     left = progress.steps_left
-    evals_left = _multiples_between(
-        progress.last_step, last_step_of(run, progress.total_steps), eval_interval
-    )
+    evals_left = _multiples_between(progress.last_step, last_step_of(run, progress.total_steps), eval_interval)
     cost = timing.eval_cost_s
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
     extra = evals_left * (cost or 0.0) + saves_left * (save_cost or 0.0)

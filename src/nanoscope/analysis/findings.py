@@ -46,9 +46,7 @@ class Finding:
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-        )
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 # --- reading ---
@@ -442,15 +440,7 @@ class Advice(Finding):
 # --- the whole ---
 
 VerdictFinding = (
-    Improving
-    | Plateau
-    | Overfitting
-    | Memorising
-    | Diverged
-    | NonFinite
-    | SlowingDown
-    | TooShort
-    | NoTraining
+    Improving | Plateau | Overfitting | Memorising | Diverged | NonFinite | SlowingDown | TooShort | NoTraining
 )
 
 

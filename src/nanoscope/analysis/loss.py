@@ -142,9 +142,7 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         last_train=last_train,
         last_step=last.step,
         noise=_eval_noise(values[finite]),
-        perplexity=math.exp(last_val)
-        if metric == "loss" and last_val is not None and last_val < 50
-        else None,
+        perplexity=math.exp(last_val) if metric == "loss" and last_val is not None and last_val < 50 else None,
         bits_per_char=last_val / math.log(2) if characters and last_val is not None else None,
     )
 
@@ -199,16 +197,15 @@ def _overfitting(
     few: bool,
 ) -> Overfitting | None:
     evals = [e for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]
-    if not evals or evals[-1].metric != "loss":
-        comparable = False  # bits per byte cannot be held against a loss in nats
-    else:
-        comparable = True
     if not evals:
         return None
     last = evals[-1]
+    comparable = last.metric == "loss"  # bits per byte cannot be held against a loss in nats
     train = last.train_loss
-    if train is None and comparable and finite.any():
-        train = float(np.median(losses[finite][-max(1, min(int(finite.sum()) // 10, 20)) :]))
+    if train is None and comparable:
+        # The training loss when the evaluation was made: later lines have moved on.
+        around = losses[finite & (steps <= last.step)][-10:]
+        train = float(np.median(around)) if len(around) >= 3 else None
     gap = last.val - train if train is not None and comparable else None
     values = np.array([e.val for e in evals])
     best = int(np.argmin(values))
@@ -249,9 +246,7 @@ def _overfitting(
 
 def _train_falls(run: Run, since: int, steps: Ints, losses: Floats, finite: Bools) -> bool:
     """Whether the training loss went on falling since validation was best: without that, a rise is no overfitting."""
-    trains = [
-        (e.step, e.train_loss) for e in run.evals if e.train_loss is not None and math.isfinite(e.train_loss)
-    ]
+    trains = [(e.step, e.train_loss) for e in run.evals if e.train_loss is not None and math.isfinite(e.train_loss)]
     then = [t for s, t in trains if s <= since]
     if then and trains[-1][0] > since:
         return trains[-1][1] < then[-1]
@@ -266,12 +261,7 @@ def _memorising(run: Run, train: TrainLoss, progress: Progress) -> Memorising | 
     passes = progress.passes_over_data
     if any(math.isfinite(e.val) for e in run.evals) or train.smoothed_last is None:
         return None
-    if (
-        train.first is not None
-        and run.first_step is not None
-        and run.first_step <= 1
-        and train.first < SMALLEST_TEXT
-    ):
+    if train.first is not None and run.first_step is not None and run.first_step <= 1 and train.first < SMALLEST_TEXT:
         return None  # sums or moves, not text: such a task can be known exactly
     limit = MEMORISED_AFTER_PASSES if passes is not None and passes > 10 else MEMORISED
     return Memorising(train.smoothed_last, passes) if train.smoothed_last < limit else None
@@ -320,9 +310,7 @@ def _spikes(steps: Ints, losses: Floats) -> tuple[LossSpike, ...]:
             continue
         back = np.flatnonzero(losses[index:] < before + 0.3 * height)
         if len(back) and back[0] <= max(10, len(losses) // 20):
-            found.append(
-                LossSpike(int(steps[index]), float(losses[index]), before, int(steps[index + back[0]]))
-            )
+            found.append(LossSpike(int(steps[index]), float(losses[index]), before, int(steps[index + back[0]])))
     return tuple(sorted(found, key=lambda spike: spike.before - spike.loss)[:3])
 
 

@@ -49,18 +49,14 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     nothing = np.zeros(len(steps), dtype=bool)
     eval_cost, checkpoint_cost = _printed_costs(run)
     if not measured.any():
-        return Timing(
-            steps, times, nothing, nothing, None, (), (), (), None, interval, eval_cost, checkpoint_cost
-        )
+        return Timing(steps, times, nothing, nothing, None, (), (), (), None, interval, eval_cost, checkpoint_cost)
 
     lands = _evaluation_lands(run, steps, times)
     evaluated = _records_of(steps, [e.step for e in run.evals], lands)
     saved = _records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
     begins = _begins_at_start(run, steps, interval)
     first = np.zeros(len(steps), dtype=bool)
-    opening = int(
-        np.flatnonzero(measured)[0]
-    )  # a clock that is differenced has no time for the very first line
+    opening = int(np.flatnonzero(measured)[0])  # a clock that is differenced has no time for the very first line
     first[opening] = begins and steps[opening] <= steps[0] + 1
     resumed = np.isin(steps, run.resumed_at)
 
@@ -151,11 +147,7 @@ def _evaluation_lands(run: Run, steps: Ints, times: Floats) -> str | None:
         records = _records_of(steps, eval_steps, place)
         records[:1] = False
         found = times[records & np.isfinite(times)]
-        if (
-            len(found) >= 2
-            and float(np.median(found)) > 1.3 * typical
-            and float(np.min(found)) > 1.1 * typical
-        ):
+        if len(found) >= 2 and float(np.median(found)) > 1.3 * typical and float(np.min(found)) > 1.1 * typical:
             return place
     return None
 
@@ -178,9 +170,7 @@ def _free_checkpoints(run: Run) -> str | None:
 
 
 def _begins_at_start(run: Run, steps: Ints, interval: int | None) -> bool:
-    return bool(
-        steps[0] <= 1 or run.begins_with_resume or (run.time_spans_steps and steps[0] <= (interval or 1))
-    )
+    return bool(steps[0] <= 1 or run.begins_with_resume or (run.time_spans_steps and steps[0] <= (interval or 1)))
 
 
 def _around(times: Floats, plain: Bools) -> tuple[Floats, Floats]:
@@ -310,11 +300,7 @@ def _tick(values: Floats) -> float | None:
 
 
 def _typical_extra(slow: tuple[SlowStep, ...], cause: Cause) -> float | None:
-    extras = [
-        s.extra_s
-        for s in slow
-        if cause in s.causes and "startup" not in s.causes and "resume" not in s.causes
-    ]
+    extras = [s.extra_s for s in slow if cause in s.causes and "startup" not in s.causes and "resume" not in s.causes]
     return float(np.median(extras)) if extras else None
 
 
@@ -407,7 +393,8 @@ def _phase_costs(run: Run, timing: Timing) -> tuple[PhaseCost, ...]:
     starts = [s for s in timing.slow_steps if "startup" in s.causes]
     if starts:
         shared = timing.eval_cost_s if "evaluation" in starts[0].causes and timing.eval_cost_s else 0.0
-        add("startup", 1, sum(s.extra_s for s in starts) - shared)
+        startup = sum(s.extra_s for s in starts) - shared
+        add("startup", 1, startup if timing.normal_step and startup > timing.normal_step.typical_s / 4 else None)
     if run.phases.get("sample"):
         add("sample", 1, run.phases["sample"])
     return tuple(sorted(costs, key=lambda cost: -cost.total_s))

@@ -35,8 +35,6 @@ class RunBuilder:
         self.facts: dict[str, ConfigValue] = {}
         self.typed: set[str] = set()  # settings that a command line gave, which win over a printed file
         self.line = 0
-        self.steps_seen = 0
-        self.evals_seen = 0
         self._current: Run | None = None
         self._boundary = False  # a header, an error or a 'resuming' stood between the last record and here
         self._resuming = False
@@ -74,7 +72,15 @@ class RunBuilder:
         epoch: float = MISSING,
     ) -> None:
         """A training step was printed. `clock_s`: a clock that runs on, instead of the step's own time."""
-        self.steps_seen += 1
+        if clock_s is None and total is None and epoch != epoch and time_s > 0 and loss - loss == 0:
+            only = self._current
+            if only is not None and len(self.runs) == 1 and not self._boundary and not self._queued:
+                steps = only.steps
+                if steps.step and step > steps.step[-1]:
+                    # Nearly every line of a long log: the next step of the only run, and nothing in between.
+                    steps.append(step, loss, time_s, lr, grad_norm, tok_s, mfu_pct)
+                    self._recent.append(step)
+                    return
         if loss - loss != 0 and loss == loss:
             loss = NOT_FINITE
         if epoch == epoch:
@@ -116,7 +122,6 @@ class RunBuilder:
         """A validation result was printed; without a step it belongs to the last one."""
         if val != val:
             return
-        self.evals_seen += 1
         last = self.last_step
         at = step if step is not None else (last if last is not None else 0)
         owner = self._interleaved(at) if step is not None else None

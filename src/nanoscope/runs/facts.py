@@ -7,7 +7,67 @@ from nanoscope.runs.run import ConfigValue, ErrorKind
 
 # Settings that analysis or comparison uses; other assignments in a log are not looked at.
 KNOWN_SETTINGS = frozenset(
-    ["max_iters", "max_steps", "num_iterations", "total_steps", "train_steps", "eval_interval", "eval_every", "val_loss_every", "eval_iters", "log_interval", "batch_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "learning_rate", "min_lr", "warmup_iters", "warmup_steps", "lr_decay_iters", "weight_decay", "gradient_accumulation_steps", "dtype", "device", "compile", "dataset", "always_save_checkpoint", "bias", "vocab_size", "device_batch_size", "total_batch_size", "max_seq_len", "depth", "seed", "beta2", "grad_clip", "init_from", "optimizer", "precision", "train_num_batches", "num_layers", "model_dim", "sequence_length", "world_size", "micro_batch_size", "global_batch_size", "save_interval", "save_every", "checkpoint_every", "sample_every", "eval_steps", "save_steps", "logging_steps", "steps", "training_steps", "model_type", "decay_lr", "iterations"]
+    [
+        "max_iters",
+        "max_steps",
+        "num_iterations",
+        "total_steps",
+        "train_steps",
+        "eval_interval",
+        "eval_every",
+        "val_loss_every",
+        "eval_iters",
+        "log_interval",
+        "batch_size",
+        "block_size",
+        "n_layer",
+        "n_head",
+        "n_embd",
+        "dropout",
+        "learning_rate",
+        "min_lr",
+        "warmup_iters",
+        "warmup_steps",
+        "lr_decay_iters",
+        "weight_decay",
+        "gradient_accumulation_steps",
+        "dtype",
+        "device",
+        "compile",
+        "dataset",
+        "always_save_checkpoint",
+        "bias",
+        "vocab_size",
+        "device_batch_size",
+        "total_batch_size",
+        "max_seq_len",
+        "depth",
+        "seed",
+        "beta2",
+        "grad_clip",
+        "init_from",
+        "optimizer",
+        "precision",
+        "train_num_batches",
+        "num_layers",
+        "model_dim",
+        "sequence_length",
+        "world_size",
+        "micro_batch_size",
+        "global_batch_size",
+        "save_interval",
+        "save_every",
+        "checkpoint_every",
+        "sample_every",
+        "eval_steps",
+        "save_steps",
+        "logging_steps",
+        "steps",
+        "training_steps",
+        "model_type",
+        "decay_lr",
+        "iterations",
+    ]
 )
 _SAME = {
     "num_layers": "n_layer",
@@ -31,7 +91,7 @@ _SAME = {
     "precision": "dtype",
 }
 
-_NAME = r"([a-z][a-z0-9]{1,20}(?:[_-][a-z0-9]{1,20}){0,5})"
+_NAME = r"([a-z][a-z0-9]{0,20}(?:[_-][a-z0-9]{1,20}){0,5})"
 _TEXT = r"['\"]?([^\s'\",;)}#|]{1,80})"
 _ASSIGNMENT = re.compile(rf"--{_NAME}(?:=|\s{{1,4}}){_TEXT}|(?<![\w-]){_NAME}['\"]?\s{{0,30}}[=:]\s{{0,4}}{_TEXT}")
 _TABLE_ROW = re.compile(r"^\|\s{0,4}([A-Za-z_][\w ()]{1,40}?)\s{1,40}\|\s{0,4}([^|]{1,80}?)\s{1,80}\|$")

@@ -12,7 +12,7 @@ from nanoscope.runs.facts import ErrorFinder, read_facts
 from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, LoggedError
-from nanoscope.runs.text import clean, raw_lines
+from nanoscope.runs.text import clean_lines
 
 ENOUGH_RECORDS = 60  # of one format, to decide on it
 SAMPLE_LINES = 60_000  # looked at, before giving up on finding more
@@ -23,7 +23,7 @@ _RESUMING = re.compile(
 )
 _RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
 
-_RECORD_WORDS = re.compile(r"loss|train|val|bpb|\d[%|]|event|tel:|trl:", re.IGNORECASE)
+_RECORD_WORDS = re.compile(r"loss|train|val|bpb|\d[%|]|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE)
 
 
 class _Reading:
@@ -42,7 +42,7 @@ class _Reading:
         kind = self.format.read(line)
         if kind is None:
             kind = self._rejoin(line)
-        else:
+        elif self._wrapped:
             self._wrapped.clear()
         if kind is None:
             self._read_surroundings(number, line)
@@ -84,12 +84,12 @@ class _Reading:
 
 
 def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
-    """Read numbered lines of one log."""
-    cleaned = ((number, clean(raw)) for number, raw in lines)
+    """Read numbered, clean lines of one log."""
+    lines = iter(lines)
     sample: list[tuple[int, str]] = []
-    reading = _Reading(_find_format(cleaned, sample))
+    reading = _Reading(_find_format(lines, sample))
     last_number = 0
-    for last_number, line in chain(sample, cleaned):
+    for last_number, line in chain(sample, lines):
         reading.take(last_number, line)
     reading.format.end()
     runs = reading.format.log.finish()
@@ -123,7 +123,7 @@ def _find_format(lines: Iterator[tuple[int, str]], sample: list[tuple[int, str]]
 
 def read_stream(stream: BinaryIO, source: str) -> Log:
     """Read a log from an open binary stream."""
-    return read_lines(raw_lines(stream), source)
+    return read_lines(clean_lines(stream), source)
 
 
 def read_log(path: str) -> Log:
@@ -157,8 +157,3 @@ def _did_you_mean(file: Path) -> str:
         return ""
     close = get_close_matches(file.name, names, n=1)
     return f" Did you mean {file.parent / close[0]}?" if close else ""
-
-
-def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text already in memory."""
-    return iter(enumerate(text.split("\n"), start=1))

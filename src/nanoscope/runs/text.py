@@ -13,6 +13,7 @@ _ESCAPES = re.compile(
     r"\x1b(?:\[[0-9;:?<=>!]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])|\^\[\[[A-H0-9;~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b]")
+_DIRT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff\u200b`>^]")  # what `clean` may have to do with
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
@@ -22,8 +23,11 @@ def _encoding(head: bytes) -> str:
     return "utf-8-sig"  # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below
 
 
-def raw_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Number and text of each line; a progress bar's carriage returns split a line without counting it."""
+def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """Number and text of each line, as a person sees it.
+
+    A progress bar's carriage returns split a line without counting it.
+    """
     chunk = stream.read(CHUNK_BYTES)
     decoder = codecs.getincrementaldecoder(_encoding(chunk[:4]))(errors="replace")
     number, tail = 1, ""
@@ -32,23 +36,24 @@ def raw_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         chunk = stream.read(CHUNK_BYTES)
         if not chunk:
             text += decoder.decode(b"", final=True)
+        is_clean = _DIRT.search(text) is None
         *lines, tail = text.split("\n")
         for line in lines:
-            if "\r" in line:
+            if is_clean:
+                yield number, line[:LINE_LIMIT]
+            else:
                 for part in line.split("\r"):
                     if part:
-                        yield number, part[:LINE_LIMIT]
-            else:
-                yield number, line[:LINE_LIMIT]
+                        yield number, clean(part[:LINE_LIMIT])
             number += 1
         if "\r" in tail:  # an old Mac's file, or a bar that never ends: pass on what is complete
             *parts, tail = tail.split("\r")
             for part in parts:
                 if part:
-                    yield number, part[:LINE_LIMIT]
+                    yield number, clean(part[:LINE_LIMIT])
         tail = tail[:LINE_LIMIT]
     if tail:
-        yield number, tail
+        yield number, clean(tail)
 
 
 def clean(line: str) -> str:

@@ -1,6 +1,7 @@
 """Any trainer at all: whatever line has a step and a loss, in `key: value`, `key=value`, `| … |` or plain words."""
 
 import re
+from itertools import pairwise
 
 from nanoscope.runs.fields import Fields, read_fields, timestamp_s
 from nanoscope.runs.formats.base import Format
@@ -13,6 +14,7 @@ _BARE_STEP = re.compile(
     r"|epoch (\d{1,6}):?\s{1,6}(\d{1,12}) / (\d{1,12}) loss|^\s{0,8}()(\d{1,12})(?:/(\d{1,12}))?\s?[|:,]\s"
 )
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
+_HEAD = re.compile(r"(?:step|iter(?:ation)?|epoch)s?\b.{1,200}loss", re.IGNORECASE)
 _SAVED = re.compile(r"\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b", re.IGNORECASE)
 _OVER = re.compile(r"\btraining (?:is )?(?:complete[d]?|finished|done)\b", re.IGNORECASE)
 
@@ -24,8 +26,12 @@ class Generic(Format):
     def __init__(self) -> None:
         super().__init__()
         self._bare_times: list[float] = []
+        self._columns: list[str] = []  # of the table whose head was last seen
 
     def read(self, line: str) -> str | None:
+        row = self._table_row(line)
+        if row is not None:
+            line = row
         if _LOSS.search(line) and not line.startswith('  File "'):
             kind = self._read_losses(line)
             if kind:
@@ -37,6 +43,20 @@ class Generic(Format):
             self.log.finished()
             return "end"
         return None
+
+    def _table_row(self, line: str) -> str | None:
+        """A row of a table (CSV, tabs or bars) with its column's names before the numbers."""
+        if not self._columns or _HEAD.search(line):
+            separator = next((mark for mark in ("|", "\t", ",") if line.count(mark) >= 1), None)
+            names = [name.strip() for name in line.strip().strip("|").split(separator)] if separator else []
+            if len(names) >= 2 and _HEAD.search(line) and not any(c.isdigit() for c in line) and len(line) < 300:
+                self._columns = [separator or "", *names]
+            return None
+        separator, *names = self._columns
+        cells = [cell.strip() for cell in line.strip().strip("|").split(separator)]
+        if len(cells) != len(names) or not cells[0].isdigit():
+            return None
+        return ", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=True))
 
     def _read_losses(self, line: str) -> str | None:
         fields = read_fields(line)
@@ -112,11 +132,7 @@ class Generic(Format):
         """A time without a unit is in seconds; where it only ever rises, it is a clock that runs on."""
         self._bare_times.append(value)
         recent = self._bare_times = self._bare_times[-12:]
-        rising = (
-            len(recent) >= 4
-            and all(a < b for a, b in zip(recent, recent[1:], strict=False))
-            and recent[-1] > 2.5 * recent[0]
-        )
+        rising = len(recent) >= 4 and all(a < b for a, b in pairwise(recent)) and recent[-1] > 2.5 * recent[0]
         return (MISSING, value, 0.0) if rising else (value, None, 0.0)
 
 

@@ -13,10 +13,6 @@ _METRIC = re.compile(r"^\s{0,8}(eval_loss|eval_runtime)\s{1,40}=\s{1,40}(\S{1,24
 _TOTAL = re.compile(r"Total optimization steps\s?=\s?([\d,]{1,20})")
 _SAVING = re.compile(r"Saving model checkpoint to (\S{1,300})")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
-_TABLE_HEAD = re.compile(r"^\W{0,4}Step\W{1,12}Training Loss(\W{1,12}Validation Loss)?")
-_TABLE_ROW = re.compile(
-    r"^\W{0,4}(\d{1,12})\s?[\t| ]\s{0,12}([\d.]{1,16}|No log)(?:\s{0,12}[\t| ]\s{0,12}([\d.]{1,16}))?"
-)
 
 
 class HuggingFace(Format):
@@ -28,7 +24,6 @@ class HuggingFace(Format):
         self._total: int | None = None
         self._bar: tuple[int, float] | None = None  # step and elapsed seconds of the last bar
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar tells
-        self._table = False
         self._began = False
         self._tokens_seen: tuple[int, float] | None = None
         self._logs = 0
@@ -72,7 +67,7 @@ class HuggingFace(Format):
             if step or not self._is_final():
                 self.log.checkpoint(int(step[1]) if step else None)
             return "checkpoint"
-        return self._read_table(line)
+        return None
 
     def end(self) -> None:
         self._commit(None)
@@ -134,20 +129,6 @@ class HuggingFace(Format):
                         (tokens - self._tokens_seen[1]) / (step - self._tokens_seen[0])
                     )
                 self._tokens_seen = (step, tokens)
-
-    def _read_table(self, line: str) -> str | None:
-        """The table that a notebook shows: Step, Training Loss, Validation Loss."""
-        if _TABLE_HEAD.match(line):
-            self._table = True
-            return "header"
-        row = _TABLE_ROW.match(line) if self._table else None
-        if row is None:
-            return None
-        step = int(row[1])
-        self.log.step(step, number(row[2]) if row[2] != "No log" else MISSING)
-        if row[3]:
-            self.log.evaluation(step, number(row[3]))
-        return "step"
 
 
 def _optional(pairs: dict[str, str], key: str) -> float:

@@ -8,8 +8,8 @@ from nanoscope.runs.run import MISSING, Traits
 
 # Searched, not matched: typed keys, timestamps or a worker's name may stand before the record.
 _ITER = re.compile(
-    r"iter\s{1,8}(\d{1,12})\s?:\s{0,4}loss\s{1,8}(\S{1,24}?),\s{1,4}time\s{1,4}([\d.]{1,20})\s?ms"
-    r"(?:,\s{1,4}mfu\s{1,4}(-?[\d.]{1,12})\s?%)?"
+    r"iter\s{1,8}(\d{1,12})\s?:\s{0,4}loss\s{1,8}(\S{1,24}?),\s{1,4}time\s{1,4}(\d{1,12}(?:\.\d{0,6})?)\s?ms"
+    r"(?:,\s{1,4}mfu\s{1,4}(-?\d{1,6}(?:\.\d{0,6})?)\s?%)?"
 )
 _LLAMA2C = re.compile(
     r"(?:^|\s)(\d{1,12}) \| loss (\S{1,24}) \| lr (\S{1,16}) \| ([\d.]{1,20})ms(?: \| mfu (-?[\d.]{1,12})%)?"
@@ -26,7 +26,11 @@ def read_evaluation(line: str) -> tuple[int, float, float] | None:
     if found is None:
         return None
     step, train, val = found.groups()
-    if found.end() == len(line) and len(val.partition(".")[2]) < len(train.partition(".")[2]) and val[-1:] in ".0123456789":
+    if (
+        found.end() == len(line)
+        and len(val.partition(".")[2]) < len(train.partition(".")[2])
+        and val[-1:] in ".0123456789"
+    ):
         return None
     return int(step), number(val), number(train)
 
@@ -49,8 +53,8 @@ class NanoGPT(Format):
             self.log.step(
                 int(step),
                 number(loss),
-                float(time_ms) / 1e3 if time_ms.count(".") < 2 else MISSING,
-                mfu_pct=number(mfu) if mfu else MISSING,
+                float(time_ms) / 1e3,
+                mfu_pct=float(mfu) if mfu else MISSING,
                 lr=number(lr[1]) if lr else MISSING,
             )
             return "step"

@@ -1,0 +1,309 @@
+"""Several runs side by side: at equal steps, tokens and time, and what explains that they end at other losses."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.analysis.findings import (
+    Analysis,
+    Comparison,
+    ComparisonRow,
+    ConfigDifference,
+    Continued,
+    Diverged,
+    Explanation,
+    NonFinite,
+    Overfitting,
+    RowMeasure,
+    RowReason,
+)
+from nanoscope.analysis.numbers import Floats
+from nanoscope.runs.run import ConfigValue, Run
+
+SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
+MODEL_KEYS = ("parameters", "n_layer", "n_embd", "n_head", "block_size", "model_type", "depth")
+BATCH_KEYS = ("tokens_per_step", "batch_size", "gradient_accumulation_steps")
+DATA_KEYS = ("vocab_size", "dataset")
+SHOWN_KEYS = (
+    *MODEL_KEYS, *BATCH_KEYS, *DATA_KEYS, "max_iters", "learning_rate", "min_lr", "warmup_iters", "dropout",
+    "weight_decay", "optimizer", "dtype", "device", "device_name", "compile", "seed", "eval_interval",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The validation losses of a run over its steps (the training losses where it has no two evaluations)."""
+
+    run: Run
+    analysis: Analysis
+    steps: Floats
+    values: Floats
+    of_validation: bool
+
+    @property
+    def last(self) -> float | None:
+        return float(self.values[-1]) if len(self.values) else None
+
+    def at(self, step: float) -> float | None:
+        """The loss at a step, between the points around it; None outside the log."""
+        if len(self.steps) == 0 or not self.steps[0] <= step <= self.steps[-1]:
+            return None
+        return float(np.interp(step, self.steps, self.values))
+
+    def seconds_at(self, step: float) -> float | None:
+        """When the run was at a step: normal steps, the evaluations before it, start-up."""
+        normal = self.analysis.timing
+        if normal is None:
+            return None
+        start = sum(c.total_s for c in self.analysis.phase_costs if c.phase == "startup")
+        cost = self.analysis.evals.cost_s if self.analysis.evals else None
+        return start + step * normal.mean_s + (cost or 0.0) * sum(1 for s in self.steps if s <= step)
+
+    def first_at(self, loss: float) -> float | None:
+        """The first step at which the loss was reached."""
+        reached = np.flatnonzero(self.values <= loss)
+        if len(reached) == 0:
+            return None
+        index = int(reached[0])
+        if index == 0:
+            return float(self.steps[0])
+        above, below = self.values[index - 1], self.values[index]
+        part = (above - loss) / (above - below)
+        return float(self.steps[index - 1] + part * (self.steps[index] - self.steps[index - 1]))
+
+
+def compare(runs: Sequence[Run], names: Sequence[str], options: Options | None = None) -> Comparison:
+    """Put two or more runs side by side."""
+    analyses = tuple(analyse(run, options) for run in runs)
+    validated = all(a.evals is not None and a.evals.best_val is not None for a in analyses)
+    curves = [_curve(run, a, validated) for run, a in zip(runs, analyses, strict=True)]
+    explanations = tuple(e for other in range(1, len(curves)) for e in _explain(curves, 0, other))
+    return Comparison(
+        names=tuple(names),
+        analyses=analyses,
+        rows=tuple(_rows(curves, explanations)),
+        config=_config_differences(runs),
+        explanations=explanations,
+        continued=tuple(_continued(curves)),
+        speed_ratio=_ratio([a.timing.typical_s if a.timing else None for a in analyses]),
+    )
+
+
+def _curve(run: Run, analysis: Analysis, validated: bool) -> _Curve:
+    if validated:
+        points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val)]
+    else:
+        window = max(1, len(run.steps) // 100)
+        losses = np.array(run.steps.loss)
+        points = [
+            (int(run.steps.step[min(i + window, len(losses)) - 1]), float(np.median(part)))
+            for i in range(0, len(losses), window)
+            if len(part := losses[i : i + window][np.isfinite(losses[i : i + window])])
+        ]
+    points.sort()
+    return _Curve(
+        run, analysis, np.array([p[0] for p in points], float), np.array([p[1] for p in points], float), validated
+    )
+
+
+# --- the table ---
+
+
+def _rows(curves: list[_Curve], explanations: tuple[Explanation, ...]) -> list[ComparisonRow]:
+    why = next((e.reason for e in explanations if e.explains), None)
+    ending: RowReason = why if why and why != "noise" else "within_noise"  # type: ignore[assignment]
+    analyses = [c.analysis for c in curves]
+    equal = _equal_reason(explanations)
+    rows = [
+        _row("last_step", [_float(a.progress.last_step) for a in analyses], "fewer_steps", highest=True),
+        _row("step_time", [a.timing.typical_s if a.timing else None for a in analyses], _speed_reason(curves)),
+        _row("throughput", [a.timing.throughput_tok_s if a.timing else None for a in analyses], "faster_machine", highest=True),
+        _row("total_time", [c.seconds_at(float(c.steps[-1])) if len(c.steps) else None for c in curves], _speed_reason(curves)),
+        _row("last_train_loss", [_last_train(a) for a in analyses], ending),
+    ]  # fmt: skip
+    if curves[0].of_validation:
+        rows.append(_row("last_val_loss", [a.evals.last_val if a.evals else None for a in analyses], ending))
+        rows.append(_row("best_val_loss", [a.evals.best_val if a.evals else None for a in analyses], equal))
+    rows.extend(_at_equal(curves, equal))
+    rows.append(_row("mfu", [(a.mfu.recomputed or a.mfu.logged) if a.mfu else None for a in analyses], "faster_machine", highest=True))  # fmt: skip
+    return [row for row in rows if sum(value is not None for value in row.values) >= 1]
+
+
+def _at_equal(curves: list[_Curve], reason: RowReason) -> list[ComparisonRow]:
+    """The loss of all runs at the same step, tokens and time, as far as the shortest of them goes."""
+    if any(len(c.steps) < 2 for c in curves):
+        return []
+    rows = []
+    common = min(float(c.steps[-1]) for c in curves)
+    rows.append(_row("val_at_equal_steps", [c.at(common) for c in curves], reason, at=common))
+    tokens = [c.analysis.progress.tokens_per_step for c in curves]
+    if all(tokens):
+        least = min(float(c.steps[-1]) * (t or 0) for c, t in zip(curves, tokens, strict=True))
+        values = [c.at(least / (t or 1)) for c, t in zip(curves, tokens, strict=True)]
+        rows.append(_row("val_at_equal_tokens", values, reason, at=least))
+    times = [c.seconds_at(float(c.steps[-1])) for c in curves]
+    if all(t is not None for t in times):
+        shortest = min(t for t in times if t is not None)
+        rows.append(
+            _row("val_at_equal_time", [c.at(_step_at(c, shortest)) for c in curves], "faster_machine", at=shortest)
+        )
+    target = max(float(c.values.min()) for c in curves)
+    reached = [c.first_at(target) for c in curves]
+    waits = [c.seconds_at(step) if step is not None else None for c, step in zip(curves, reached, strict=True)]
+    rows.append(_row("time_to_loss", waits, "faster_machine" if all(waits) else "not_in_log", at=target))
+    return rows
+
+
+def _step_at(curve: _Curve, seconds: float) -> float:
+    """The step at which a run was after so many seconds."""
+    low, high = 0.0, float(curve.steps[-1])
+    for _ in range(40):
+        middle = (low + high) / 2
+        if (curve.seconds_at(middle) or 0.0) < seconds:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _row(
+    measure: RowMeasure,
+    values: list[float | None],
+    reason: RowReason,
+    at: float | None = None,
+    highest: bool = False,
+) -> ComparisonRow:
+    known = [(value, index) for index, value in enumerate(values) if value is not None]
+    best = (max(known) if highest else min(known))[1] if known else None
+    if len(known) < len(values):
+        reason = "not_in_log"
+    elif known and max(known)[0] - min(known)[0] <= 0.002 * abs(max(known)[0]):
+        reason, best = "same", None
+    return ComparisonRow(measure, tuple(values), best, at, reason)
+
+
+def _equal_reason(explanations: tuple[Explanation, ...]) -> RowReason:
+    """Why runs differ where the number of steps is no longer the reason."""
+    for reason in ("other_data", "other_model", "other_batch"):
+        if any(e.reason == reason for e in explanations):
+            return reason
+    return "other_settings"
+
+
+def _speed_reason(curves: list[_Curve]) -> RowReason:
+    return "other_model" if _differ(curves[0].run, curves[-1].run, (*MODEL_KEYS, *BATCH_KEYS)) else "faster_machine"
+
+
+# --- what explains the difference ---
+
+
+def _explain(curves: list[_Curve], one: int, two: int) -> list[Explanation]:
+    a, b = curves[one], curves[two]
+    difference = None if a.last is None or b.last is None else a.last - b.last
+    found: list[Explanation] = []
+
+    def say(reason: str, explains: bool) -> None:
+        found.append(Explanation(reason, explains, one, two, difference))  # type: ignore[arg-type]
+
+    noise = max(x.analysis.evals.noise or 0.0 if x.analysis.evals else 0.0 for x in (a, b))
+    if difference is not None and abs(difference) <= max(2 * noise, 0.002 * abs(a.last or 0.0)):
+        say("noise", True)
+    if _differ(a.run, b.run, DATA_KEYS):
+        say("other_data", True)
+    steps = [x.analysis.progress.last_step or 0 for x in (a, b)]
+    if abs(steps[0] - steps[1]) > SAME_STEPS * max(steps):
+        common = min(float(x.steps[-1]) if len(x.steps) else 0.0 for x in (a, b))
+        at = [x.at(common) for x in (a, b)]
+        shrinks = True
+        if difference and at[0] is not None and at[1] is not None:
+            shrinks = abs(at[0] - at[1]) < 0.8 * abs(difference) or (at[0] - at[1]) * difference < 0
+        say("fewer_steps", shrinks)
+    if _differ(a.run, b.run, MODEL_KEYS):
+        say("other_model", True)
+    if _differ(a.run, b.run, BATCH_KEYS):
+        say("other_batch", True)
+    if any(isinstance(v, Overfitting) for x in (a, b) for v in x.analysis.verdicts):
+        say("overfitting", True)
+    # At the same settings and step count, neither the device nor its number format changes what is learnt by much.
+    if _differ(a.run, b.run, ("device", "device_name")):
+        say("device", False)
+    if _differ(a.run, b.run, ("dtype",)):
+        say("precision", False)
+    return found
+
+
+def _differ(a: Run, b: Run, keys: Sequence[str]) -> bool:
+    return any(key in a.config and key in b.config and a.config[key] != b.config[key] for key in keys)
+
+
+def _config_differences(runs: Sequence[Run]) -> tuple[ConfigDifference, ...]:
+    found = []
+    for key in SHOWN_KEYS:
+        values: tuple[ConfigValue | None, ...] = tuple(run.config.get(key) for run in runs)
+        known = [value for value in values if value is not None]
+        if len(known) > 1 and len({str(value) for value in known}) > 1:
+            found.append(ConfigDifference(key, values))
+    return tuple(found)
+
+
+# --- if it had gone on ---
+
+
+def _continued(curves: list[_Curve]) -> list[Continued]:
+    longest = max(c.analysis.progress.last_step or 0 for c in curves)
+    found = []
+    for index, curve in enumerate(curves):
+        last = curve.analysis.progress.last_step or 0
+        if last and last < (1 - SAME_STEPS) * longest:
+            found.append(_extrapolate(index, curve, longest))
+    return found
+
+
+def _extrapolate(index: int, curve: _Curve, to_step: int) -> Continued:
+    """Where the run would be, by two laws that fit its past: a power law to a floor, and a line over log(step)."""
+    verdicts = curve.analysis.verdicts
+    later = curve.steps > 0
+    steps, values = curve.steps[later], curve.values[later]
+    if any(isinstance(v, Overfitting) for v in verdicts):
+        return Continued(index, to_step, None, None, "overfitting")
+    if any(isinstance(v, Diverged | NonFinite) for v in verdicts):
+        return Continued(index, to_step, None, None, "diverged")
+    if len(values) < 4:
+        return Continued(index, to_step, None, None, "too_short" if curve.of_validation else "no_evaluations")
+    half = max(3, len(values) // 2)
+    laws: list[Callable[[], float]] = [
+        lambda: _power_law(steps[-2 * half :], values[-2 * half :], to_step),
+        lambda: float(np.polyval(np.polyfit(np.log(steps[-half:]), values[-half:], 1), math.log(to_step))),
+    ]
+    guesses = [min(law(), float(values[-1])) for law in laws]
+    noise = curve.analysis.evals.noise or 0.0 if curve.analysis.evals else 0.0
+    doubt = max(noise, 0.01 * float(values[-1]))
+    return Continued(index, to_step, max(0.0, min(guesses) - doubt), max(guesses) + doubt, None)
+
+
+def _power_law(steps: Floats, values: Floats, to_step: int) -> float:
+    """floor + a·step^−b, with the floor that fits best."""
+    best, guess = math.inf, float(values[-1])
+    for floor in np.linspace(0.0, 0.98, 50) * float(values.min()):
+        line = np.polyfit(np.log(steps), np.log(values - floor), 1)
+        fitted = floor + np.exp(np.polyval(line, np.log(steps)))
+        miss = float(np.mean((fitted - values) ** 2))
+        if miss < best and line[0] < 0:
+            best, guess = miss, float(floor + np.exp(np.polyval(line, math.log(to_step))))
+    return guess
+
+
+def _last_train(analysis: Analysis) -> float | None:
+    evaluated = analysis.evals.last_train if analysis.evals else None
+    return evaluated if evaluated is not None else analysis.train_loss.smoothed_last
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _ratio(values: list[float | None]) -> float | None:
+    return values[1] / values[0] if len(values) > 1 and values[0] and values[1] else None
