@@ -4,10 +4,11 @@ import sys
 from json import dumps
 from pathlib import Path
 
+from nanoscope.cli.logs import LogPath, check_logs
 from nanoscope.errors import JobError, UsageError
 
 
-def compare(*logs: str, lang: str | None = None, json: bool = False) -> None:
+def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None:
     """Compare runs: at equal steps, tokens and time, and say what explains the difference.
 
     Examples:
@@ -30,8 +31,7 @@ def compare(*logs: str, lang: str | None = None, json: bool = False) -> None:
     from nanoscope.runs.run import Run
     from nanoscope.words.language import choose_language
 
-    if not logs:
-        raise UsageError("Which runs? Give two or more logs: nanoscope compare laptop.log gpu.log")
+    check_logs(logs, compare)
     language = choose_language(lang)
     runs: list[Run] = []
     names: list[str] = []

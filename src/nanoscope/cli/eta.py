@@ -4,13 +4,12 @@ import sys
 from datetime import datetime
 from json import dumps
 
+from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
 
 
 def eta(
-    log: str,
-    /,
-    *,
+    *logs: LogPath,
     lang: str | None = None,
     json: bool = False,
     max_iters: int | None = None,
@@ -26,7 +25,7 @@ def eta(
 
     Parameters
     ----------
-    log
+    logs
         A log file, the directory of a nanoscope run, or '-' for standard input.
     lang
         en, ar or hi; the language of your locale unless given.
@@ -45,8 +44,13 @@ def eta(
     from nanoscope.runs.reader import read_log
     from nanoscope.words.language import choose_language
 
-    if max_iters is not None and max_iters <= 0:
-        raise UsageError(f"--max_iters={max_iters}: a run has at least one step.")
+    check_logs(logs, eta)
+    check_max_iters(max_iters)
+    if len(logs) > 1:
+        raise UsageError(
+            "One log at a time: nanoscope eta train.log. To see several runs: nanoscope explain or compare."
+        )
+    log = logs[0]
     if any(not 0 < seconds < float("inf") for seconds in step_time):
         raise UsageError("--step_time is in seconds and must be above 0, for example --step_time=0.2")
     language = choose_language(lang)

@@ -5,11 +5,11 @@ from io import BytesIO
 from json import dumps
 from pathlib import Path
 
-from nanoscope.errors import UsageError
+from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 
 
 def explain(
-    *logs: str,
+    *logs: LogPath,
     lang: str | None = None,
     annotate: bool = False,
     json: bool = False,
@@ -45,10 +45,8 @@ def explain(
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.words.language import choose_language
 
-    if not logs:
-        raise UsageError("Which log? Give a file, a run's directory, or '-' to read standard input.")
-    if max_iters is not None and max_iters <= 0:
-        raise UsageError(f"--max_iters={max_iters}: a run has at least one step.")
+    check_logs(logs, explain)
+    check_max_iters(max_iters)
     options = Options(max_iters, device)
     if json:
         from nanoscope.analysis.schema import explain_json
@@ -72,7 +70,7 @@ def explain(
             print_report(log, analyses, log_errors(log.errors), page)
             continue
 
-        from nanoscope.runs.text import raw_lines
+        from nanoscope.runs.text import clean_lines
         from nanoscope.views.annotate import print_annotated
 
         pasted = BytesIO(sys.stdin.buffer.read()) if path == "-" else None  # read twice
@@ -80,8 +78,8 @@ def explain(
         analyses = [analyse(run, options, log) for run in log.runs]
         if pasted:
             pasted.seek(0)
-            print_annotated(raw_lines(pasted), log, analyses, page)
+            print_annotated(clean_lines(pasted), log, analyses, page)
         else:
             file = Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)
             with file.open("rb") as stream:
-                print_annotated(raw_lines(stream), log, analyses, page)
+                print_annotated(clean_lines(stream), log, analyses, page)

@@ -7,20 +7,18 @@ from nanoscope.analysis.findings import Analysis, SlowStep
 from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log
-from nanoscope.runs.text import clean
 from nanoscope.views.page import Page, printable
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
 from nanoscope.words.sentences import sentence
 
 
 def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequence[Analysis], page: Page) -> None:
-    """Print numbered raw lines of `log` with their explanations between them."""
+    """Print the numbered, clean lines of `log` with their explanations between them."""
     reader = next((format() for format in all_formats() if format.name == log.format), None)
     slow = {(s.step, round(s.time_s, 4)): s for analysis in analyses for s in analysis.slow_steps}
     errors = {error.line for error in log.errors}
     explained: set[LineKind] = set()
-    for number, raw in lines:
-        line = clean(raw)
+    for number, line in lines:
         page.line(printable(line))
         kind = _kind(line, number, reader)
         if number in errors:

@@ -1,7 +1,9 @@
 """The report on a terminal: verdict first, then timing, progress, learning, efficiency, and what to do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from string import ascii_uppercase
 
 from rich.text import Text
 
@@ -10,6 +12,7 @@ from nanoscope.analysis.findings import (
     Comparison,
     Diverged,
     Eta,
+    Explanation,
     Finding,
     Improving,
     LogError,
@@ -22,7 +25,7 @@ from nanoscope.analysis.findings import (
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.page import Page, printable
-from nanoscope.words.comparing import measure_name, row_reason, row_value
+from nanoscope.words.comparing import measure_name, row_reason, row_value, who_leads
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import direction, naive_eta, why
@@ -32,6 +35,7 @@ MOST_ADVICE = 5
 MOST_SPIKES = 3
 WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
 LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
+LONG_NAME = 16  # characters of a run's name: from here on, runs are lettered
 CHART_COLUMNS = 60
 WIDE = 96  # columns from which the two charts stand side by side
 
@@ -89,8 +93,9 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
     explained: set[str] = set()
     for group in analysis.slow_groups:
         text = sentence(group, language)
-        if not explained.issuperset(group.causes):
-            text += " " + why(group.causes, language)
+        unexplained = tuple(cause for cause in group.causes if cause not in explained)
+        if unexplained:
+            text += " " + why(unexplained, language)
         explained.update(group.causes)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
@@ -230,13 +235,39 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
         page.paragraph(sentence(scenario, language), bullet="- ")
 
 
+def _turned(explanation: Explanation, analyses: Sequence[Analysis]) -> Explanation:
+    """The explanation told of the run that it is true of: the shorter, or the overfitting one."""
+    run, other = analyses[explanation.run], analyses[explanation.other]
+
+    def is_past_its_best(analysis: Analysis) -> bool:
+        return any(isinstance(verdict, Overfitting) for verdict in analysis.verdicts)
+
+    turn = False
+    if explanation.reason == "fewer_steps":
+        turn = (run.progress.last_step or 0) > (other.progress.last_step or 0)
+    elif explanation.reason == "overfitting" and explanation.explains:
+        turn = is_past_its_best(other) and not is_past_its_best(run)
+    return replace(explanation, run=explanation.other, other=explanation.run) if turn else explanation
+
+
 def print_comparison(comparison: Comparison, page: Page) -> None:
-    """Why the runs differ, what was set differently, and a table with a reason in each row."""
+    """Who is ahead and why, what was set differently, and a table with a reason in each row."""
     language = page.language
     say = language.say
     names = tuple(printable(name) for name in comparison.names)
-    explains = [e for e in comparison.explanations if e.explains]
-    does_not = [e for e in comparison.explanations if not e.explains]
+    if max(map(len, names)) > LONG_NAME:
+        letters = tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
+        for letter, name in zip(letters, names, strict=True):
+            page.paragraph(say("{letter}: {name}", letter=letter, name=name), style="dim")
+        names = letters
+    page.line()
+    for row in comparison.rows:
+        page.paragraph(who_leads(row, language, names), style="bold")
+    explanations = [_turned(e, comparison.analyses) for e in comparison.explanations]
+    explains = [e for e in explanations if e.explains]
+    does_not = [e for e in explanations if not e.explains]
+    if not explains:
+        page.paragraph(say("What makes the difference cannot be seen in these logs."))
     _section(say("What explains the difference"), [], page, [sentence(e, language, names) for e in explains])
     _section(say("What does not"), [], page, [sentence(e, language, names) for e in does_not])
     _section(say("If it went on"), [], page, [sentence(c, language, names) for c in comparison.continued])

@@ -79,6 +79,16 @@ def row_reason(reason: RowReason, language: Language) -> str:
             return say("a log does not tell")
 
 
+def who_leads(row: ComparisonRow, language: Language, names: tuple[str, ...]) -> str:
+    """Which run is ahead in the two measures that people ask about first; nothing for the other rows."""
+    if row.best is None or row.measure not in ("best_val_loss", "step_time"):
+        return ""
+    values = {"run": names[row.best], "value": row_value(row, row.values[row.best], language)}
+    if row.measure == "step_time":
+        return language.say("Fastest step: {run} ({value}).", **values)
+    return language.say("Best validation loss: {run} ({value}).", **values)
+
+
 def comparison_row(row: ComparisonRow, language: Language, names: tuple[str, ...]) -> str:
     values = "; ".join(
         f"{name} {row_value(row, value, language)}" for name, value in zip(names, row.values, strict=True)

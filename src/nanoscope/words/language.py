@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from babel import Locale
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "ar": "العربية", "hi": "हिन्दी"}
+NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
 RIGHT_TO_LEFT = frozenset({"ar"})
 CATALOGUES = Path(__file__).parent / "locale"
 
@@ -181,11 +182,11 @@ def choose_language(wanted: str | None = None) -> Language:
     """The language asked for, or the locale's, or English."""
     if wanted:
         code = wanted.lower().replace("-", "_").split("_")[0]
+        code = NAMES.get(code, code)
         if code in LANGUAGES:
             return Language(code)
-        names = {name.lower(): code for code, name in LANGUAGES.items()} | {"arabic": "ar", "hindi": "hi"}
-        close = get_close_matches(wanted.lower(), [*LANGUAGES, *names], n=1, cutoff=0.5)
-        hint = f" Did you mean --lang {names.get(close[0], close[0])}?" if close else ""
+        close = get_close_matches(wanted.lower(), [*LANGUAGES, *NAMES], n=1)
+        hint = f" Did you mean --lang {NAMES.get(close[0], close[0])}?" if close else ""
         raise UsageError(
             f"There is no language {wanted!r}.{hint}\n"
             f"There are: {', '.join(f'{code} ({name})' for code, name in LANGUAGES.items())}."
@@ -202,5 +203,5 @@ def _of_locale() -> str:
     else:
         value = locale.getlocale()[0] or ""
     code = value.lower().split("_")[0].split(".")[0].split("-")[0]
-    code = {"arabic": "ar", "hindi": "hi"}.get(code, code)
+    code = NAMES.get(code, code)  # Windows says 'Arabic_Egypt'
     return code if code in LANGUAGES else "en"

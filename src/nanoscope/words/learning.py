@@ -162,7 +162,9 @@ def checkpoints(finding: Checkpoints, language: Language) -> str:
     if not finding.count:
         return ""
     text = language.plural("{n} checkpoint written", "{n} checkpoints written", finding.count)
-    if finding.last_step is not None:
+    if finding.last_step is not None and finding.count == 1:
+        text += language.say(", at step {step}", step=str(finding.last_step))
+    elif finding.last_step is not None:
         text += language.say(", the last at step {step}", step=str(finding.last_step))
     return text + language.say(".")
 

@@ -26,12 +26,12 @@ LineKind = Literal[
 _SURROUNDINGS: tuple[tuple[LineKind, re.Pattern[str]], ...] = (
     ("override", re.compile(r"^overriding\b", re.I)),
     ("tokens_per_step", re.compile(r"tokens per iteration|total (?:desired )?batch size", re.I)),
-    ("resume", re.compile(r"\bresum(?:ing|ed)\b", re.I)),
+    ("resume", re.compile(r"\bresum(?:ing|ed) (?:training|run|from|at|optimi)", re.I)),
     ("new_model", re.compile(r"initiali[sz]ing a new model|defaulting to vocab", re.I)),
     ("vocabulary", re.compile(r"vocab[_ ]?size", re.I)),
     ("optimizer", re.compile(r"decayed parameter tensors|fused adamw", re.I)),
     ("parameters", re.compile(r"number of parameters|total parameters|#params|num_parameters", re.I)),
-    ("compile", re.compile(r"\bcompil(?:ing|e)\b", re.I)),
+    ("compile", re.compile(r"^\W*compiling\b", re.I)),
     ("traceback", re.compile(r"^\s{0,4}Traceback \(most recent call last\)")),
     ("warning", re.compile(r"\bwarn(?:ing)?\b", re.I)),
 )

@@ -67,13 +67,12 @@ def why(causes: tuple[Cause, ...], language: Language) -> str:
 
 def normal_step(finding: NormalStep, language: Language) -> str:
     say, time = language.say, language.duration
-    sentences = [
-        say(
-            "A normal step takes {typical} (nine in ten take {range}).",
-            typical=time(finding.typical_s),
-            range=language.between(time(finding.low_s), time(finding.high_s)),
-        )
-    ]
+    typical, low, high = time(finding.typical_s), time(finding.low_s), time(finding.high_s)
+    if low == high:
+        sentences = [say("A normal step takes {typical}, with hardly any spread.", typical=typical)]
+    else:
+        spread = language.between(low, high)
+        sentences = [say("A normal step takes {typical} (nine in ten take {range}).", typical=typical, range=spread)]
     if finding.throughput_tok_s:
         sentences.append(say("That is {rate} tokens/s.", rate=language.large(finding.throughput_tok_s)))
     if finding.clock_resolution_s is not None:

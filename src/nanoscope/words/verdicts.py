@@ -172,13 +172,15 @@ def slowing_down(finding: SlowingDown, language: Language) -> str:
 
 def too_short(finding: TooShort, language: Language) -> str:
     return language.plural(
-        "The log shows only {n} step: too few to say how the model learns.",
-        "The log shows only {n} steps: too few to say how the model learns.",
+        "The log covers {n} step, in too few lines to say how the model learns.",
+        "The log covers {n} steps, in too few lines to say how the model learns.",
         finding.steps,
     )
 
 
 def no_training(finding: NoTraining, language: Language) -> str:
+    if not finding.lines:
+        return language.say("It is empty.")
     return language.plural(
         "No training step was found in {n} line.", "No training step was found in {n} lines.", finding.lines
     )
