@@ -79,7 +79,8 @@ def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) ->
         lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
         return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
     if isinstance(verdict, Improving) and progress.finished and verdict.measure == "val":
-        return [Advice("train_longer", setting="max_iters", from_value=progress.total_steps or progress.last_step, loss_gain=verdict.gain)]  # fmt: skip
+        length = progress.total_steps or progress.last_step
+        return [Advice("train_longer", setting="max_iters", from_value=length, loss_gain=verdict.gain)]
     return []
 
 

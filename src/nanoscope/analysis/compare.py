@@ -117,18 +117,22 @@ def _rows(curves: list[_Curve], explanations: tuple[Explanation, ...]) -> list[C
     ending: RowReason = why if why and why != "noise" else "within_noise"  # type: ignore[assignment]
     analyses = [c.analysis for c in curves]
     equal = _equal_reason(explanations)
+    times = [a.timing for a in analyses]
+    speed = _speed_reason(curves)
+    lengths = [c.seconds_at(float(c.steps[-1])) if len(c.steps) else None for c in curves]
     rows = [
         _row("last_step", [_float(a.progress.last_step) for a in analyses], "fewer_steps", highest=True),
-        _row("step_time", [a.timing.typical_s if a.timing else None for a in analyses], _speed_reason(curves)),
-        _row("throughput", [a.timing.throughput_tok_s if a.timing else None for a in analyses], "faster_machine", highest=True),
-        _row("total_time", [c.seconds_at(float(c.steps[-1])) if len(c.steps) else None for c in curves], _speed_reason(curves)),
+        _row("step_time", [t.typical_s if t else None for t in times], speed),
+        _row("throughput", [t.throughput_tok_s if t else None for t in times], "faster_machine", highest=True),
+        _row("total_time", lengths, speed),
         _row("last_train_loss", [_last_train(a) for a in analyses], ending),
-    ]  # fmt: skip
+    ]
     if curves[0].of_validation:
         rows.append(_row("last_val_loss", [a.evals.last_val if a.evals else None for a in analyses], ending))
         rows.append(_row("best_val_loss", [a.evals.best_val if a.evals else None for a in analyses], equal))
     rows.extend(_at_equal(curves, equal))
-    rows.append(_row("mfu", [(a.mfu.recomputed or a.mfu.logged) if a.mfu else None for a in analyses], "faster_machine", highest=True))  # fmt: skip
+    mfus = [(a.mfu.recomputed or a.mfu.logged) if a.mfu else None for a in analyses]
+    rows.append(_row("mfu", mfus, "faster_machine", highest=True))
     return [row for row in rows if sum(value is not None for value in row.values) >= 1]
 
 

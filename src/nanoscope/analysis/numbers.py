@@ -1,5 +1,6 @@
 """Robust statistics that the analyses share."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ def blocks(count: int, at_least: int, at_most_blocks: int = 64) -> list[tuple[in
     """Equal stretches of `count` values, each with `at_least` of them."""
     number = max(1, min(at_most_blocks, count // at_least))
     edges = np.linspace(0, count, number + 1).astype(int)
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def slow_baseline(values: Floats, at_least: int = 15) -> tuple[Floats, Floats]:

@@ -1,5 +1,6 @@
 """How far a run is, and whether it is over."""
 
+from itertools import pairwise
 from typing import Literal
 
 from nanoscope.analysis.findings import Progress
@@ -95,5 +96,5 @@ def _evaluated_off_the_grid(run: Run, last: int) -> bool:
     steps = [e.step for e in run.evals]
     if len(steps) < 3 or steps[-1] < last:
         return False
-    gaps = {b - a for a, b in zip(steps[:-2], steps[1:-1], strict=True)}
+    gaps = {b - a for a, b in pairwise(steps[:-1])}
     return len(gaps) == 1 and 0 < steps[-1] - steps[-2] < min(gaps)

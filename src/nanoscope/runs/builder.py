@@ -1,6 +1,6 @@
 """Puts records into runs: finds where a run begins, is taken up again, is printed twice or mixed with another.
 
-A format only says what a line is; the order of the steps tells the rest. The rules, in the order in which they are tried:
+A format only says what a line is; the order of the steps tells the rest. The rules, in the order of trial:
 - a step that another run of the last lines was about to print continues that run (two runs write to one log);
 - a larger step continues the current run;
 - one of the last steps again is the same record, printed twice or by another rank;

@@ -16,14 +16,15 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _UNIT = re.compile(
-    r"\s?(%|[kKmMbBG]?\s?(?:tok(?:en)?s?\s?/\s?s(?:ec(?:ond)?)?|tps)\b|(?:ms|us|µs|s|secs?|seconds|min|m|h|hours?)\b(?:\s?/\s?\w{1,12})?|(?:it|iter|step)s?/s(?:ec)?\b|[kKMBG](?:iB)?\b)"
+    r"\s?(%|[kKmMbBG]?\s?(?:tok(?:en)?s?\s?/\s?s(?:ec(?:ond)?)?|tps)\b"
+    r"|(?:ms|us|µs|s|secs?|seconds|min|m|h|hours?)\b(?:\s?/\s?\w{1,12})?|(?:it|iter|step)s?/s(?:ec)?\b|[kKMBG](?:iB)?\b)"
 )
 _NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", "/", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 
-
-_SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}  # fmt: skip
+_SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0}
+_SECONDS |= {"min": 60.0, "m": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
 _MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "B": 1e9, "b": 1e9, "G": 1e9}
 
 _LOSS = re.compile(r"loss(?: (?:train|val|curr|value|avg|mean|is|of|now))?$")
@@ -35,7 +36,8 @@ _TIME = re.compile(
     r"(?:^| )(?:(?:step |iter |iteration |batch )?(?:time|dt)|iter dt|dt|seconds|sec|duration|took|speed|s/step|s/it)$"
 )
 _CUMULATIVE = re.compile(
-    r"(?:^| )(?:total|elapsed|train|wall|cumulative|epoch|training)(?: (?:train(?:ing)? )?)?(?:time|clock|runtime)?(?: so far)?$"
+    r"(?:^| )(?:total|elapsed|train|wall|cumulative|epoch|training)(?: (?:train(?:ing)? )?)?"
+    r"(?:time|clock|runtime)?(?: so far)?$"
 )
 _TOKENS_S = re.compile(r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|tok s|tokens per second|throughput)$")
 
@@ -45,7 +47,7 @@ def meaning(label: str, unit: str) -> tuple[str, float] | None:
     """What a labelled number is, and the factor to its base unit (seconds, tokens a second, per cent)."""
     words = label.rsplit(" ", 6)
     last = words[-1] if words else ""
-    if unit in ("ms", "us", "µs", "s", "sec", "secs", "seconds", "min", "m", "h", "hour", "hours") or "/" in unit:
+    if unit in _SECONDS or "/" in unit:
         base = unit.split("/")[0].strip()
         if re.search(r"tok|tps", unit):
             return ("tok_s", _MULTIPLES.get(unit[0], 1.0))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nanoscope.errors import JobError
-from nanoscope.runs.facts import ErrorFinder, read_facts
+from nanoscope.runs.facts import read_facts
+from nanoscope.runs.failures import ErrorFinder
 from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, LoggedError

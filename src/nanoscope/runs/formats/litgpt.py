@@ -7,12 +7,14 @@ from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
 
 _ITER = re.compile(
-    r"iter\s{1,4}(\d{1,12})\s?\|?\s?st[eE]p\s{1,4}(\d{1,12})\s?[|:]\s?loss(?: train)?(?: \(curr\))?:?\s{1,4}(\S{1,24}?),?\s{1,4}"
+    r"iter\s{1,4}(\d{1,12})\s?\|?\s?st[eE]p\s{1,4}(\d{1,12})\s?[|:]\s?"
+    r"loss(?: train)?(?: \(curr\))?:?\s{1,4}(\S{1,24}?),?\s{1,4}"
     r"(?:val(?: \([^)]{1,40}\))?:?\s{1,4}(\S{1,24})\s{1,4})?(?:\|\s)?iter time:\s{0,4}([\d.]{1,20})\s?ms"
 )
 _OLD_ITER = re.compile(r"iter (\d{1,12}): loss (\S{1,24}?), time: ([\d.]{1,20})\s?ms")
 _VAL = re.compile(
-    r"(?:(?:iter|step) (\d{1,12}): val loss|Final evaluation \| val loss:) (\S{1,24}?)(?:,| \||$)(?: val time: ([\d.]{1,20})\s?ms)?"
+    r"(?:(?:iter|step) (\d{1,12}): val loss|Final evaluation \| val loss:) (\S{1,24}?)(?:,| \||$)"
+    r"(?: val time: ([\d.]{1,20})\s?ms)?"
 )
 
 
