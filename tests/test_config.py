@@ -1,0 +1,506 @@
+"""Where a configuration comes from, what it may hold, and what is said about one that cannot be meant."""
+
+import dataclasses
+import math
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanoscope.config import KEYS, TYPES, TrainConfig, _alternatives, build, resolve, to_toml
+from nanoscope.errors import JobError, UsageError
+
+
+def mistakes_of(*words: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        resolve(words)
+    return str(caught.value)
+
+
+def nanogpt_file(folder: Path, text: str, name: str = "train_mine.py") -> str:
+    (folder / name).write_text(text, "utf-8")
+    return str(folder / name)
+
+
+def toml_file(folder: Path, text: str, name: str = "mine.toml") -> str:
+    (folder / name).write_text(text, "utf-8")
+    return str(folder / name)
+
+
+# --- sources and their order -------------------------------------------------------------------------------------
+
+
+def test_without_a_source_the_laptop_preset_is_meant() -> None:
+    assert resolve([]).config == resolve(["laptop"]).config
+    assert resolve([]).name == "laptop"
+
+
+def test_a_preset_wins_over_defaults_a_file_over_the_preset_and_a_flag_over_all(tmp_path: Path) -> None:
+    file = toml_file(tmp_path, "n_head = 2\nmax_iters = 7\n")
+    config = resolve(["laptop", file, "--max_iters=9"]).config
+    assert config.weight_decay == KEYS["weight_decay"].default
+    assert (config.n_layer, config.n_head, config.max_iters) == (4, 2, 9)
+
+
+def test_flags_win_wherever_they_stand(tmp_path: Path) -> None:
+    file = toml_file(tmp_path, "max_iters = 7\n")
+    assert resolve(["--max_iters=9", file]).config.max_iters == 9
+
+
+def test_the_last_of_two_flags_wins() -> None:
+    assert resolve(["--max_iters=8", "--max_iters=9"]).config.max_iters == 9
+
+
+def test_a_toml_file_may_build_on_a_preset_whatever_the_order_of_its_lines(tmp_path: Path) -> None:
+    config = resolve([toml_file(tmp_path, 'n_layer = 3\npreset = "babygpt"\n')]).config
+    assert (config.n_layer, config.n_embd, config.dropout) == (3, 384, 0.2)
+
+
+def test_what_was_typed_is_kept_apart_from_what_a_source_gave() -> None:
+    resolved = resolve(["laptop", "--max_iters=9"])
+    assert resolved.typed == {"max_iters": 9}
+    assert resolved.given["n_layer"] == 4
+    assert "bias" not in resolved.given
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["babygpt"], "babygpt"),
+        (["laptop", "--dataset=data/poems"], "laptop-poems"),
+        (["laptop", "--dataset=shakespeare"], "laptop-shakespeare"),
+    ],
+)
+def test_a_run_is_named_after_its_source_and_a_typed_dataset(words: list[str], name: str) -> None:
+    assert resolve(words).name == name
+
+
+def test_a_run_is_named_after_its_config_file_without_nanogpts_prefix(tmp_path: Path) -> None:
+    assert resolve([nanogpt_file(tmp_path, "n_layer = 2", "train_poems.py")]).name == "poems"
+
+
+# --- flags -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--batch_size=5"],
+        ["--batch_size", "5"],
+        ["--batch-size=5"],
+        ["--batch-size", "5"],
+        ["--batch_size=5.0"],
+        ["--batch_size=0_5"],
+        ["--batch_size=5e0"],
+        ["--batch_size= 5 "],
+    ],
+)
+def test_a_number_may_be_typed_in_many_ways(words: list[str]) -> None:
+    assert resolve(words).config.batch_size == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--compile"], True),
+        (["--compile=False"], False),
+        (["--compile=false"], False),
+        (["--compile", "False"], False),
+        (["--compile", "--eval_only"], True),
+        (["--compile=auto"], "auto"),
+    ],
+)
+def test_a_boolean_may_stand_bare_or_with_its_value(words: list[str], value: bool | str) -> None:
+    assert resolve(words).config.compile == value
+
+
+def test_a_negative_number_after_a_space_is_a_value_not_a_flag() -> None:
+    assert mistakes_of("--seed", "-1") == "seed must not be negative, it is -1"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--max_itres=5", "--max_iters"),
+        ("--batchsize=5", "--batch_size"),
+        ("--learning-rat=1", "--learning_rate"),
+        ("--nlayer", "--n_layer"),
+    ],
+)
+def test_a_mistyped_flag_gets_a_suggestion(typed: str, meant: str) -> None:
+    assert mistakes_of(typed).endswith(f"did you mean {meant}?")
+
+
+def test_the_value_of_an_unknown_flag_is_not_taken_for_a_source() -> None:
+    assert mistakes_of("--max_itres", "5") == "unknown flag --max_itres; did you mean --max_iters?"
+
+
+def test_a_flag_without_its_value_is_told_with_an_example() -> None:
+    assert mistakes_of("--max_iters") == "--max_iters needs a value: --max_iters=600000"
+    assert "--out_dir=TEXT" in mistakes_of("--out_dir")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--dtype=bfloat", "bfloat16"), ("--order=rendom", "random"), ("--eval_iters=ful", "full")]
+)
+def test_a_mistyped_word_gets_a_suggestion(typed: str, meant: str) -> None:
+    assert mistakes_of(typed).endswith(f"did you mean {meant}?")
+
+
+def test_a_mistyped_preset_gets_a_suggestion_and_the_list() -> None:
+    told = mistakes_of("labtop")
+    assert "did you mean laptop?" in told
+    assert "Presets: babygpt, finetune, gpt2-124m, laptop" in told
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+NUMBERS = [key for key in KEYS if {int, float} & set(_alternatives(TYPES[key]))]
+WHOLE = [key for key in NUMBERS if float not in _alternatives(TYPES[key])]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", "-1", "", "one", "True", "0x10", "9" * 5000])
+def test_no_number_takes_what_is_not_a_finite_number_of_its_kind(key: str, value: str) -> None:
+    told = mistakes_of(f"--{key}={value}")
+    assert key in told
+    assert len(told) < 250
+
+
+@pytest.mark.parametrize("key", WHOLE)
+@pytest.mark.parametrize("value", ["2.5", str(2**63), "1e30"])
+def test_a_whole_number_is_whole_and_fits_into_64_bits(key: str, value: str) -> None:
+    assert f"--{key}={value}: takes a whole number" in mistakes_of(f"--{key}={value}")
+
+
+ZERO_MEANS_SOMETHING = {
+    "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "dropout", "weight_decay",
+    "beta1", "beta2", "grad_clip", "warmup_iters", "min_lr",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_zero_is_taken_only_where_it_means_something(key: str) -> None:
+    if key in ZERO_MEANS_SOMETHING:
+        assert getattr(resolve([f"--{key}=0"]).config, key) == 0
+    else:
+        assert f"{key} must be positive" in mistakes_of(f"--{key}=0")
+
+
+@pytest.mark.parametrize("key", ["dropout", "beta1", "beta2"])
+def test_a_share_of_one_is_refused(key: str) -> None:
+    assert f"{key} must be at least 0 and below 1" in mistakes_of(f"--{key}=1")
+
+
+def example_of(key: str) -> Any:
+    """A value that differs from the preset's and is allowed."""
+    kinds = _alternatives(TYPES[key])
+    special: dict[str, Any] = {
+        "n_embd": 256, "n_head": 8, "min_lr": 1e-5, "dropout": 0.5, "beta1": 0.5, "beta2": 0.5, "device": "cpu"
+    }  # fmt: skip
+    if key in special:
+        return special[key]
+    current = getattr(resolve([]).config, key)
+    if bool in kinds:
+        return not current if isinstance(current, bool) else True
+    if int in kinds:
+        return 3
+    if float in kinds:
+        return 0.25
+    return "elsewhere" if str in kinds else kinds[-1]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_can_be_set_by_flag_by_toml_and_by_nanogpts_file(key: str, tmp_path: Path) -> None:
+    value = example_of(key)
+    literal = str(value).lower() if isinstance(value, bool) else repr(value)
+    assert getattr(resolve([f"--{key}={value}"]).config, key) == value
+    assert getattr(resolve(["laptop", toml_file(tmp_path, f"{key} = {literal}")]).config, key) == value
+    assert getattr(resolve(["laptop", nanogpt_file(tmp_path, f"{key} = {value!r}")]).config, key) == value
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("value", ["[1]", "{a = 1}", "1979-05-27"])
+def test_no_key_takes_a_list_a_table_or_a_date(key: str, value: str, tmp_path: Path) -> None:
+    assert f"mine.toml: {key}: " in mistakes_of(toml_file(tmp_path, f"{key} = {value}"))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if str in _alternatives(TYPES[key])])
+@pytest.mark.parametrize("value", ['"a\\u0000b"', '"a\\nb"', '"\\u001b[31m"', "5", "true"])
+def test_no_text_takes_control_characters_or_other_types(key: str, value: str, tmp_path: Path) -> None:
+    assert f"{key}: " in mistakes_of(toml_file(tmp_path, f"{key} = {value}"))
+
+
+def test_a_name_with_joiners_marks_and_spaces_is_a_name() -> None:
+    for name in ("क्‍ष हिन्दी", "می‌خواهم", "a b", "C:\\runs\\x"):
+        assert resolve([f"--out_dir={name}"]).config.out_dir == name
+
+
+def test_a_text_that_is_needed_must_not_be_empty() -> None:
+    assert mistakes_of("--dataset=") == "--dataset=: must not be empty"
+    assert resolve(["--out_dir="]).config.out_dir == ""
+
+
+def test_n_embd_that_n_head_does_not_divide_comes_with_one_that_it_does() -> None:
+    assert mistakes_of("--n_embd=130", "--n_head=4") == "n_embd=130 is not divisible by n_head=4; n_embd=128 would be"
+
+
+def test_min_lr_above_the_learning_rate_is_refused_unless_the_rate_is_constant() -> None:
+    assert "min_lr must lie between 0 and learning_rate=0.001" in mistakes_of("--min_lr=0.1")
+    assert resolve(["--min_lr=0.1", "--decay_lr=False"]).config.min_lr == 0.1
+
+
+def test_auto_follows_the_keys_it_stands_for() -> None:
+    config = build({"max_iters": 500, "learning_rate": 0.5})
+    assert config.decay_iters == 500
+    assert math.isclose(config.lowest_lr, 0.05)
+
+
+# --- all mistakes at once ----------------------------------------------------------------------------------------
+
+
+def test_all_mistakes_of_all_sources_come_in_one_message(tmp_path: Path) -> None:
+    toml = toml_file(tmp_path, 'n_layers = 4\ndtype = "int8"\n')
+    script = nanogpt_file(tmp_path, "max_iters = compute()\n")
+    told = mistakes_of(toml, script, "labtop", "--batchsize=1", "--seed=x", "--dropout=2", "--n_head=-1")
+    assert told.startswith("8 mistakes in the configuration:\n- ")
+    for part in ("n_layers", "dtype", "line 1", "labtop", "--batchsize", "--seed=x", "dropout must", "n_head must"):
+        assert part in told
+
+
+def test_an_unknown_flag_does_not_hide_a_contradiction() -> None:
+    told = mistakes_of("--batchsize=1", "--n_embd=130")
+    assert "--batchsize" in told
+    assert "n_embd=130 is not divisible" in told
+
+
+def test_a_key_that_could_not_be_read_is_not_said_to_contradict_others(tmp_path: Path) -> None:
+    assert mistakes_of("--n_embd=wide", "--n_head=5") == "--n_embd=wide: takes a whole number"
+    assert "divisible" not in mistakes_of("babygtp", "--n_head=8", "--n_embd=20")
+
+
+# --- TOML files --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["max_iters = ", "max_iters 5", "a = 1\na = 2", "x = " + "[" * 5000, "max_iters = " + "9" * 5000, "= 1", "\x00"],
+)
+def test_a_file_that_is_not_toml_is_named_in_a_short_message(text: str, tmp_path: Path) -> None:
+    told = mistakes_of(toml_file(tmp_path, text))
+    assert "mine.toml is not valid TOML: " in told
+    assert len(told) < 150 + len(str(tmp_path))
+
+
+def test_a_syntax_error_says_where(tmp_path: Path) -> None:
+    assert "line 2" in mistakes_of(toml_file(tmp_path, "n_layer = 1\nn_head = = 2\n"))
+
+
+def test_keys_in_a_table_are_refused_rather_than_ignored(tmp_path: Path) -> None:
+    told = mistakes_of(toml_file(tmp_path, "[model]\nn_layer = 3\n"))
+    assert told.endswith("mine.toml: unknown key model; keys stand alone, in no [table]")
+
+
+def test_an_unknown_preset_in_a_file_gets_a_suggestion(tmp_path: Path) -> None:
+    assert "no preset named 'labtop'; did you mean laptop?" in mistakes_of(toml_file(tmp_path, 'preset = "labtop"'))
+    assert "no preset named ['laptop']" in mistakes_of(toml_file(tmp_path, 'preset = ["laptop"]'))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    assert resolve([toml_file(tmp_path, "\ufeffn_layer = 3")]).config.n_layer == 3
+
+
+def test_an_empty_file_leaves_everything_at_its_default(tmp_path: Path) -> None:
+    assert resolve([toml_file(tmp_path, "")]).config == TrainConfig()
+
+
+def test_a_file_that_is_not_utf8_is_a_failed_job(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(JobError, match=r"mine\.toml cannot be read"):
+        resolve([str(tmp_path / "mine.toml")])
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "missing.py", "folder/missing", "no\0name", "x" * 300])
+def test_a_source_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+    assert name in mistakes_of(str(tmp_path / name))
+
+
+def test_a_folder_that_is_no_run_and_a_file_of_another_kind_are_named(tmp_path: Path) -> None:
+    assert "is a folder without config.toml" in mistakes_of(str(tmp_path))
+    (tmp_path / "notes.txt").write_text("n_layer = 1", "utf-8")
+    assert "is neither .toml nor nanoGPT's .py" in mistakes_of(str(tmp_path / "notes.txt"))
+
+
+# --- nanoGPT's files ---------------------------------------------------------------------------------------------
+
+
+def test_nanogpts_file_is_read_with_its_literals_arithmetic_and_names(tmp_path: Path) -> None:
+    text = '''"""A docstring."""
+import time
+# a comment
+out_dir = 'out-mine'
+gradient_accumulation_steps = 5 * 8
+batch_size = (10 + 2) // 1
+max_iters = 6_000 - 1000
+lr_decay_iters = max_iters
+learning_rate = 1 / 1000
+min_lr = learning_rate / 10
+dropout = +0.0
+bias = False; compile = True
+dtype = "float32"
+wandb_project = 'mine' + '-' + 'too'
+wandb_run_name = 'run-' + str(time.time())
+'''
+    config = resolve([nanogpt_file(tmp_path, text)]).config
+    assert (config.out_dir, config.dtype, config.wandb_project) == ("out-mine", "float32", "mine-too")
+    assert (config.gradient_accumulation_steps, config.batch_size) == (40, 12)
+    assert (config.max_iters, config.decay_iters) == (5000, 5000)
+    assert (config.learning_rate, config.lowest_lr) == (1e-3, 1e-4)
+    assert (config.bias, config.compile) == (False, True)
+    assert float(config.wandb_run_name.removeprefix("run-")) > 0
+
+
+def test_what_nanogpts_file_leaves_out_is_what_nanogpts_train_py_has(tmp_path: Path) -> None:
+    config = resolve([nanogpt_file(tmp_path, "max_iters = 100")]).config
+    assert (config.recipe, config.decay_iters, config.lowest_lr) == ("classic", 600_000, 6e-5)
+    assert (config.n_layer, config.n_embd, config.block_size, config.tokens_per_step) == (12, 768, 1024, 491_520)
+
+
+REFUSED = [
+    "import os",
+    "from os import system",
+    "import time, os",
+    "max_iters = int('5')",
+    "max_iters = __import__('os').system('echo > pwned')",
+    "max_iters = time.time()",
+    "device = os.environ",
+    "dataset = f'{1}'",
+    "max_iters = 2 ** 10",
+    "max_iters = 9 ** 9 ** 9",
+    "max_iters = 1 << 10**9",
+    "dataset = 'a' * 10**10",
+    "dataset = 'a' * 10",
+    "max_iters = [1][0]",
+    "max_iters = [1]",
+    "max_iters = 1 if True else 2",
+    "max_iters = lambda: 1",
+    "max_iters = undefined",
+    "max_iters = not True",
+    "max_iters = True + 1",
+    "max_iters = 1 / 0",
+    "max_iters = 'a' + 1",
+    "max_iters = 3j",
+    "max_iters = None",
+    "dataset = b'x'",
+    "max_iters += 1",
+    "max_iters: int = 1",
+    "max_iters = n_layer = 1",
+    "max_iters, n_layer = 1, 2",
+    "for i in range(3): max_iters = i",
+    "while True: pass",
+    "if True: max_iters = 1",
+    "def f(): pass",
+    "print('hello')",
+    "exec('max_iters = 1')",
+    "del max_iters",
+    "(max_iters := 5)",
+]
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_anything_but_an_assignment_of_a_plain_value_is_refused_by_line(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = mistakes_of(nanogpt_file(tmp_path, f"n_layer = 2\n\n{statement}\n"))
+    assert "train_mine.py, line 3: " in told
+    assert "mistakes in" not in told
+    assert [path.name for path in tmp_path.iterdir()] == ["train_mine.py"]
+
+
+@pytest.mark.parametrize("doubling", ["max_iters = max_iters * max_iters", "max_iters = max_iters + max_iters"])
+def test_a_chain_of_doublings_cannot_fill_the_memory(doubling: str, tmp_path: Path) -> None:
+    lines = ["max_iters = 999"] + [doubling] * 200
+    assert "the number is too large" in mistakes_of(nanogpt_file(tmp_path, "\n".join(lines)))
+    lines = ["dataset = 'abc'"] + ["dataset = dataset + dataset"] * 200
+    assert "the text is too long" in mistakes_of(nanogpt_file(tmp_path, "\n".join(lines)))
+
+
+def test_a_long_sum_is_read_in_no_time(tmp_path: Path) -> None:
+    assert resolve([nanogpt_file(tmp_path, "max_iters = " + " + ".join(["1"] * 100))]).config.max_iters == 100
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "-" * 1500 + "1",
+        "+".join(["1"] * 2000),
+        "(" * 5000,
+        "-" * 200_000 + "1",
+        "9" * 5000,
+    ],
+    ids=["signs", "sum", "open brackets", "many signs", "digits"],
+)
+def test_a_deeply_nested_or_endless_expression_is_refused_in_a_short_message(expression: str, tmp_path: Path) -> None:
+    told = mistakes_of(nanogpt_file(tmp_path, f"max_iters = {expression}"))
+    assert len(told) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["max_iters = ", "n_layer = 1\n  n_head = 2", "max_iters = 'x", "\x00"])
+def test_a_file_that_is_not_python_is_named(text: str, tmp_path: Path) -> None:
+    assert "train_mine.py is not valid Python: " in mistakes_of(nanogpt_file(tmp_path, text))
+
+
+def test_an_unknown_key_of_nanogpts_file_gets_its_line_and_a_suggestion(tmp_path: Path) -> None:
+    told = mistakes_of(nanogpt_file(tmp_path, "\nbatchsize = 2"))
+    assert told.endswith("line 2: unknown key batchsize; did you mean batch_size?")
+
+
+# --- writing and reading back ------------------------------------------------------------------------------------
+
+
+def values_of(key: str) -> st.SearchStrategy[Any]:
+    special: dict[str, st.SearchStrategy[Any]] = {
+        "n_head": st.sampled_from([1, 2, 3, 4, 6, 12]),
+        "n_embd": st.integers(1, 1000).map(lambda twelfth: 12 * twelfth),
+        "learning_rate": st.floats(1e-3, 1.0),
+        "min_lr": st.floats(0.0, 1e-4) | st.just("auto"),
+        **dict.fromkeys(("dropout", "beta1", "beta2"), st.floats(0, 1, exclude_max=True)),
+    }
+    if key in special:
+        return special[key]
+    options: list[st.SearchStrategy[Any]] = []
+    for kind in _alternatives(TYPES[key]):
+        if kind is bool:
+            options.append(st.booleans())
+        elif kind is int:
+            options.append(st.integers(1, 2**63 - 1))
+        elif kind is float:
+            options.append(st.floats(0, 1e300))
+        elif kind is str:
+            names = st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from("\"'\\#=[]" + string.ascii_letters)
+            options.append(st.text(names, min_size=1))
+        else:
+            options.append(st.just(kind))
+    return st.one_of(options)
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.fixed_dictionaries({}, optional={key: values_of(key) for key in KEYS if key != "overwrite"}))
+def test_a_written_configuration_is_read_back_as_it_was(
+    values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    config = build(values)
+    folder = tmp_path_factory.mktemp("run")
+    notes = {"environment": {"device": 'A "quoted" \\ name\x7f', "peak": 1e12, "nothing": None, "compiled": True}}
+    source = toml_file(folder, to_toml(config, notes), "config.toml")
+    assert resolve([source]).config == config
+    assert dataclasses.asdict(resolve([str(folder)]).config) == {**dataclasses.asdict(config), "out_dir": str(folder)}
+
+
+def test_overwrite_is_not_remembered_by_a_run(tmp_path: Path) -> None:
+    source = toml_file(tmp_path, to_toml(build({"overwrite": True}), {}), "config.toml")
+    assert resolve([source]).config.overwrite is False
