@@ -1,0 +1,160 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanoscope.config import TrainConfig
+from nanoscope.errors import JobError
+from nanoscope.model import GPT, ModelConfig
+from nanoscope.optim.groups import build_optimizer
+from nanoscope.training.checkpoint import (
+    CheckpointWriter,
+    Progress,
+    Snapshot,
+    checkpoint_folders,
+    find_checkpoint,
+    load_checkpoint,
+    load_model_weights,
+    load_optimizer,
+    read_pointer,
+    take_snapshot,
+)
+
+SHAPE = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
+
+
+def trained_model(steps: int = 3) -> tuple[GPT, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = GPT(SHAPE)
+    optimizer = build_optimizer(model, TrainConfig(learning_rate=1e-2), "cpu")
+    train(model, optimizer, steps)
+    return model, optimizer
+
+
+def train(model: GPT, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    tokens = torch.arange(16).view(2, 8) % 11
+    for _ in range(steps):
+        model(tokens, tokens.roll(1)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def snapshot(step: int, model: GPT, optimizer: torch.optim.Optimizer) -> Snapshot:
+    progress = Progress(step=step, sequences=step * 4, best_val_loss=1.5, best_step=step)
+    return take_snapshot(model, optimizer, progress, scaler={}, tokenizer={"kind": "byte"}, run={"seed": 1})
+
+
+def save(folder: Path, *steps: int, keep: int = 0, best: int | None = None) -> None:
+    model, optimizer = trained_model()
+    writer = CheckpointWriter(folder / "checkpoints", keep)
+    for step in steps:
+        writer.save(snapshot(step, model, optimizer), best=step == best)
+    writer.wait()
+    assert writer.failures() == []
+
+
+def test_what_is_saved_comes_back_bit_for_bit_and_training_goes_on_the_same(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    found = load_checkpoint(tmp_path / "checkpoints/step-000003")
+    model, optimizer = trained_model()
+    again = GPT(found.model_config)
+    load_model_weights(again, found.model)
+    optimizer_again = build_optimizer(again, TrainConfig(learning_rate=1e-2), "cpu")
+    load_optimizer(optimizer_again, again, found.optimizer)
+    train(model, optimizer, 2)
+    train(again, optimizer_again, 2)
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert found.progress.sequences == 12
+    assert found.tokenizer == {"kind": "byte"}
+
+
+def test_the_snapshot_does_not_change_when_training_goes_on(tmp_path: Path) -> None:
+    model, optimizer = trained_model()
+    taken = snapshot(3, model, optimizer)
+    before = {name: tensor.clone() for name, tensor in taken.model.items()}
+    train(model, optimizer, 1)
+    assert all(torch.equal(before[name], tensor) for name, tensor in taken.model.items())
+
+
+def test_no_pickle_is_written(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    files = {path.name for path in (tmp_path / "checkpoints/step-000003").iterdir()}
+    assert files == {"model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json"}
+
+
+def test_the_newest_and_the_best_are_kept_and_others_pruned(tmp_path: Path) -> None:
+    save(tmp_path, 10, 20, 30, 40, 50, keep=2, best=20)
+    names = [path.name for path in checkpoint_folders(tmp_path / "checkpoints")]
+    assert names == ["step-000050", "step-000040", "step-000020"]
+    assert read_pointer(tmp_path / "checkpoints", "best") == "step-000020"
+    assert read_pointer(tmp_path / "checkpoints", "last") == "step-000050"
+
+
+def test_a_step_that_is_saved_again_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    save(tmp_path, 10)
+    assert load_checkpoint(tmp_path / "checkpoints/step-000010").progress.step == 10
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["last", "step-000010"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "tokenizer.json", "state.json"])
+def test_a_damaged_file_is_named_and_the_checkpoint_before_is_used(tmp_path: Path, name: str) -> None:
+    save(tmp_path, 10, 20)
+    file = tmp_path / "checkpoints/step-000020" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    file.write_bytes(bytes(content))
+    found, problems = find_checkpoint(tmp_path)
+    assert found.progress.step == 10
+    assert len(problems) == 1
+    assert "step-000020" in problems[0]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_missing_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str) -> None:
+    save(tmp_path, 10)
+    (tmp_path / "checkpoints/step-000010" / name).unlink()
+    with pytest.raises(JobError, match="no checkpoint can be used"):
+        find_checkpoint(tmp_path)
+
+
+def test_a_half_written_checkpoint_is_not_seen(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    shutil.copytree(tmp_path / "checkpoints/step-000010", tmp_path / "checkpoints/.step-000020.123.tmp")
+    assert find_checkpoint(tmp_path)[0].progress.step == 10
+
+
+def test_a_pointer_that_points_nowhere_falls_back_to_the_newest(tmp_path: Path) -> None:
+    save(tmp_path, 10, 20)
+    (tmp_path / "checkpoints/last").write_text("../../etc\n", encoding="utf-8")
+    assert find_checkpoint(tmp_path)[0].progress.step == 20
+
+
+def test_checksums_cannot_lead_out_of_the_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    state = tmp_path / "checkpoints/step-000010/state.json"
+    data = json.loads(state.read_text("utf-8"))
+    data["sha256"]["../../secret"] = "0" * 64
+    state.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(JobError, match="secret"):
+        load_checkpoint(state.parent)
+
+
+def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    with pytest.raises(JobError, match="no checkpoint 'step-000099'; it has step-000010"):
+        find_checkpoint(tmp_path, "step-000099")
+
+
+def test_a_write_that_fails_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("a file where the folder should be", encoding="utf-8")
+    model, optimizer = trained_model()
+    writer = CheckpointWriter(tmp_path / "checkpoints", 0)
+    writer.save(snapshot(10, model, optimizer), best=False)
+    writer.wait()
+    (failure,) = writer.failures()
+    assert "step-000010 could not be saved" in failure
+    assert writer.failures() == []

@@ -1,0 +1,94 @@
+"""Stopping and going on: the resumed run is the run that was never stopped."""
+
+import signal
+import sys
+
+import pytest
+
+from small_runs import Folder
+
+SETTINGS = {
+    "plain": [],
+    "dropout": ["--dropout=0.2"],
+    "epochs and accumulation": ["--order=epochs", "--gradient_accumulation_steps=3", "--batch_size=2", "--dropout=0.1"],
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+def test_sixty_steps_and_thirty_plus_thirty_are_the_same_bit_for_bit(folder: Folder, settings: list[str]) -> None:
+    common = ["--max_iters=60", "--lr_decay_iters=60", "--eval_interval=15", *settings]
+    folder.train("--out_dir=whole", *common)
+    folder.train("--out_dir=parts", *common, "--max_iters=30")
+    out = folder.run("train", "parts", "--init_from=resume", "--max_iters=60")
+    assert "resuming at iteration 30" in out
+    assert folder.losses("parts") == folder.losses("whole")
+    assert folder.evaluations("parts") == folder.evaluations("whole")
+    assert folder.weights(60, "parts") == folder.weights(60, "whole")
+    whole, parts = ((folder.path / run / "checkpoints/step-000060/optimizer.safetensors") for run in ("whole", "parts"))
+    assert whole.read_bytes() == parts.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(folder: Folder, number: signal.Signals) -> None:
+    folder.train("--out_dir=whole", "--max_iters=400", "--eval_interval=100")
+    words = ["--max_iters=400", "--eval_interval=100"]
+    status, out = folder.interrupt_after("iter 150:", *words, number=number)
+    assert status == 128 + number
+    assert f"by {number.name}" in out
+    assert "saved; to go on: nanoscope train run --init_from=resume" in out
+    stopped_at = folder.events(kind="end")[-1]["step"]
+    assert 150 < stopped_at < 400
+    folder.run("train", "run", "--init_from=resume")
+    assert folder.losses() == folder.losses("whole")
+    assert folder.weights(400) == folder.weights(400, "whole")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_signal_during_a_long_evaluation_does_not_wait_for_its_end(folder: Folder) -> None:
+    status, out = folder.interrupt_after("iter 9:", "--eval_iters=full", "--block_size=4", "--max_iters=100000")
+    assert status == 130
+    assert "saved; to go on" in out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_killed_run_goes_on_from_its_last_checkpoint_as_if_nothing_had_happened(folder: Folder) -> None:
+    folder.train("--out_dir=whole", "--max_iters=60", "--dropout=0.1")
+    folder.interrupt_after("iter 37:", "--max_iters=60", "--dropout=0.1", number=signal.SIGKILL)
+    out = folder.train("--init_from=resume", "--max_iters=60")
+    assert "resuming at iteration" in out
+    assert folder.losses() == folder.losses("whole")
+    assert folder.weights(60) == folder.weights(60, "whole")
+
+
+def test_what_a_checkpoint_fixes_cannot_be_changed_on_resume_and_both_values_are_named(folder: Folder) -> None:
+    folder.train()
+    out = folder.train("--init_from=resume", "--n_embd=64", "--block_size=8", status=2)
+    assert "n_embd=64 was typed, the run was trained with n_embd=32" in out
+    assert "block_size=8 was typed, the run was trained with block_size=16" in out
+
+
+def test_a_preset_that_differs_from_the_run_is_noted_not_obeyed(folder: Folder) -> None:
+    folder.train()
+    out = folder.run("train", "laptop", "--out_dir=run", "--init_from=resume", "--max_iters=25")
+    assert "note: n_layer=4 is not used: the run has 2" in out
+    assert max(folder.losses()) == 24
+
+
+def test_resuming_where_nothing_was_saved_is_explained(folder: Folder) -> None:
+    out = folder.train("--init_from=resume", status=2)
+    assert "nothing to resume in run" in out
+
+
+def test_a_finished_run_that_is_resumed_without_more_iterations_is_still_finished(folder: Folder) -> None:
+    folder.train()
+    out = folder.run("train", "run", "--init_from=resume")
+    assert "finished 20 iterations" in out
+
+
+def test_another_vocabulary_is_refused(folder: Folder) -> None:
+    folder.train()
+    (folder.path / "other.txt").write_text("αβγδεζηθικλμνξοπρστυφχψω" * 200 + "abcdefghij", encoding="utf-8")
+    folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
+    out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
+    assert "has a vocabulary of" in out

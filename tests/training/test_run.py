@@ -1,0 +1,211 @@
+"""Whole runs in real processes."""
+
+import json
+import re
+import time
+import tomllib
+
+import pytest
+
+from small_runs import TINY, Folder
+
+ITERATION = re.compile(
+    r"iter (\d+): loss \d\.\d{4}, time \d+\.\d\dms, mfu (n/a|\d+\.\d\d%), tok/s [\d.]+[kM]?, eta \d+s"
+)
+EVALUATION = re.compile(r"step (\d+): train loss \d\.\d{4}, val loss \d\.\d{4} ± \d\.\d{4}, eval \d+\.\d\ds")
+
+
+def test_a_run_prints_nanogpt_shaped_lines_and_leaves_a_whole_folder(folder: Folder) -> None:
+    out = folder.train()
+    assert [int(m[1]) for m in map(ITERATION.fullmatch, out.splitlines()) if m] == list(range(20))
+    assert [int(m[1]) for m in map(EVALUATION.fullmatch, out.splitlines()) if m] == [0, 10, 20]
+    assert "saving checkpoint to run/checkpoints/step-000010 (in background)" in out
+    run = folder.path / "run"
+    assert {path.name for path in run.iterdir()} == {"config.toml", "console.log", "events.jsonl", "checkpoints"}
+    assert "iter 19: loss" in (run / "console.log").read_text("utf-8")
+    config = tomllib.loads((run / "config.toml").read_text("utf-8"))
+    assert (config["n_embd"], config["max_iters"], config["environment"]["device"]) == (32, 20, "cpu")
+    assert folder.losses()[19] < folder.losses()[0] - 0.5
+
+
+def test_the_phases_add_up_to_the_wall_time_since_the_process_started(folder: Folder) -> None:
+    began = time.perf_counter()
+    folder.process(
+        "train", *TINY, "--max_iters=200", "--log_interval=50", "--eval_interval=50", "--sample_interval=100"
+    )
+    outside = time.perf_counter() - began
+    (end,) = folder.events(kind="end")
+    phases = end["phases"]
+    assert sum(phases.values()) == pytest.approx(end["wall_seconds"], rel=0.01)
+    assert outside / 2 < end["wall_seconds"] <= outside  # the process's own start counts, its exit cannot
+    assert all(phases[name] > 0 for name in ("startup", "data", "step", "eval", "checkpoint", "sample"))
+
+
+def test_the_time_of_an_iteration_holds_neither_evaluation_nor_checkpoint(folder: Folder) -> None:
+    folder.train("--eval_iters=full", "--max_iters=40")
+    seconds = {e["step"]: e["seconds"] for e in folder.events(kind="iter")}
+    evaluations = [e["seconds"] for e in folder.events(kind="eval")]
+    after = [seconds[step] for step in (10, 20, 30)]
+    assert min(after) < min(evaluations) / 4  # in nanoGPT's clock each of these would hold a whole evaluation
+    total = sum(seconds.values())
+    (end,) = folder.events(kind="end")
+    assert total == pytest.approx(end["phases"]["step"] + end["phases"]["data"], rel=0.02)
+
+
+def test_a_seed_gives_the_same_run_twice_and_another_seed_another(folder: Folder) -> None:
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        folder.train(f"--out_dir={name}", f"--seed={seed}", "--dropout=0.2")
+    assert folder.losses("one") == folder.losses("again")
+    assert folder.weights(20, "one") == folder.weights(20, "again")
+    assert folder.losses("one") != folder.losses("other")
+
+
+def test_gradient_accumulation_is_the_same_as_a_larger_batch(folder: Folder) -> None:
+    folder.train("--out_dir=large", "--batch_size=8", "--max_iters=5")
+    folder.train("--out_dir=small", "--batch_size=2", "--gradient_accumulation_steps=4", "--max_iters=5")
+    assert folder.losses("large") == pytest.approx(folder.losses("small"), rel=1e-4)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_names_the_iteration_and_spares_the_checkpoint(folder: Folder) -> None:
+    folder.train("--max_iters=10")
+    saved = folder.weights(10)
+    out = folder.train(
+        "--init_from=resume", "--max_iters=30", "--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0", status=1
+    )
+    (bad,) = folder.events(kind="non_finite")
+    assert 10 < bad["step"] < 20
+    assert f"the loss is not finite at iteration {bad['step']}" in out
+    assert "step-000010, is intact" in out
+    assert folder.weights(10) == saved
+    assert folder.events(kind="end")[-1]["reason"] == "non_finite"
+
+
+def test_patience_ends_a_run_that_no_longer_improves(folder: Folder) -> None:
+    out = folder.train(
+        "--max_iters=300", "--patience=2", "--learning_rate=1e-30", "--eval_interval=5", "--decay_lr=False"
+    )
+    (end,) = folder.events(kind="end")
+    assert end["reason"] == "patience"
+    assert end["step"] < 300
+    assert "no better val loss in 2 evaluations" in out
+
+
+def test_max_minutes_ends_a_run_with_everything_saved(folder: Folder) -> None:
+    words = ["--max_iters=1000000", "--log_interval=1000", "--eval_interval=100000", "--max_minutes=0.25"]
+    out = folder.process("train", *TINY, *words)
+    (end,) = folder.events(kind="end")
+    assert end["reason"] == "max_minutes"
+    assert folder.weights(end["step"])
+    assert "nanoscope train run --init_from=resume" in out
+
+
+def test_eval_only_evaluates_once_and_trains_nothing(folder: Folder) -> None:
+    folder.train("--eval_only=True")
+    assert len(folder.events(kind="eval")) == 1
+    assert folder.events(kind="iter") == []
+    assert list((folder.path / "run/checkpoints").iterdir()) == []
+
+
+def test_without_always_save_only_improvements_and_the_end_are_saved(folder: Folder) -> None:
+    folder.train("--always_save_checkpoint=False", "--eval_interval=5", "--learning_rate=1e-30", "--decay_lr=False")
+    best = {e["step"] for e in folder.events(kind="eval") if e["best"]}
+    saved = {e["step"] for e in folder.events(kind="checkpoint")}
+    assert saved == (best - {0}) | {20}
+
+
+def test_keep_checkpoints_bounds_what_a_run_leaves(folder: Folder) -> None:
+    folder.train("--max_iters=60", "--eval_interval=10", "--keep_checkpoints=1")
+    kept = {path.name for path in (folder.path / "run/checkpoints").glob("step-*")}
+    best = (folder.path / "run/checkpoints/best").read_text("utf-8").strip()
+    assert kept == {best, "step-000060"}
+
+
+def test_samples_are_written_on_the_way_and_do_not_change_the_run(folder: Folder) -> None:
+    folder.train("--out_dir=with", "--sample_interval=10", "--dropout=0.1")
+    folder.train("--out_dir=without", "--dropout=0.1")
+    assert len((folder.path / "with/samples/step-000010.txt").read_text("utf-8")) > 100
+    assert folder.weights(20, "with") == folder.weights(20, "without")
+
+
+def test_a_run_is_never_overwritten_unasked(folder: Folder) -> None:
+    folder.train()
+    saved = folder.weights(20)
+    out = folder.train("--seed=5", status=2)
+    assert "already holds a run" in out
+    assert "--overwrite=True" in out
+    assert folder.weights(20) == saved
+    folder.train("--seed=5", "--overwrite=True")
+    assert folder.weights(20) != saved
+
+
+def test_overwriting_deletes_nothing_but_the_run(folder: Folder) -> None:
+    folder.train()
+    (folder.path / "run/notes.txt").write_text("mine", encoding="utf-8")
+    folder.train("--overwrite=True")
+    assert (folder.path / "run/notes.txt").read_text("utf-8") == "mine"
+
+
+def test_without_out_dir_each_run_gets_a_folder_of_its_own_and_resume_finds_the_newest(folder: Folder) -> None:
+    words = ["laptop", *(word for word in TINY if not word.startswith("--out_dir"))]
+    folder.run("train", *words)
+    folder.run("train", *words)
+    assert {path.name for path in (folder.path / "runs").iterdir()} == {"laptop-tiny", "laptop-tiny-2"}
+    out = folder.run("train", "laptop", "--dataset=data/tiny", "--init_from=resume", "--max_iters=25")
+    assert "nanoscope 0.1.0: runs/laptop-tiny-2" in out
+    assert "resuming at iteration 20" in out
+
+
+def test_wandb_gets_every_evaluation_and_its_absence_is_told_before_anything_starts(folder: Folder) -> None:
+    out = folder.process("train", *TINY, "--wandb_log=True", status=2)
+    assert "pip install wandb" in out
+    assert not (folder.path / "run").exists()
+    stub = """
+import json
+class Run:
+    def log(self, values): print("WANDB", json.dumps(values))
+    def finish(self): print("WANDB finished")
+def init(project, name, config):
+    print("WANDB", project, name, config["n_embd"])
+    return Run()
+"""
+    (folder.path / "wandb.py").write_text(stub, encoding="utf-8")  # `python -m` looks in the current folder first
+    wandb = ["--wandb_log=True", "--wandb_project=p"]
+    lines = [line for line in folder.process("train", *TINY, *wandb).splitlines() if "WANDB" in line]
+    assert lines[0] == "WANDB p gpt2 32"
+    assert [json.loads(line[6:])["iter"] for line in lines[1:-1]] == [0, 10, 20]
+    assert lines[-1] == "WANDB finished"
+
+
+@pytest.mark.slow
+def test_compiled_training_gives_the_losses_of_eager_training(folder: Folder) -> None:
+    folder.train("--out_dir=eager", "--max_iters=5")
+    out = folder.train("--out_dir=compiled", "--max_iters=5", "--compile=True")
+    assert "training goes on in eager mode" not in out
+    assert folder.losses("compiled") == pytest.approx(folder.losses("eager"), rel=1e-3)
+    (end,) = folder.events("compiled", "end")
+    assert max(e["seconds"] for e in folder.events("compiled", "iter")) < end["phases"]["startup"]
+
+
+def test_a_compiler_that_fails_costs_one_line_and_not_the_run(folder: Folder) -> None:
+    (folder.path / "sitecustomize.py").write_text(
+        "import torch\n"
+        "def broken(model, **options):\n"
+        "    def call(*args): raise RuntimeError('no C++ compiler found')\n"
+        "    return call\n"
+        "torch.compile = broken\n",
+        encoding="utf-8",
+    )
+    folder.extra = {"PYTHONPATH": f"{folder.path}"}
+    out = folder.process("train", *TINY, "--compile=True", "--max_iters=3")
+    assert "note: torch.compile does not work here (no C++ compiler found); training goes on in eager mode" in out
+    assert len(folder.losses()) == 3
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_trains_close_to_single(folder: Folder, dtype: str) -> None:
+    folder.train("--out_dir=single")
+    folder.process("train", *TINY, "--out_dir=half", f"--dtype={dtype}")  # only a process of its own can be probed for
+    assert folder.losses("half")[19] == pytest.approx(folder.losses("single")[19], abs=0.15)
+    if dtype == "float16":
+        state = json.loads((folder.path / "half/checkpoints/step-000020/state.json").read_text("utf-8"))
+        assert state["scaler"]["scale"] > 1
