@@ -265,12 +265,19 @@ def test_the_preparation_of_another_running_process_is_left_alone(write, tmp_pat
     assert running.exists()
 
 
+def test_a_leftover_of_a_process_with_our_number_is_removed(write, tmp_path):
+    leftover = tmp_path / f".[out].preparing-{shards._this_machine()}-{os.getpid()}"
+    leftover.mkdir()
+    prepare([write("a.txt", "text " * 9)], tmp_path / "[out]")
+    assert not leftover.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
 def test_memory_does_not_grow_with_the_text(tmp_path):
-    pytest.importorskip("resource")
     code = (
-        "import resource, sys\nfrom pathlib import Path\nfrom nanoscope.data.prepare import prepare\n"
+        "import sys\nfrom pathlib import Path\nfrom nanoscope.data.prepare import prepare\n"
         "prepare([sys.argv[1]], Path(sys.argv[2]), tokenizer='byte')\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
     )
     peaks = []
     for megabytes in (8, 64):

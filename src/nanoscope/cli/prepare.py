@@ -120,7 +120,7 @@ def _in_words(summary: dict[str, str | int | float]) -> str:
         f"  documents   {summary['documents']:,}",
     ]
     if summary["skipped_files"]:
-        lines[-1] += f", {summary['skipped_files']:,} files of other kinds skipped"
+        lines[-1] += f", files of other kinds skipped: {summary['skipped_files']:,}"
     return "\n".join([*lines, f"next: nanoscope train laptop --dataset={summary['dataset']}"])
 
 

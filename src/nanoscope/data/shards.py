@@ -114,18 +114,24 @@ def word_boundary(text: str, start: int, end: int) -> int:
 @contextmanager
 def written_aside(out: Path, overwrite: bool) -> Iterator[Path]:
     """A temporary folder beside `out` that takes its place at the end, or vanishes if anything goes wrong."""
-    aside = out.parent / f".{out.name}.preparing-{_this_machine()}-{os.getpid()}"
-    replaced = out.parent / f".{out.name}.replaced-{_this_machine()}-{os.getpid()}"
+    aside, replaced = (
+        out.parent / f".{out.name}.{state}-{_this_machine()}-{os.getpid()}" for state in ("preparing", "replaced")
+    )
     _check_replaceable(out, overwrite)
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(out)
-        aside.mkdir(parents=True)
+        aside.mkdir()
         yield aside
         _sync(aside)
         _check_replaceable(out, overwrite)  # someone else may have been quicker
         if out.exists():
             out.rename(replaced)
-        aside.rename(out)
+        try:
+            aside.rename(out)
+        except OSError:
+            replaced.rename(out)
+            raise
         _sync(out.parent)
     except OSError as error:
         raise JobError(
@@ -165,10 +171,12 @@ def _this_machine() -> str:
 
 def _remove_leftovers(out: Path) -> None:
     """Remove what a killed preparation of the same `out` left behind on this machine."""
-    for leftover in out.parent.glob(f".{out.name}.*-{_this_machine()}-*"):
-        owner = leftover.name.rpartition("-")[2]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(leftover, ignore_errors=True)
+    name = re.compile(rf"\.{re.escape(out.name)}\.(preparing|replaced)-{_this_machine()}-(\d+)")
+    for path in out.parent.iterdir():
+        if leftover := name.fullmatch(path.name):
+            process = int(leftover[2])  # a container may give every process the same number
+            if process == os.getpid() or not psutil.pid_exists(process):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
