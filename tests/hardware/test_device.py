@@ -1,0 +1,125 @@
+"""What a run gets on machines that are not here: the facts are given, the decision is real."""
+
+import pytest
+import torch
+
+from nanoscope.errors import UsageError
+from nanoscope.hardware.device import Choice, Facts, decide, look, measure_peak, peak_flops
+
+NVIDIA = {"triton": True, "torch_has_cuda": True, "cpu_name": "Xeon", "cpu_threads": 8}
+A100 = Facts(cuda_names=("NVIDIA A100-SXM4-40GB",) * 2, cuda_capabilities=((8, 0),) * 2, **NVIDIA)  # type: ignore[arg-type]
+T4 = Facts(cuda_names=("Tesla T4",), cuda_capabilities=((7, 5),), **NVIDIA)  # type: ignore[arg-type]
+P100 = Facts(cuda_names=("Tesla P100-PCIE-16GB",), cuda_capabilities=((6, 0),), **NVIDIA)  # type: ignore[arg-type]
+WINDOWS = Facts(cuda_names=("NVIDIA GeForce RTX 3060",), cuda_capabilities=((8, 6),), torch_has_cuda=True)
+MIXED = Facts(cuda_names=("RTX 4090", "Tesla P100"), cuda_capabilities=((8, 9), (6, 0)), **NVIDIA)  # type: ignore[arg-type]
+MAC = Facts(mps=True, cpu_name="Apple M2", cpu_threads=8)
+LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
+
+
+@pytest.mark.parametrize(
+    ("facts", "device", "dtype", "compiled"),
+    [
+        (A100, "cuda:0", "bfloat16", True),
+        (T4, "cuda:0", "float16", True),
+        (P100, "cuda:0", "float16", False),
+        (WINDOWS, "cuda:0", "bfloat16", False),
+        (MAC, "mps", "float32", False),
+        (LAPTOP, "cpu", "float32", False),
+    ],
+    ids=["A100", "T4", "P100", "no Triton", "Mac", "laptop"],
+)
+def test_auto_chooses_what_suits_the_machine(facts: Facts, device: str, dtype: str, compiled: bool) -> None:
+    choice = decide("auto", "auto", "auto", facts)
+    assert (choice.device, choice.dtype, choice.compile) == (device, dtype, compiled)
+
+
+def test_the_choice_is_explained_in_one_line() -> None:
+    assert decide("auto", "auto", "auto", LAPTOP).reasons == (
+        "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
+    )
+    assert "float16 (this GPU is too old for bfloat16)" in decide("auto", "auto", "auto", T4).reasons
+    assert "eager (no Triton for torch.compile here)" in decide("auto", "auto", "auto", WINDOWS).reasons
+    assert "eager (this GPU is too old for Triton)" in decide("auto", "auto", "auto", P100).reasons
+
+
+def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
+    choice = decide("cpu", "bfloat16", True, A100)
+    assert choice == Choice("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "the driver is missing, or hides it")],
+)
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        decide(device, "auto", "auto", facts)
+    assert reason in str(caught.value)
+    assert f"device={device}" in str(caught.value)
+    assert "--device=cpu" in str(caught.value)
+
+
+def test_mps_without_an_apple_gpu_is_refused() -> None:
+    with pytest.raises(UsageError, match="device=mps: torch finds no Apple GPU here"):
+        decide("mps", "auto", "auto", A100)
+
+
+def test_a_gpu_beyond_the_last_one_is_refused() -> None:
+    assert decide("cuda:1", "auto", "auto", A100).device == "cuda:1"
+    with pytest.raises(UsageError, match="device=cuda:7: there are only 2 GPUs, numbered from 0"):
+        decide("cuda:7", "auto", "auto", A100)
+
+
+def test_each_gpu_is_judged_by_its_own_generation() -> None:
+    new, old = decide("cuda:0", "auto", "auto", MIXED), decide("cuda:1", "auto", "auto", MIXED)
+    assert (new.device_name, new.dtype, new.compile) == ("RTX 4090", "bfloat16", True)
+    assert (old.device_name, old.dtype, old.compile) == ("Tesla P100", "float16", False)
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_under_torchrun_each_process_has_its_own_gpu(device: str) -> None:
+    assert [decide(device, "auto", "auto", A100, rank).device for rank in (0, 1)] == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.parametrize(
+    "device", ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:²", "cpu:1", "auto:1", "cuda:0:1"]
+)
+def test_a_device_that_is_none_is_refused_with_those_that_are(device: str) -> None:
+    with pytest.raises(UsageError, match="it is one of auto, cpu, cuda, cuda:N, mps"):
+        decide(device, "auto", "auto", A100)
+
+
+def test_a_number_format_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="dtype=int8: it is one of auto, float32, bfloat16, float16"):
+        decide("cpu", "int8", "auto", LAPTOP)
+
+
+def test_this_machine_can_be_looked_at_and_decided_on() -> None:
+    facts = look()
+    assert facts.cpu_threads >= 1
+    assert facts.cpu_name
+    assert len(facts.cuda_names) == len(facts.cuda_capabilities)
+    assert decide("auto", "auto", "auto", facts).dtype in ("float32", "bfloat16", "float16")
+
+
+def test_the_peak_of_a_known_gpu_comes_from_the_table() -> None:
+    flops, source = peak_flops(decide("auto", "auto", "auto", A100))
+    assert (flops, source) == (312e12, "NVIDIA A100 data sheet")
+    flops, _ = peak_flops(decide("auto", "float32", "auto", A100))
+    assert flops == 156e12
+
+
+def test_the_peak_of_a_cpu_is_measured_and_said_to_be() -> None:
+    flops, source = peak_flops(decide("cpu", "float32", "auto", look()))
+    assert source == "measured by a short matmul on this device"
+    assert flops is not None
+    assert 1e8 < flops < 1e15
+
+
+def test_a_peak_that_cannot_be_measured_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object, **__: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch, "ones", no_memory)
+    assert measure_peak(torch.device("cpu"), torch.float32) is None
