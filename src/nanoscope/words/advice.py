@@ -1,5 +1,7 @@
 """What to do about it, with what it is estimated to bring."""
 
+import math
+
 from nanoscope.analysis.findings import Advice
 from nanoscope.words.language import Language
 
@@ -37,7 +39,7 @@ def _what(finding: Advice, language: Language) -> str:
                 dropout="dropout",
             )
         case "train_longer":
-            if finding.to_value is not None:
+            if finding.to_value is not None and math.isfinite(finding.to_value):
                 return say(
                     "Train longer: it is still improving. Set {setting} (and {decay} with it).",
                     setting=_assignment(finding.setting or "max_iters", finding.to_value),
@@ -81,10 +83,10 @@ def _what(finding: Advice, language: Language) -> str:
 
 
 def _change(finding: Advice, setting: str, language: Language) -> str:
-    if finding.to_value is None:
+    if finding.to_value is None or not math.isfinite(finding.to_value):
         return ""
     setting = finding.setting or setting
-    if finding.from_value is None:
+    if finding.from_value is None or not math.isfinite(finding.from_value):
         return language.say("Set {assignment}.", assignment=_assignment(setting, finding.to_value))
     values = {"setting": setting, "before": _plain(finding.from_value), "after": _plain(finding.to_value)}
     if finding.to_value > finding.from_value:

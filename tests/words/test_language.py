@@ -1,0 +1,122 @@
+from datetime import datetime
+
+import pytest
+
+from nanoscope.errors import UsageError
+from nanoscope.words.language import END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language, choose_language
+
+ENGLISH, ARABIC, HINDI = Language("en"), Language("ar"), Language("hi")
+
+
+def plain(text: str) -> str:
+    return text.replace(NO_BREAK_SPACE, " ").replace(ISOLATE, "").replace(END_ISOLATE, "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.03322, "33.2 ms"),
+        (0.16849, "168 ms"),
+        (3.99511, "4.00 s"),
+        (12.543, "12.5 s"),
+        (60, "1 min"),
+        (88, "1 min 28 s"),
+        (3599.9, "1 h"),
+        (23571.149, "6 h 33 min"),
+        (200_000, "2 d 8 h"),
+        (0, "0 s"),
+        (None, "—"),
+        (float("nan"), "—"),
+    ],
+)
+def test_a_duration_has_the_units_that_suit_its_size(seconds, said):
+    assert plain(ENGLISH.duration(seconds)) == said
+
+
+def test_a_duration_can_be_said_to_the_second():
+    assert plain(ENGLISH.duration(23571.149, parts=3)) == "6 h 32 min 51 s"
+    assert plain(ARABIC.duration(23571.149, parts=3)) == "6 ساعات و32 دقيقة و51 ثانية"
+    assert plain(HINDI.duration(23571.149, parts=3)) == "6 घंटे 32 मिनट 51 सेकंड"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "خطوة واحدة"), (2, "خطوتين"), (3, "3 خطوات"), (10, "10 خطوات"), (11, "11 خطوة"), (100, "100 خطوة"),
+     (102, "102 خطوة"), (103, "103 خطوات")],
+)  # fmt: skip
+def test_arabic_counts_steps_in_its_own_plurals(count, said):
+    assert plain(ARABIC.plural("{n} step", "{n} steps", count)) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "سطر واحد"), (2, "سطران"), (7, "7 أسطر"), (11, "11 سطرًا"), (275, "275 سطرًا"), (300, "300 سطر")],
+)
+def test_arabic_counts_lines_in_its_own_plurals(count, said):
+    assert plain(ARABIC.plural("{n} line", "{n} lines", count)) == said
+
+
+def test_hindi_has_one_hour_and_several_and_fractions_are_several():
+    assert plain(HINDI.duration(3600)) == "1 घंटा"
+    assert plain(HINDI.duration(7200)) == "2 घंटे"
+
+
+def test_large_numbers_are_grouped_as_each_language_groups_them():
+    assert ENGLISH.number(1234567) == "1,234,567"
+    assert HINDI.number(1234567) == "12,34,567"
+    assert ARABIC.number(1234567) == "1,234,567"
+
+
+def test_values_inside_arabic_are_isolated_so_that_their_order_is_kept():
+    text = ARABIC.say("Raise {setting} from {before} to {after}.", setting="eval_interval", before="500", after="2000")
+    assert f"{ISOLATE}eval_interval{END_ISOLATE}" in text
+    assert text.count(ISOLATE) == text.count(END_ISOLATE) == 3
+
+
+def test_values_from_a_log_are_not_taken_for_placeholders():
+    assert ENGLISH.say("Line {line}: memory ran out. {message}", line="3", message="{line} {x}").endswith("{line} {x}")
+
+
+def test_a_loss_that_is_not_finite_is_said_in_words():
+    assert ENGLISH.loss(float("inf")) == "not a number"
+
+
+def test_a_range_whose_ends_look_the_same_is_one_value():
+    assert ENGLISH.between("33 ms", "33 ms") == "33 ms"
+    assert ENGLISH.between("33 ms", "34 ms") == "33 ms to 34 ms"
+
+
+def test_the_clock_names_the_day_only_when_it_is_another():
+    now = datetime(2026, 11, 15, 20, 0)
+    assert ENGLISH.clock(datetime(2026, 11, 15, 21, 5), now) == "21:05"
+    assert ENGLISH.clock(datetime(2026, 11, 16, 3, 5), now) == "Mon 03:05"
+    assert "2027" in ENGLISH.clock(datetime(2027, 1, 16, 3, 5), now)
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"),
+    [
+        ({"LANG": "hi_IN.UTF-8"}, "hi"),
+        ({"LANG": "hi_IN.UTF-8", "LC_ALL": "ar_EG.UTF-8"}, "ar"),
+        ({"LANG": "de_DE.UTF-8"}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LC_ALL": "Arabic_Egypt.1256"}, "ar"),
+    ],
+)
+def test_the_language_is_that_of_the_locale_or_english(environment, code, monkeypatch):
+    for variable in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    assert choose_language().code == code
+
+
+@pytest.mark.parametrize("wanted", ["hi", "HI", "hi_IN", "hi-IN", "hindi"])
+def test_a_language_may_be_asked_for_in_several_spellings(wanted):
+    assert choose_language(wanted).code == "hi"
+
+
+def test_an_unknown_language_is_answered_with_those_there_are():
+    with pytest.raises(UsageError, match=r"Did you mean --lang ar\?") as error:
+        choose_language("arabc")
+    assert "hi (हिन्दी)" in str(error.value)
