@@ -293,7 +293,7 @@ def _diverged(run: Run, steps: Ints, losses: Floats, noise: float) -> Diverged |
     while begins < len(smooth) and not risen[begins:].all():
         begins += 1
     step = int(at[min(begins, len(at) - 1)])
-    good = [c.step for c in run.checkpoints if c.step < step]
+    good = [c.step for c in run.checkpoints if c.step <= at[low]]
     return Diverged(step, best, last, good[-1] if good else None)
 
 

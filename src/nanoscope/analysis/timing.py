@@ -220,8 +220,11 @@ def _periodic(candidates: Ints, steps: Ints, interval: int | None) -> Bools:
     best = none
     sample = chosen[:40]
     distances = {int(b - a) for i, a in enumerate(sample) for b in sample[i + 1 : i + 7]}
+    span = float(steps[-1] - steps[0]) / (interval or 1)
     for distance in sorted(d for d in distances if d > 3 * (interval or 1))[:200]:
         slack = max(interval or 1, 0.02 * distance)
+        if len(chosen) * (2 * slack / (interval or 1) + 1) > 0.2 * span:
+            break  # so many slow steps have neighbours at any distance by mere chance
         earlier = _has_near(chosen, chosen - distance, slack)
         later = _has_near(chosen, chosen + distance, slack)
         if (earlier & later).any() and (earlier | later).sum() > best.sum():

@@ -252,7 +252,6 @@ class RunBuilder:
         self.runs.append(run)
         self._current = run
         self._recent.clear()
-        self._clock = None
         self._epoch_offset, self._epoch = 0, MISSING
         return run
 

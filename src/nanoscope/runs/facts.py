@@ -61,8 +61,9 @@ _SIZES = tuple(
     )
 )
 _DEVICE = re.compile(
-    r"\b(?:NVIDIA|Tesla|GeForce|Quadro|AMD Instinct|AMD Radeon) (?:GeForce )?(?:(?:RTX|GTX|TITAN|RX|PRO|Quadro)\s?){0,3}"
-    r"[A-Z]{0,3}\d{1,4}[A-Z]{0,3}(?:[ -](?:Ti|SUPER|Super|Laptop|Ada|SXM\d?|PCI[Ee]|XTX|XT|NVL))*(?:-?\s?\d{2,3}\s?GB)?"
+    r"\b(?:NVIDIA|Tesla|GeForce|Quadro|AMD Instinct|AMD Radeon) (?:GeForce )?"
+    r"(?:(?:RTX|GTX|TITAN|RX|PRO|Quadro)\s?){0,3}[A-Z]{0,3}\d{1,4}[A-Z]{0,3}"
+    r"(?:[ -](?:Ti|SUPER|Super|Laptop|Ada|SXM\d?|PCI[Ee]|XTX|XT|NVL))*(?:-?\s?\d{2,3}\s?GB)?"
     r"|\bApple M\d(?: (?:Pro|Max|Ultra))?|\bRTX \d{4}(?: Ti)?(?: SUPER)?\b"
 )
 

@@ -2,8 +2,9 @@
 
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +17,7 @@ from nanoscope.runs.run import Log, LoggedError
 from nanoscope.runs.text import clean_lines
 
 ENOUGH_RECORDS = 60  # of one format, to decide on it
-SAMPLE_LINES = 60_000  # looked at, before giving up on finding more
+SAMPLE_LINES = 60_000  # looked at for them; beyond, the first record decides
 MAX_WRAPPED = 4  # lines that one record may be broken into
 
 _RESUMING = re.compile(
@@ -24,7 +25,7 @@ _RESUMING = re.compile(
 )
 _RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
 
-_RECORD_WORDS = re.compile(r"loss|train|val|bpb|\d[%|]|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE)
+_RECORD_WORDS = re.compile(r"loss|train|val|bpb|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE)
 
 
 class _Reading:
@@ -87,7 +88,7 @@ class _Reading:
 def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read numbered, clean lines of one log."""
     lines = iter(lines)
-    sample: list[tuple[int, str]] = []
+    sample: deque[tuple[int, str]] = deque(maxlen=SAMPLE_LINES)
     reading = _Reading(_find_format(lines, sample))
     last_number = 0
     for last_number, line in chain(sample, lines):
@@ -98,7 +99,7 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     return Log(source, name, runs, reading.located, last_number, reading.rejoined)
 
 
-def _find_format(lines: Iterator[tuple[int, str]], sample: list[tuple[int, str]]) -> Format:
+def _find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]]) -> Format:
     """The format that finds most in the first records, which are left in `sample`.
 
     The generic one is taken only where it finds far more than any that knows the trainer.
@@ -107,15 +108,16 @@ def _find_format(lines: Iterator[tuple[int, str]], sample: list[tuple[int, str]]
     candidates = [format_class() for format_class in classes]
     scores = [0.0] * len(candidates)
     begun = ""
-    for number, line in islice(lines, SAMPLE_LINES):
-        sample.append((number, line))
+    for count, numbered in enumerate(lines):
+        sample.append(numbered)
+        line = numbered[1]
         if _RECORD_WORDS.search(line) or begun:
             for index, candidate in enumerate(candidates):
                 kind = candidate.read(line) or (candidate.read(begun + line) if begun else None)
                 scores[index] += {"step": 1.0, "eval": 0.9}.get(kind or "", 0.0)
             # The beginning of a record that a terminal broke: the next line may complete it.
             begun = line if not begun and _RECORD_BEGINS.search(line) else ""
-            if max(scores) >= ENOUGH_RECORDS:
+            if max(scores) >= (ENOUGH_RECORDS if count < SAMPLE_LINES else 1):
                 break
     best = max(range(len(scores) - 1), key=lambda index: scores[index])
     chosen = classes[-1] if scores[-1] > 3 * scores[best] else classes[best]

@@ -19,7 +19,7 @@ class Nanochat(Format):
 
     def read(self, line: str) -> str | None:
         found = _STEP.search(line)
-        if found and (found[2] or "%)" in line or "lrm" in line):
+        if found and ("lrm" in line or (line[found.end() : found.end() + 1] == ":" and (found[2] or "%)" in line))):
             fields = read_fields(line[found.start() :])
             if "time_s" not in fields and "num_tokens" not in line:
                 return None  # cut by the terminal: the rest is on the next line

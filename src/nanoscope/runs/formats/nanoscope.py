@@ -14,6 +14,9 @@ _EVALUATION = re.compile(
 )
 _SAVING = re.compile(r"saving checkpoint to \S{0,300}step-(\d{1,12})")
 
+_OVER = ("finished", "patience", "max_minutes", "eval_only")
+_SAID_AT_START = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
+
 
 class Nanoscope(Format):
     name = "nanoscope"
@@ -53,25 +56,15 @@ class Nanoscope(Format):
     def _read_event(self, line: str) -> str | None:
         try:
             event: dict[str, Any] = json.loads(line)
-        except ValueError:
-            return None  # torn by a crash: the last line
-        kind = event.get("event")
-        try:
-            return self._take(str(kind), event)
-        except (KeyError, TypeError, ValueError):
-            return None
+            return self._take(str(event["event"]), event)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+            return None  # torn by a crash, or not ours
 
     def _take(self, kind: str, event: dict[str, Any]) -> str:
         log = self.log
         if kind == "start":
             log.boundary(resuming=int(event.get("first_step") or 0) > 0)
-            facts = {**event.get("config", {})}
-            for key in ("device", "parameters", "tokens_per_step", "peak_flops", "peak_source", "vocab_size"):
-                if event.get(key) is not None:
-                    facts[key] = event[key]
-            for key in ("train_tokens", "val_tokens"):
-                if event.get(key) is not None:
-                    facts[key] = event[key]
+            facts = {**event.get("config", {}), **{key: event[key] for key in _SAID_AT_START if key in event}}
             log.facts.update({k: v for k, v in facts.items() if isinstance(v, str | int | float | bool)})
         elif kind == "iter":
             mfu = event.get("mfu")
@@ -91,28 +84,27 @@ class Nanoscope(Format):
                 int(event["step"]),
                 _loss(event.get("val_loss")),
                 None if train is None else float(train),
-                seconds=event.get("seconds"),
-                stderr=event.get("val_stderr"),
+                seconds=_maybe(event.get("seconds")),
+                stderr=_maybe(event.get("val_stderr")),
             )
         elif kind == "checkpoint":
-            log.checkpoint(int(event["step"]), event.get("seconds"))
+            log.checkpoint(int(event["step"]), _maybe(event.get("seconds")))
         elif kind == "resume":
             log.boundary(resuming=True)
         elif kind in ("interrupted", "non_finite"):
             if log.current is not None:
                 log.current.failed = True
         elif kind == "end" and log.current is not None:
-            log.current.said_finished = event.get("reason") in (
-                "finished",
-                "patience",
-                "max_minutes",
-                "eval_only",
-            )
-            log.current.wall_seconds = event.get("wall_seconds")
+            log.current.said_finished = event.get("reason") in _OVER
+            log.current.wall_seconds = _maybe(event.get("wall_seconds"))
             phases = event.get("phases")
             if isinstance(phases, dict):
                 log.current.phases = {str(k): float(v) for k, v in phases.items()}
         return kind
+
+
+def _maybe(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _float(value: Any) -> float:

@@ -1,0 +1,108 @@
+"""What is left."""
+
+import pytest
+
+from nanoscope.analysis.eta import scenario
+from nanoscope.analysis.findings import Eta, NoEta
+
+NOTES = (
+    "step 0: train loss 10.8792, val loss 10.8798\niter 0: loss 10.8723, time 27374.65ms, mfu -100.00%\n"
+    "iter 100: loss 8.0170, time 3995.11ms, mfu 12.62%\n"
+)
+
+
+def test_the_notes_case_of_6000_iterations(explain) -> None:
+    eta = explain(NOTES, max_iters=6000).eta
+
+    assert isinstance(eta, Eta)
+    hours, rest = divmod(int(eta.naive_s), 3600)
+    assert (hours, *divmod(rest, 60)) == (6, 32, 51)
+    assert eta.expected_s == pytest.approx(eta.naive_s)
+    assert scenario(eta, 0.2).remaining_s / 60 == pytest.approx(20, abs=0.5)
+    assert scenario(eta, 0.15).remaining_s / 60 == pytest.approx(15, abs=0.5)
+
+
+def test_scenarios_are_offered_below_the_present_step_time(explain) -> None:
+    eta = explain(NOTES, max_iters=6000).eta
+
+    assert len(eta.scenarios) == 3
+    assert all(s.step_s < 3.9 and s.remaining_s == pytest.approx(s.step_s * 5900) for s in eta.scenarios)
+
+
+def test_evaluations_to_come_are_counted(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=1000), max_iters=3000).eta
+
+    assert eta.evals_left == 8
+    assert eta.expected_s == pytest.approx(2000 * 0.1 + 8 * 4.0, rel=0.02)
+    assert eta.low_s <= eta.expected_s <= eta.high_s
+
+
+def test_start_up_and_a_last_line_with_an_evaluation_do_not_mislead(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=1000), max_iters=3000).eta
+
+    assert eta.naive_s == pytest.approx(2000 * 4.1, rel=0.02)
+    assert eta.step_s == pytest.approx(0.1, rel=0.02)
+
+
+def test_one_stall_is_not_extrapolated(explain, nanogpt_log) -> None:
+    eta = explain(
+        nanogpt_log(last=1000, eval_every=None, step_s=lambda s: 60.0 if s == 700 else 0.1), max_iters=2000
+    ).eta
+
+    assert eta.expected_s == pytest.approx(100, rel=0.03)
+
+
+def test_a_run_that_slowed_down_is_extrapolated_from_its_end(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=900, eval_every=None, step_s=lambda s: 0.1 if s < 450 else 0.2), max_iters=1900).eta
+
+    assert eta.expected_s == pytest.approx(200, rel=0.03)
+
+
+def test_without_a_total_there_is_no_eta_and_a_reason(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=1000)).eta
+
+    assert isinstance(eta, NoEta)
+    assert eta.reason == "total_unknown"
+    assert eta.step_s == pytest.approx(0.1, rel=0.02)
+
+
+def test_without_times_there_is_no_eta_and_a_reason(explain) -> None:
+    eta = explain("".join(f"{s} train 5.{s}\n" for s in range(30)), max_iters=100).eta
+
+    assert isinstance(eta, NoEta)
+    assert eta.reason == "no_times"
+
+
+def test_a_finished_run_has_exactly_nothing_left(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(last=1000), max_iters=1000)
+
+    assert analysis.progress.finished is True
+    assert (analysis.eta.expected_s, analysis.eta.low_s, analysis.eta.high_s) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("total", "finished"), [(1000, True), (1005, True), (1010, False), (5000, False)])
+def test_a_run_is_finished_when_no_further_line_is_due(explain, nanogpt_log, total, finished) -> None:
+    assert explain(nanogpt_log(last=1000), max_iters=total).progress.finished is finished
+
+
+def test_counting_from_zero_ends_one_before_the_total(explain) -> None:
+    line = "step {0:05d}/00050 (1.00%) | loss: 4.0 | lrm: 1.00 | dt: 500.00ms | tok/sec: 1,000 | mfu: 40.00\n"
+
+    assert explain("".join(line.format(s) for s in range(50))).progress.finished is True
+    assert explain("".join(line.format(s) for s in range(40))).progress.steps_left == 10
+
+
+def test_an_interrupted_run_is_not_finished(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(last=1000) + "KeyboardInterrupt\n", max_iters=1005)
+
+    assert analysis.progress.finished is False
+
+
+def test_the_moving_average_has_a_direction(explain, nanogpt_log) -> None:
+    slower = explain(
+        nanogpt_log(last=800, eval_every=None, step_s=lambda s: 0.1 if s < 600 else 0.15), max_iters=999
+    ).eta
+    steady = explain(nanogpt_log(last=800, eval_every=None), max_iters=999).eta
+
+    assert slower.direction == "slower"
+    assert steady.direction == "steady"

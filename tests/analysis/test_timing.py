@@ -1,0 +1,175 @@
+"""Normal steps, slow steps and their causes."""
+
+import random
+
+import pytest
+
+
+def causes(analysis) -> dict[int, tuple[str, ...]]:
+    return {slow.step: slow.causes for slow in analysis.slow_steps}
+
+
+def test_evaluations_and_start_up_are_not_part_of_the_normal_step(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log())
+
+    assert analysis.timing.typical_s == pytest.approx(0.1, rel=0.02)
+    assert causes(analysis)[0] == ("startup", "evaluation")
+    assert causes(analysis)[500] == ("evaluation", "checkpoint")
+    assert sorted(causes(analysis)) == list(range(0, 2001, 250))
+    assert analysis.evals.cost_s == pytest.approx(4.0, rel=0.01)
+
+
+def test_the_notes_case_of_168_ms_against_seconds(explain) -> None:
+    lines = ["step 0: train loss 10.88, val loss 10.87", "iter 0: loss 10.88, time 12543.00ms, mfu -100.00%"]
+    for step in range(100, 1600, 100):
+        if step % 500 == 0:
+            lines += [f"step {step}: train loss 7.10, val loss 7.00", "saving checkpoint to out"]
+        time_ms = {500: 5985, 1000: 5726}.get(step, 5800 if step % 500 == 0 else 168 + step % 3)
+        lines.append(f"iter {step}: loss 7.05, time {time_ms}.00ms, mfu 10.00%")
+    analysis = explain("\n".join(lines))
+
+    assert causes(analysis) == {
+        0: ("startup", "evaluation"),
+        500: ("evaluation", "checkpoint"),
+        1000: ("evaluation", "checkpoint"),
+        1500: ("evaluation", "checkpoint"),
+    }
+    assert analysis.timing.typical_s == pytest.approx(0.169, abs=0.002)
+    (startup,) = [cost for cost in analysis.phase_costs if cost.phase == "startup"]
+    assert startup.total_s == pytest.approx(12.543 - 0.169 - analysis.evals.cost_s, abs=0.01)
+
+
+def test_a_slow_step_without_an_evaluation_is_a_stall(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(step_s=lambda step: 0.6 if step == 640 else 0.1))
+
+    assert causes(analysis)[640] == ("stall",)
+
+
+def test_a_step_within_the_noise_of_the_run_is_not_slow(explain, nanogpt_log) -> None:
+    rng = random.Random(3)
+    analysis = explain(nanogpt_log(eval_every=None, startup_s=0, step_s=lambda step: rng.choice([0.03, 0.05, 0.08])))
+
+    assert analysis.slow_steps == ()
+
+
+def test_a_tenth_more_is_not_slow_however_even_the_run_is(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(step_s=lambda step: 0.11 if step % 170 == 0 else 0.1))
+
+    assert sorted(causes(analysis)) == list(range(0, 2001, 250))
+
+
+def test_work_at_a_regular_distance_is_periodic_and_counts_in_the_mean(explain, nanogpt_log) -> None:
+    analysis = explain(
+        nanogpt_log(last=500, every=1, eval_every=None, startup_s=0, step_s=lambda s: 0.5 if s % 10 == 3 else 0.1)
+    )
+
+    assert set(causes(analysis).values()) == {("periodic",)}
+    assert len(analysis.slow_steps) == 50
+    assert analysis.timing.typical_s == pytest.approx(0.1, rel=0.03)
+    assert analysis.timing.mean_s == pytest.approx(0.14, rel=0.03)
+
+
+def test_data_shards_of_nearly_equal_size_are_periodic(explain, nanogpt_log) -> None:
+    shards = {91, 280, 471, 661, 850, 1041}
+    analysis = explain(
+        nanogpt_log(last=1100, every=1, eval_every=None, startup_s=0, step_s=lambda s: 0.3 if s in shards else 0.1)
+    )
+
+    assert causes(analysis) == dict.fromkeys(sorted(shards), ("periodic",))
+
+
+def test_many_irregular_slow_steps_are_jitter_and_not_listed_one_by_one(explain, nanogpt_log) -> None:
+    rng = random.Random(5)
+    slow = {s for s in range(300, 600) if rng.random() < 0.2}
+    analysis = explain(
+        nanogpt_log(last=600, every=1, eval_every=None, step_s=lambda s: rng.uniform(0.17, 0.24) if s in slow else 0.1)
+    )
+
+    assert list(causes(analysis)) == [0]
+    assert analysis.timing.jittery
+
+
+def test_evaluations_between_printed_lines_are_counted_as_hidden(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(last=4000, every=200, eval_every=500))
+
+    assert sorted(causes(analysis)) == [0, 1000, 2000, 3000, 4000]
+    assert analysis.hidden_evaluations.hidden == 4
+    assert analysis.evals.count == 9
+    (cost,) = [c for c in analysis.phase_costs if c.phase == "evaluation"]
+    assert cost.total_s == pytest.approx(36.0, rel=0.02)
+
+
+def test_a_checkpoint_is_told_from_the_evaluation_where_only_some_save(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(last=4000, saves=lambda step: step % 500 == 0 and step > 0, save_s=1.5))
+
+    assert causes(analysis)[250] == ("evaluation",)
+    assert analysis.checkpoints.cost_s == pytest.approx(1.5, rel=0.05)
+    assert analysis.checkpoints.count == 8
+
+
+def test_a_run_that_gets_slower_is_said_to(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(step_s=lambda step: 0.1 * (1 + step / 6000)))
+
+    assert "verdict.slowing_down" in [verdict.code for verdict in analysis.verdicts]
+    assert analysis.timing.trend_share == pytest.approx(0.22, abs=0.05)
+    assert sorted(causes(analysis)) == list(range(0, 2001, 250))
+
+
+def test_a_coarse_clock_is_no_slowdown_and_no_stall(explain) -> None:
+    rng = random.Random(11)
+    lines = [
+        f"step {s} | loss 2.3000 | step time {rng.choice([15.62, 31.25, 31.25, 46.88])}ms" for s in range(0, 3000, 10)
+    ]
+    analysis = explain("\n".join(lines))
+
+    assert analysis.slow_steps == ()
+    assert analysis.timing.clock_resolution_s == pytest.approx(0.0156, abs=0.0001)
+    assert not analysis.timing.slowing_down
+
+
+def test_the_step_after_a_resumption_is_slow_because_of_it(explain, nanogpt_log) -> None:
+    before = nanogpt_log(last=1000, eval_every=None)
+    after = nanogpt_log(first=600, last=2000, eval_every=None, step_s=lambda s: 9.0 if s == 600 else 0.1)
+    analysis = explain(before + "Resuming training from out\n" + after)
+
+    assert causes(analysis)[600] == ("resume",)
+    assert analysis.reading.resumed_at == (600,)
+
+
+def test_times_outside_the_evaluation_blame_no_evaluation(explain) -> None:
+    lines = []
+    for step in range(600):
+        if step % 250 == 0:
+            lines.append(f"Step {step:05d} | Validation bpb: {2 - step / 1000:.4f}")
+        dt = 1900.0 if step == 250 else 500.0 + step % 5
+        lines.append(
+            f"step {step:05d}/02000 (1.00%) | loss: 4.0 | lrm: 1.00 | dt: {dt:.2f}ms | tok/sec: 1,000 | mfu: 40.00"
+        )
+    analysis = explain("\n".join(lines))
+
+    assert causes(analysis)[250] == ("stall",)
+    assert analysis.evals.cost_s is None
+
+
+def test_a_time_of_zero_is_not_measured(explain) -> None:
+    lines = [f"iter_dt {0 if s == 0 else 16000 + s}.00ms; iter {s}: train loss 3.00000" for s in range(0, 300, 10)]
+    analysis = explain("\n".join(lines))
+
+    assert analysis.timing.low_s > 15
+    assert analysis.slow_steps == ()
+
+
+def test_an_evaluation_in_a_span_of_ten_steps_costs_its_whole_time(explain) -> None:
+    clock, lines = 0.0, []
+    for step in range(1, 401):
+        clock += 0.5
+        if step % 10 == 0:
+            lines.append(f"[titan] 2031-01-01 10:{int(clock // 60):02d}:{clock % 60:06.3f} - INFO - step: {step}  loss: 4.5  memory: 1GiB(2%)  tps: 900")  # noqa: E501 # fmt: skip
+        if step % 50 == 0:
+            clock += 6.0
+            lines.append(f"[titan] validate step: {step}  loss: 4.6  memory: 1GiB(2%)")
+    analysis = explain("\n".join(lines))
+
+    assert analysis.timing.typical_s == pytest.approx(0.5, rel=0.01)
+    assert analysis.evals.cost_s == pytest.approx(6.0, rel=0.02)
+    assert causes(analysis)[60] == ("evaluation",)

@@ -1,0 +1,97 @@
+# ruff: noqa: E501 (a log line is as long as it is)
+"""Files, directories and whatever else a person points at."""
+
+import io
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanoscope.analysis.analyse import Options
+from nanoscope.analysis.schema import explain_json
+from nanoscope.errors import JobError
+from nanoscope.runs.reader import read_log, read_stream
+
+
+def test_a_missing_file_is_said_with_a_name_that_is_near(tmp_path) -> None:
+    (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 9.00ms\n", encoding="utf-8")
+
+    with pytest.raises(JobError, match=r"no file .*trian\.log.*Did you mean .*train\.log"):
+        read_log(str(tmp_path / "trian.log"))
+
+
+def test_a_directory_that_is_no_run_is_said(tmp_path) -> None:
+    with pytest.raises(JobError, match=r"directory.*events\.jsonl"):
+        read_log(str(tmp_path))
+
+
+def test_the_directory_of_a_run_is_read_through_its_events(tmp_path) -> None:
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "iter", "step": 3, "loss": 2.5, "seconds": 0.1}\n', encoding="utf-8"
+    )
+
+    log = read_log(str(tmp_path))
+    assert log.format == "nanoscope"
+    assert log.source == str(tmp_path)
+
+
+PIECES = [
+    "iter ", "step ", "step:", "loss ", "loss: ", "val loss ", "nan", "inf", "-100.00%", "1e999", "999999999999999999999",
+    " | ", ", ", "ms", "time ", "dt: ", "tok/sec: ", "{'loss': ", "'}", "\x1b[31m", "^[[A", "\r", "\n", "\r\n", "\t", "> ", "```",
+    '{"event": "iter", "step": ', '"loss": null}', "Traceback (most recent call last):", "KeyboardInterrupt", "Epoch 1 | iter ",
+    " 10%|##  | 1/9 [00:01<00:08]", "train loss ", "mfu ", "=", "--max_iters=", "0", "7", ".5", "saving checkpoint to out",
+    "Resuming training from step 2", "validation loss: ", "train_time:", "12ms", "2031-01-01 00:00:00,1 ", "\x00", "é", "\ufeff",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=120).map("".join))
+def test_any_text_made_of_log_pieces_is_answered_with_valid_json(text) -> None:
+    log = read_stream(io.BytesIO(text.encode()), "-")
+
+    document = explain_json(log, Options(max_iters=1000))
+    assert document["schema"] == "nanoscope.explain/1"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=3000))
+def test_any_bytes_are_answered(data) -> None:
+    explain_json(read_stream(io.BytesIO(data), "-"), Options())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_log_with_damaged_bytes_is_answered(rng: random.Random) -> None:
+    lines = [f"iter {s}: loss {4 - s / 100:.4f}, time 100.{s % 10}0ms, mfu 5.00%" for s in range(60)]
+    data = bytearray("\n".join(lines).encode())
+    for _ in range(rng.randrange(1, 200)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+
+    explain_json(read_stream(io.BytesIO(bytes(data)), "-"), Options(max_iters=100))
+
+
+REPEATED = [
+    "iter 1: ",
+    "a=",
+    "--a_a_a-a",
+    "loss ",
+    "1,000,",
+    "| a ",
+    "'a': ",
+    "9" * 50,
+    "A.",
+    "step 1 | loss ",
+    "[",
+    "Error: ",
+    "e",
+    " ",
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_long_lines_of_nothing_but_one_piece_are_answered(piece) -> None:
+    line = (piece * 8000)[:8000]
+    log = read_stream(io.BytesIO((line + "\n").encode() * 40), "-")
+
+    assert log.lines == 40

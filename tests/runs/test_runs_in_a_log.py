@@ -1,0 +1,112 @@
+"""Where one run ends and another begins."""
+
+
+def lines(
+    first: int, last: int, every: int = 10, loss_at=lambda step: 4 - step / 500, seconds: float = 0.1
+) -> list[str]:
+    return [
+        f"iter {s}: loss {loss_at(s):.4f}, time {seconds * 1000:.2f}ms, mfu 5.00%"
+        for s in range(first, last + 1, every)
+    ]
+
+
+def steps_of(log) -> list[tuple[int, int, int]]:
+    return [(run.first_step, run.last_step, len(run.steps)) for run in log.runs]
+
+
+def test_a_step_back_to_the_start_is_a_new_run(read) -> None:
+    assert steps_of(read("\n".join(lines(0, 300) + lines(0, 200)))) == [(0, 300, 31), (0, 200, 21)]
+
+
+def test_the_evaluation_before_the_first_step_goes_with_its_run(read) -> None:
+    evaluation = "step {0}: train loss 4.1000, val loss {1:.4f}"
+    text = [
+        evaluation.format(0, 4.2),
+        *lines(0, 100),
+        evaluation.format(0, 4.3),
+        "saving checkpoint to out",
+        *lines(0, 50),
+    ]
+    log = read("\n".join(text))
+
+    assert [[e.val for e in run.evals] for run in log.runs] == [[4.2], [4.3]]
+    assert [len(run.checkpoints) for run in log.runs] == [0, 1]
+
+
+def test_a_step_back_into_the_run_after_resuming_continues_it(read) -> None:
+    text = [*lines(0, 500), "Resuming training from out", "number of parameters: 0.80M", *lines(300, 900)]
+    (run,) = read("\n".join(text)).runs
+
+    assert list(run.steps.step) == list(range(0, 901, 10))
+    assert run.resumed_at == [300]
+
+
+def test_a_resumption_without_a_word_is_seen_by_the_same_loss(read) -> None:
+    (run,) = read("\n".join(lines(0, 500) + lines(300, 900))).runs
+
+    assert run.resumed_at == [300]
+
+
+def test_a_step_back_to_quite_another_loss_is_another_run(read) -> None:
+    other = lines(300, 600, loss_at=lambda step: 9.0)
+
+    assert steps_of(read("\n".join(lines(0, 500) + other))) == [(0, 500, 51), (300, 600, 31)]
+
+
+def test_a_word_of_resuming_before_step_zero_does_not_join_runs(read) -> None:
+    log = read("\n".join([*lines(0, 200), "resuming from nothing, starting over", *lines(0, 100)]))
+
+    assert steps_of(log) == [(0, 200, 21), (0, 100, 11)]
+
+
+def test_two_runs_that_write_to_one_log_are_told_apart(read) -> None:
+    one, two = lines(0, 900), lines(0, 400, seconds=0.3)
+    mixed = one[:30]
+    for early, late in zip(one[30:], two, strict=False):
+        mixed += [early, late]
+    log = read("\n".join(mixed + one[30 + len(two) :]))
+
+    assert steps_of(log) == [(0, 900, 91), (0, 400, 41)]
+    assert set(log.runs[1].steps.time_s) == {0.3}
+
+
+def test_ranks_that_lag_behind_are_copies(read) -> None:
+    ahead, behind = lines(0, 200), lines(0, 200, loss_at=lambda step: 4.01 - step / 500)
+    text = [ahead[0]]
+    for early, late in zip(ahead[1:], behind, strict=False):
+        text += [early, late]
+
+    assert steps_of(read("\n".join(text))) == [(0, 200, 21)]
+
+
+def test_each_run_of_a_sweep_has_its_own_settings(read) -> None:
+    text = []
+    for size in (128, 256):
+        text += [f"Running: python train.py --max_iters 200 --n_embd={size} --device cuda", *lines(0, 200)]
+    log = read("\n".join(text))
+
+    assert [run.config["n_embd"] for run in log.runs] == [128, 256]
+    assert [run.config["max_iters"] for run in log.runs] == [200, 200]
+
+
+def test_a_setting_on_the_command_line_wins_over_a_printed_file(read) -> None:
+    header = [
+        "$ python train.py config/poems.py --max_iters=300",
+        "max_iters = 5000 # as in the paper",
+        "eval_interval = 250",
+    ]
+    (run,) = read("\n".join(header + lines(0, 100))).runs
+
+    assert run.config["max_iters"] == 300
+    assert run.config["eval_interval"] == 250
+
+
+def test_sizes_and_devices_are_taken_from_the_header(read) -> None:
+    header = ["found vocab_size = 65", "number of parameters: 10.65M", "tokens per iteration will be: 16,384"]
+    header += ["| device | NVIDIA GeForce RTX 4090 |"]
+    (run,) = read("\n".join(header + lines(0, 100))).runs
+
+    assert run.config["vocab_size"] == 65
+    assert run.config["parameters"] == 10_650_000
+    assert run.config["tokens_per_step"] == 16_384
+    assert run.config["device_name"] == "NVIDIA GeForce RTX 4090"
