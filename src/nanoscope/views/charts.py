@@ -31,7 +31,7 @@ def loss_chart(run: Run, width: int, language: Language) -> list[str]:
 
 def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:
     """Normal steps as a line, slow ones as marks, on a logarithmic scale where they are far apart."""
-    slow = {step.step: step.time_s for step in analysis.slow_steps}
+    slow = {step.step: step.time_s for step in analysis.slow_steps if 0 < step.time_s < math.inf}
     normal = [p for p in _records(run.steps.step, run.steps.time_s) if p[0] not in slow and p[1] > 0]
     line, marks = _bins(normal, width), [(float(step), time_s) for step, time_s in slow.items()]
     values = [y for _, y in (*line, *marks)]
@@ -86,7 +86,7 @@ def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[f
     low, high = min(y for _, y in points), max(y for _, y in points)
     margin = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     columns = width - LABEL_COLUMNS - 2
-    canvas = Canvas(columns, HEIGHT, xmin=left, xmax=max(right, left + 1), ymin=low - margin, ymax=high + margin)
+    canvas = Canvas(columns, HEIGHT, xmin=left, xmax=right + (right - left or 1) / columns, ymin=low - margin, ymax=high + margin)
     for (x0, y0), (x1, y1) in pairwise(line):
         canvas.line(x0, y0, x1, y1)
     for x, y in marks:

@@ -34,6 +34,7 @@ from nanoscope.words.verdicts import verdict_title
 MOST_ADVICE = 5
 MOST_SPIKES = 3
 WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
+LONGEST_WAIT_S = 10 * 365 * 86400.0  # beyond it, a date is a joke (and may not exist)
 LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
 LONG_NAME = 16  # characters of a run's name: from here on, runs are lettered
 CHART_COLUMNS = 60
@@ -227,8 +228,9 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
     page.paragraph(sentence(eta, language), style="bold")
     if not isinstance(eta, Eta) or eta.steps_left <= 0:
         return
-    finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
-    page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
+    if eta.expected_s < LONGEST_WAIT_S:
+        finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
+        page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
     for text in (naive_eta(eta, language), direction(eta, language)):
         page.paragraph(text)
     for scenario in eta.scenarios:

@@ -121,9 +121,13 @@ def train_loss(finding: TrainLoss, language: Language) -> str:
     return " ".join(sentences)
 
 
-def _other_measures(perplexity: float | None, bits_per_char: float | None, language: Language) -> str:
-    """' (perplexity 4.4, 2.13 bits per character)', as far as known."""
+def _other_measures(
+    perplexity: float | None, bits_per_char: float | None, language: Language, train: float | None = None
+) -> str:
+    """' (training loss 1.76, perplexity 4.4, 2.13 bits per character)', as far as known."""
     parts = []
+    if train is not None:
+        parts.append(language.say("training loss {train}", train=language.loss(train)))
     if perplexity is not None and perplexity < 1e6:
         parts.append(language.say("perplexity {value}", value=language.significant(perplexity)))
     if bits_per_char is not None:
@@ -142,7 +146,7 @@ def evaluations(finding: Evaluations, language: Language) -> str:
         text = say("Validation: {last} bits per byte at step {step}", **values)
     else:
         text = say("Validation loss: {last} at step {step}", **values)
-    text += _other_measures(finding.perplexity, finding.bits_per_char, language)
+    text += _other_measures(finding.perplexity, finding.bits_per_char, language, finding.last_train)
     if finding.count == 1:
         text += say("; the only evaluation.")
     elif best_is_last:
@@ -153,8 +157,6 @@ def evaluations(finding: Evaluations, language: Language) -> str:
             best=loss(finding.best_val),
             best_step=str(finding.best_step),
         )
-    if finding.last_train is not None:
-        text += " " + say("Training loss measured at the same time: {train}.", train=loss(finding.last_train))
     return text
 
 

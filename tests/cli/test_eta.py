@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+import told_logs
+from nanoscope.cli import run
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C")
+    (tmp_path / "waiting.log").write_text(told_logs.WAITING, encoding="utf-8")
+    (tmp_path / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
+    (tmp_path / "crash.log").write_text("RuntimeError: boom\n", encoding="utf-8")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_time_left_stands_beside_the_naive_figure_and_what_faster_steps_would_give(here, capsys):
+    assert run(["eta", "waiting.log", "--max_iters=6000", "--step_time=0.2", "--step_time=0.15"]) == 0
+    text = said(capsys)
+    assert text.startswith("About 6 h 33 min left")
+    assert "6 h 32 min 51 s" in text
+    assert "If a step took 200 ms: 20 min." in text
+    assert "If a step took 150 ms: 15 min." in text
+
+
+def test_without_a_total_it_says_why_and_which_option_gives_it(here, capsys):
+    assert run(["eta", "waiting.log"]) == 0
+    text = said(capsys)
+    assert "does not say how many steps are planned" in text
+    assert "--max_iters N" in text
+
+
+def test_a_finished_run_has_nothing_left(here, capsys):
+    assert run(["eta", "gpu.log"]) == 0
+    assert said(capsys) == "Nothing is left to do: the run is complete."
+    assert run(["eta", "gpu.log", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["eta"]["expected_s"] == 0
+
+
+def test_json_has_the_numbers_or_the_reason(here, capsys):
+    assert run(["eta", "waiting.log", "--max_iters=6000", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "nanoscope.eta/1"
+    assert document["eta"]["naive_s"] == pytest.approx(23571.149)
+    assert run(["eta", "waiting.log", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["eta"] is None
+    assert document["no_eta"]["reason"] == "total_unknown"
+
+
+def test_it_speaks_the_readers_language(here, capsys):
+    assert run(["eta", "waiting.log", "--max_iters=6000", "--lang=hi"]) == 0
+    assert "6 घंटे 32 मिनट 51 सेकंड" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "Which log?"),
+        (["waiting.log", "gpu.log"], 2, "One log at a time"),
+        (["waiting.log", "--maxiters=6000"], 2, "Did you mean --max_iters?"),
+        (["waiting.log", "--step_time=0"], 2, "above 0"),
+        (["crash.log"], 1, "nanoscope explain crash.log"),
+    ],
+)
+def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here, capsys):
+    assert run(["eta", *arguments]) == status
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) <= 3

@@ -1,0 +1,110 @@
+import json
+import sys
+
+import pytest
+
+import told_logs
+from nanoscope.cli import run
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C")
+    (tmp_path / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
+    (tmp_path / "spiky.log").write_text(told_logs.spiky(), encoding="utf-8")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_log_is_explained_in_english_unless_asked_otherwise(here, capsys):
+    assert run(["explain", "gpu.log"]) == 0
+    assert "Severe overfitting. Validation loss was best at step 1750" in said(capsys)
+
+
+def test_the_language_can_be_chosen_or_is_that_of_the_locale(here, capsys, monkeypatch):
+    assert run(["explain", "gpu.log", "--lang", "hi"]) == 0
+    assert "गंभीर ओवरफ़िटिंग" in said(capsys)
+    monkeypatch.setenv("LC_ALL", "ar_EG.UTF-8")
+    assert run(["explain", "gpu.log"]) == 0
+    assert "فرط تخصيص شديد" in said(capsys)
+
+
+def test_several_logs_are_explained_one_after_another(here, capsys):
+    assert run(["explain", "gpu.log", "spiky.log"]) == 0
+    text = said(capsys)
+    assert text.index("gpu.log:") < text.index("Severe overfitting") < text.index("spiky.log:")
+
+
+def test_a_log_may_be_pasted_into_standard_input(nanoscope, here):
+    done = nanoscope("explain", "-", "--lang=en", cwd=here, input=told_logs.spiky())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("standard input: 142 lines, format nanogpt")
+    assert "start-up + evaluation: step 0 took 12.5 s" in done.stdout
+
+
+def test_a_pasted_log_can_be_annotated_too(nanoscope, here):
+    done = nanoscope("explain", "-", "--annotate", "--lang=en", cwd=here, input=told_logs.spiky())
+    assert done.returncode == 0, done.stderr
+    assert "^ Slow: of these 5.99 s, 5.82 s are not training but evaluation +" in done.stdout
+    assert all(line in done.stdout for line in told_logs.spiky().splitlines())
+
+
+def test_the_directory_of_a_run_can_be_annotated(here, capsys):
+    (here / "run").mkdir()
+    event = {"event": "iter", "step": 1, "loss": 4.0, "seconds": 0.1}
+    (here / "run" / "events.jsonl").write_text(json.dumps(event) + "\n", encoding="utf-8")
+    assert run(["explain", "run", "--annotate"]) == 0
+    assert "One training step:" in said(capsys)
+
+
+def test_json_is_for_programs(here, capsys):
+    assert run(["explain", "gpu.log", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "nanoscope.explain/1"
+    assert document["runs"][0]["verdicts"] == ["overfitting"]
+    assert run(["explain", "gpu.log", "spiky.log", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+def test_max_iters_and_device_add_what_the_log_does_not_say(here, capsys):
+    assert run(["explain", "spiky.log", "--max_iters=20000", "--device", "RTX 4070 Ti"]) == 0
+    text = said(capsys)
+    assert "At step 10,000 of 20,000 (50%)." in text
+    assert "On NVIDIA GeForce RTX 4070 Ti" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "Which log?"),
+        (["gpu.lg"], 1, "Did you mean gpu.log?"),
+        (["gpu.log", "--anotate"], 2, "Did you mean --annotate?"),
+        (["gpu.log", "--max_iters=0"], 2, "at least one step"),
+        (["gpu.log", "--lang=xx"], 2, "There is no language 'xx'."),
+        (["."], 1, "is a directory"),
+    ],
+)
+def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here, capsys):
+    assert run(["explain", *arguments]) == status
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) <= 3
+
+
+def test_explaining_needs_no_torch(here, child_environment):
+    import subprocess
+
+    program = (
+        "import sys; sys.modules['torch'] = None\n"  # importing it now fails, as where it is not installed
+        "from nanoscope.cli import main\n"
+        "main(['explain', 'gpu.log', '--lang', 'ar'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=here, env=child_environment, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "فرط تخصيص شديد" in done.stdout

@@ -1,0 +1,73 @@
+import io
+
+from rich.console import Console
+
+import told_logs
+from nanoscope.analysis.analyse import analyse
+from nanoscope.runs.reader import read_stream
+from nanoscope.runs.text import clean_lines
+from nanoscope.views.annotate import print_annotated
+from nanoscope.views.page import Page
+from nanoscope.words.language import Language
+
+
+def annotated(text: str, code: str = "en") -> str:
+    log = read_stream(io.BytesIO(text.encode()), "-")
+    out = io.StringIO()
+    page = Page(Language(code), Console(file=out, width=200, highlight=False, markup=False))
+    print_annotated(clean_lines(io.BytesIO(text.encode())), log, [analyse(run, log=log) for run in log.runs], page)
+    return out.getvalue()
+
+
+def test_every_line_of_the_log_is_there_in_order():
+    text = told_logs.spiky()
+    shown = [line for line in annotated(text).splitlines() if not line.startswith("    ")]
+    assert shown == text.splitlines()
+
+
+def test_each_kind_of_line_is_explained_where_it_first_appears_and_only_there():
+    lines = annotated(told_logs.gpu()).splitlines()
+    for kind, first in (
+        ("Evaluation:", "step 0: train loss"),
+        ("Checkpoint:", "saving checkpoint"),
+        ("One training step:", "iter 0: loss"),
+        ("Tokens per step:", "tokens per iteration will be"),
+        ("The vocabulary:", "found vocab_size"),
+        ("A setting given", "Overriding: device"),
+    ):
+        notes = [number for number, line in enumerate(lines) if line.strip().startswith(f"^ {kind}")]
+        assert len(notes) == 1, kind
+        assert lines[notes[0] - 1].startswith(first)
+
+
+def test_only_the_fields_that_a_line_has_are_explained():
+    note = annotated("iter 0: loss 4.2, time 33.22ms, mfu 11.07%\niter 10: loss 4.1, time 33.2ms, mfu 11.07%\n")
+    assert "MFU:" in note
+    assert "norm:" not in note
+
+
+def test_every_slow_step_is_followed_by_its_cause():
+    lines = annotated(told_logs.spiky()).splitlines()
+    at_500 = next(number for number, line in enumerate(lines) if line.startswith("iter 500:"))
+    assert lines[at_500 + 1] == "    ^ Slow: of these 5.99 s, 5.82 s are not training but evaluation + checkpoint."
+    assert sum(line.startswith("    ^ Slow:") for line in lines) == 21
+
+
+def test_the_line_that_ended_the_run_is_marked():
+    text = told_logs.spiky() + "Traceback (most recent call last):\nRuntimeError: CUDA out of memory.\n"
+    assert annotated(text).rstrip().endswith("RuntimeError: CUDA out of memory.\n    ^ This ended the run.")
+
+
+def test_escape_sequences_in_the_log_are_not_passed_on():
+    out = annotated("\x1b]0;owned\x07iter 0: loss 4.2, time 33ms, mfu 1.00%\x1b[2J\x9b31m \u202e\n")
+    assert not any(character in out for character in "\x1b\x07\x9b\u202e")
+    assert "iter 0: loss 4.2, time 33ms, mfu 1.00%" in out
+
+
+def test_a_text_that_is_no_log_is_printed_as_it_is():
+    assert annotated("hello\nworld\n") == "hello\nworld\n"
+
+
+def test_explanations_come_in_the_language_asked_for():
+    assert "इवैल्यूएशन:" in annotated(told_logs.spiky(), "hi")
+    assert "التقييم:" in annotated(told_logs.spiky(), "ar")

@@ -1,0 +1,252 @@
+import io
+import re
+from datetime import datetime
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import any_finding
+import told_logs
+from nanoscope.analysis.analyse import analyse, log_errors
+from nanoscope.analysis.compare import compare
+from nanoscope.analysis.findings import Analysis, LogError
+from nanoscope.runs.reader import read_stream
+from nanoscope.runs.run import Log, Run, Traits
+from nanoscope.views.page import Page, printable
+from nanoscope.views.terminal import print_comparison, print_eta, print_report
+from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
+
+SPEAKERS = {code: Language(code) for code in LANGUAGES}
+RAW = re.compile(r"\bNone\b|\bnan\b|\binf\b|[{}]")
+NOW = datetime(2026, 11, 15, 20, 0)
+
+
+def page_of(width: int = 80, code: str = "en", **terminal: object) -> Page:
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, **terminal)  # type: ignore[arg-type]
+    return Page(SPEAKERS[code], console)
+
+
+def text_of(page: Page) -> str:
+    assert isinstance(page.console.file, io.StringIO)
+    return page.console.file.getvalue()
+
+
+def read(text: str) -> Log:
+    return read_stream(io.BytesIO(text.encode()), "train.log")
+
+
+def report(text: str, width: int = 80, code: str = "en") -> str:
+    log = read(text)
+    page = page_of(width, code)
+    print_report(log, [analyse(run, log=log) for run in log.runs], log_errors(log.errors), page)
+    return text_of(page)
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def without_charts(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "┤" not in line and line.strip()]
+
+
+def test_the_verdict_comes_before_everything_else_but_the_name():
+    lines = without_charts(report(told_logs.gpu()))
+    assert lines[0].startswith("train.log: ")
+    assert lines[1].startswith("Severe overfitting. ")
+
+
+def test_the_turning_point_of_an_overfitting_run_is_told():
+    text = on_one_line(report(told_logs.gpu()))
+    assert "Validation loss was best at step 1750 (1.4697) and has since risen to 1.7044" in text
+    assert "The 3,250 steps after that (65% of the run) did not help on new text." in text
+    assert "Stop near step 1750" in text
+
+
+def test_slow_steps_are_grouped_by_cause_with_what_each_group_costs():
+    text = on_one_line(report(told_logs.spiky()))
+    assert "A normal step takes 169 ms" in text
+    assert "start-up + evaluation: step 0 took 12.5 s (74× a normal step)." in text
+    assert re.search(
+        r"evaluation \+ checkpoint: 20 slow steps, every 500 steps, 5.85 s each .{10,30}, 1 min 54 s in all", text
+    )
+    assert "Raise eval_interval from 500 to" in text
+
+
+def test_the_reason_of_a_cause_is_told_once():
+    text = on_one_line(report(told_logs.gpu()))
+    assert text.count("measures the losses over many batches") == 1
+
+
+def test_a_normal_run_is_told_in_few_lines():
+    titles_and_axes = 4
+    assert len(without_charts(report(told_logs.gpu()))) - titles_and_axes <= 35
+
+
+def test_the_mfu_of_the_device_in_the_log_is_recomputed():
+    text = on_one_line(report(told_logs.gpu()))
+    assert "The printed MFU of 11.1% is measured against the peak of A100" in text
+    assert re.search(r"On NVIDIA GeForce RTX 4070 Ti \(peak [\d.]+ TFLOPS\) it is \d+%", text)
+
+
+def test_the_first_loss_is_held_against_the_vocabulary():
+    assert "ln(65) = 4.17" in report(told_logs.gpu())
+
+
+def test_losses_and_slow_steps_are_drawn():
+    text = report(told_logs.gpu())
+    assert "loss (o validation)" in text
+    assert "step time (x slow step), logarithmic" in text
+    assert re.search(r"4.45 s ┤.*x", text)
+
+
+def test_charts_stand_side_by_side_where_there_is_room():
+    narrow, wide = report(told_logs.gpu(), 80), report(told_logs.gpu(), 110)
+    assert "loss (o validation)  " in wide.split("step time")[0].splitlines()[-1]
+    assert wide.count("\n") < narrow.count("\n") - 5
+
+
+def test_a_stream_that_cannot_write_braille_gets_no_charts():
+    log = read(told_logs.gpu())
+    file = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="replace")
+    page = Page(SPEAKERS["en"], Console(file=file, width=80))
+    print_report(log, [analyse(run, log=log) for run in log.runs], [], page)
+    file.seek(0)
+    assert "┤" not in file.read()
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_line_is_wider_than_the_terminal(width, code):
+    from rich.cells import cell_len
+
+    two_runs = told_logs.gpu() + told_logs.laptop()
+    for line in report(two_runs, width, code).splitlines():
+        assert cell_len(line) <= width, line
+
+
+def test_several_runs_are_listed_before_the_last_is_told_in_full():
+    text = report(told_logs.gpu() + told_logs.laptop())
+    assert re.search(r"^1 +0–5000 +33.2 ms .*Severe overfitting", text, re.MULTILINE)
+    assert text.index("Run 2 of 2") < text.index("Timing")
+
+
+def test_in_arabic_every_line_begins_from_the_right_and_tables_become_lists():
+    text = report(told_logs.gpu() + told_logs.laptop(), code="ar")
+    lines = [line for line in without_charts(text) if re.search("[\u0600-\u06ff]", line)]
+    assert lines
+    assert all(line.startswith(RIGHT_TO_LEFT_MARK) for line in lines)
+    assert not re.search(r"^\S* *1 +0–5000 ", text, re.MULTILINE)
+
+
+def test_a_number_is_not_torn_from_its_unit():
+    for width in range(40, 90):
+        assert not re.search(r"\d\n\s*(?:ms|s|min|h)\b", report(told_logs.spiky(), width))
+
+
+def test_colour_is_for_terminals_only_and_never_with_no_color(monkeypatch):
+    log = read(told_logs.gpu())
+    analyses = [analyse(run, log=log) for run in log.runs]
+    outputs = {}
+    for name, terminal in (("pipe", False), ("terminal", True), ("no_color", True)):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        if name == "no_color":
+            monkeypatch.setenv("NO_COLOR", "1")
+        page = page_of(force_terminal=terminal, color_system="standard" if terminal else None)
+        print_report(log, analyses, [], page)
+        outputs[name] = text_of(page)
+    assert "\x1b" not in outputs["pipe"]
+    assert "\x1b[1;31mSevere overfitting" in outputs["terminal"]
+    assert not re.search(r"\x1b\[[\d;]*3\d", outputs["no_color"])
+
+
+def test_a_log_without_training_is_answered_with_what_it_does_say():
+    text = on_one_line(report("loading data\nTraceback (most recent call last):\nRuntimeError: CUDA out of memory\n"))
+    assert "No training in this log." in text
+    assert "Line 3: memory ran out. RuntimeError: CUDA out of memory" in text
+
+
+def test_an_empty_log_is_called_empty():
+    assert "It is empty." in report("")
+
+
+def test_escape_sequences_of_a_log_never_reach_the_terminal():
+    page = page_of()
+    error = LogError(3, "exception", "Boom \x1b[31m\x1b]0;title\x07 \u202egnol")
+    print_report(Log("evil\x1b[2J.log", "none", [], [], 3), [], [error], page)
+    assert not re.search("[\x1b\x07\u202e]", text_of(page))
+
+
+def test_printable_keeps_every_ordinary_text():
+    assert printable("loss 1.2\tप्रगति العربية ±") == "loss 1.2\tप्रगति العربية ±"
+
+
+@given(analysis=any_finding.anything(Analysis), code=st.sampled_from(sorted(LANGUAGES)))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def test_any_analysis_whatsoever_can_be_reported(analysis, code):
+    run = Run("generic", Traits())
+    for step in range(8):
+        run.steps.append(step, 4.0 - step / 10, 0.1, *[float("nan")] * 4)
+    page = page_of(code=code)
+    print_report(Log("x.log", "generic", [run, run], [], 8), [analysis, analysis], [], page)
+    print_eta(analysis, page, NOW)
+    assert not RAW.search(text_of(page))
+
+
+def test_the_eta_is_one_short_answer():
+    log = read(told_logs.WAITING)
+    from nanoscope.analysis.analyse import Options
+
+    page = page_of()
+    print_eta(analyse(log.runs[0], Options(max_iters=6000), log), page, NOW)
+    lines = text_of(page).splitlines()
+    assert lines[0].startswith("About 6 h 33 min left (")
+    assert "6 h 32 min 51 s" in on_one_line(text_of(page))
+    assert "done at about Mon 02:32" in on_one_line(text_of(page))
+    assert len(lines) < 9
+
+
+def compared(code: str = "en", names: tuple[str, str] = ("laptop", "gpu")) -> str:
+    page = page_of(code=code)
+    runs = [read(told_logs.laptop()).runs[0], read(told_logs.gpu()).runs[0]]
+    print_comparison(compare(runs, names), page)
+    return text_of(page)
+
+
+def test_a_comparison_names_what_explains_the_difference_and_what_does_not():
+    text = on_one_line(compared())
+    assert "laptop trains another model than gpu" in text
+    assert "gpu is past its best" in text
+    does_not = text.split("What does not")[1]
+    assert "It is not the device" in does_not
+
+
+def test_a_comparison_says_who_leads_first():
+    assert on_one_line(compared()).startswith("Fastest step: gpu (33.2 ms). Best validation loss: gpu (1.4697).")
+
+
+def test_every_row_of_a_comparison_has_a_reason():
+    table = compared().split("Side by side")[1].split("Settings that differ")[0]
+    rows = [line for line in table.splitlines()[2:] if line.strip()]
+    assert len(rows) >= 8
+    assert re.search(r"last step +2,000 +5,000 +one run did fewer steps", table)
+    assert re.search(r"last training loss +1.7648 +0.6224 +\w+", table)
+
+
+def test_settings_that_differ_are_listed():
+    assert re.search(r"n_embd +128 +384", compared())
+
+
+def test_where_the_shorter_run_would_be_is_a_range():
+    assert re.search(
+        r"Continued to step 5000, laptop would reach a validation loss of about 1.\d\d to 1.\d\d",
+        on_one_line(compared()),
+    )
+
+
+def test_runs_with_long_names_are_lettered():
+    text = compared(names=("a-very-long-name-of-a-run", "another-very-long-name"))
+    assert text.startswith("A: a-very-long-name-of-a-run\nB: another-very-long-name\n")
+    assert re.search(r"last step +2,000 +5,000", text)
