@@ -134,6 +134,16 @@ def test_hugging_face_logs_get_their_steps_from_the_bars(read) -> None:
     assert run.steps.time_s[1] == pytest.approx(1.0)
 
 
+def test_a_bar_that_has_moved_on_does_not_shift_the_steps(read) -> None:
+    text = ""
+    for step in range(1, 41):
+        text += f"\r {step}%|##   | {step}/100 [00:{step:02d}<01:00,  1.00s/it]"
+        if step % 10 == 0:
+            text += f"\n{{'loss': {3 - step / 100}, 'learning_rate': 2e-05, 'epoch': 0.5}}\n"
+
+    assert list(read(text).runs[0].steps.step) == [10, 20, 30, 40]
+
+
 def test_steps_that_start_again_with_every_epoch_become_one_count(read) -> None:
     lines = [f"epoch {e} iter {s}: train loss 2.{e}{s // 10}. lr 6.0e-04" for e in (1, 2) for s in range(0, 100, 10)]
 

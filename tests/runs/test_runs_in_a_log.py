@@ -101,6 +101,18 @@ def test_a_setting_on_the_command_line_wins_over_a_printed_file(read) -> None:
     assert run.config["eval_interval"] == 250
 
 
+def test_a_setting_that_is_commented_out_or_source_code_does_not_count(read) -> None:
+    header = [
+        "# device = 'cpu'  # on a laptop",
+        "device = torch.device('cuda', 0)",
+        "batch_size : int = 8*64",
+        "n_layer = 6",
+    ]
+    (run,) = read("\n".join(header + lines(0, 100))).runs
+
+    assert run.config == {"n_layer": 6}
+
+
 def test_sizes_and_devices_are_taken_from_the_header(read) -> None:
     header = ["found vocab_size = 65", "number of parameters: 10.65M", "tokens per iteration will be: 16,384"]
     header += ["| device | NVIDIA GeForce RTX 4090 |"]

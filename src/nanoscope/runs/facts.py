@@ -86,7 +86,19 @@ def _value(text: str) -> ConfigValue:
         return text
 
 
-_BLANK = ("None", "null", "int", "float", "str", "bool")
+# The settings whose values are words; all others are numbers.
+_WORDS = re.compile(r"dtype|dataset|model_type|optimizer|init_from|compile|bias|decay_lr|always_save_checkpoint")
+_DEVICES = re.compile(r"(?:cpu|cuda|mps|xpu)(?::\d+)?")
+
+
+def _plausible(key: str, text: str) -> bool:
+    """Whether this is a setting's value, and not source code that happens to be in the log."""
+    if key == "device":
+        return bool(_DEVICES.fullmatch(text))
+    if _WORDS.fullmatch(key):
+        word = text.replace("-", "").replace("_", "")
+        return word.isalnum() and not word.isdigit() and text not in ("None", "null", "str", "bool")
+    return not isinstance(_value(text), str)
 
 
 def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> bool:
@@ -102,12 +114,12 @@ def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> boo
         if key:
             facts[key] = _value(row.group(2).strip())
             found = key == "parameters"
-    elif "=" in line or ":" in line or "--" in line:
+    elif ("=" in line or ":" in line or "--" in line) and not line.lstrip().startswith("#"):
         for option, option_text, name, text in _ASSIGNMENT.findall(line):
             name, text = (option or name).replace("-", "_"), option_text or text
-            if name not in KNOWN_SETTINGS or text in _BLANK or text.startswith("-1"):
-                continue
             key = _SAME.get(name, name)
+            if name not in KNOWN_SETTINGS or text.startswith("-1") or not _plausible(key, text):
+                continue
             if option or line.startswith("Overriding:"):
                 typed.add(key)
                 found = True

@@ -26,7 +26,6 @@ class HuggingFace(Format):
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar tells
         self._began = False
         self._tokens_seen: tuple[int, float] | None = None
-        self._logs = 0
 
     def read(self, line: str) -> str | None:
         if "%|" in line:
@@ -57,6 +56,7 @@ class HuggingFace(Format):
         total = _TOTAL.search(line)
         if total:
             self._total = int(total[1].replace(",", ""))
+            self._began = False
             self.log.boundary()
             self.log.total(self._total)
             return "total"
@@ -82,6 +82,9 @@ class HuggingFace(Format):
         if total != self._total:
             return None  # an evaluation's bar, or a download's
         elapsed = int(bar[3] or 0) * 3600 + int(bar[4]) * 60 + int(bar[5])
+        before = self._bar
+        if self._waiting and before and before[0] > (self.log.last_step or 0) and before[0] % 5 == 0 != step % 5:
+            self._commit(before[0])  # the bar has moved on since; logs are written at round steps
         self._bar = (step, float(elapsed))
         self._commit(step)
         return "bar"
@@ -91,7 +94,6 @@ class HuggingFace(Format):
         pairs, self._waiting = self._waiting, None
         if pairs is None:
             return
-        self._logs += 1
         step = bar_step
         if step is None:
             every = self.log.facts.get("logging_steps", 1)

@@ -15,12 +15,7 @@ _MAIN_LOG = re.compile(r"^s:(\d{1,9}) (tel|trl):(\S{1,24})(?: lr:(\S{1,16}))?(?:
 
 class LlmC(Format):
     name = "llm.c"
-    traits = Traits(
-        last_is_total_minus_one=False,
-        evaluation_in="none",
-        mfu_is_moving_average=False,
-        total_keys=("train_num_batches", "max_steps"),
-    )
+    traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("train_num_batches", "max_steps"))
 
     def read(self, line: str) -> str | None:
         found = _STEP.search(line)
