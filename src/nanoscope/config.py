@@ -139,15 +139,20 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given |= _read_source(source, mistakes)
+            given |= _with_its_tokenizer(_read_source(source, mistakes))
         except UsageError as error:
             mistakes[str(error)] = EVERY_KEY
-    given |= typed
+    given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     return Resolved(config, name, typed, given)
+
+
+def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
+    """Whoever names another dataset means that dataset's tokenizer, not the one of the preset's dataset."""
+    return {"tokenizer": "auto", **values} if "dataset" in values else values
 
 
 def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:

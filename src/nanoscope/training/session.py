@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -191,6 +192,7 @@ def _model(
             raise UsageError(
                 f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {dataset.vocab_size}"
             )
+    _check_memory(shape, device)
     try:
         model = GPT(shape)
         if weights is not None:
@@ -200,6 +202,18 @@ def _model(
         raise JobError(f"a model of this size cannot be made here: {str(error).splitlines()[0]}") from None
     made = {key: getattr(shape, key) for key in ("block_size", "n_layer", "n_head", "n_embd", "bias", "recipe")}
     return model, replace(config, **made)
+
+
+def _check_memory(shape: ModelConfig, device: torch.device) -> None:
+    """A model that cannot fit is refused before it takes the machine's memory with it."""
+    parameters = 12 * shape.n_layer * shape.n_embd**2 + (shape.vocab_size + shape.block_size) * shape.n_embd
+    needed = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
+    there = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
+    if needed > there:
+        raise JobError(
+            f"a model of {parameters / 1e9:.2f}B parameters needs {needed / 2**30:.0f} GB to train, "
+            f"this device has {there / 2**30:.0f} GB\nUse a smaller --n_layer or --n_embd."
+        )
 
 
 def padded_vocabulary(size: int) -> int:
