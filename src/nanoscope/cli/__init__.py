@@ -32,6 +32,9 @@ COMMANDS = {
     "prepare": "Turn text into token shards that training reads.",
     "train": "Train a GPT, or go on with a run.",
     "sample": "Let a trained model write.",
+    "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
+    "eta": "How long is left?",
+    "compare": "Why do two runs differ?",
 }
 OWN_HELP = ("train",)  # its flags are the keys of the configuration
 
@@ -47,6 +50,7 @@ def _app(called: str) -> App:
         # Flags keep nanoGPT's underscores, and a boolean takes no second spelling (--no-…).
         default_parameter=Parameter(name_transform=lambda name: name, negative=()),
         result_action="return_value",
+        suppress_keyboard_interrupt=False,  # run() says that it was interrupted
     )
     for number, (name, summary) in enumerate(COMMANDS.items()):
         app.command(
