@@ -16,6 +16,7 @@ def series(template: str, steps: range) -> str:
         ("iter {s}: loss {loss:.4f}, time 210.50ms, mfu 3.10%", "nanogpt", 0.2105),
         ("iter {s}: loss {loss:.4f}, time 210.50ms", "nanogpt", 0.2105),
         ("iter {s}: loss {loss:.4f}, time 210.50 ms, mfu 3.10%, lr 1.00e-03", "nanogpt", 0.2105),
+        ("iter {s}: loss {loss:.4f}, lr 2.00e-05, grad_norm 2.5979, time 210.50ms", "nanogpt", 0.2105),
         ("{s} | loss {loss:.4f} | lr 5.000000e-04 | 210.50ms | mfu 3.10%", "nanogpt", 0.2105),
         ("step {s:5d} | loss: {loss:.6f} | lr 8.3e-07 | norm: 1.2 | dt: 210.50ms | tok/sec: 2490.3", "build-nanogpt", 0.2105),
         ("step {s}, loss: {loss:.5f}, dt: 210.50ms, tok/sec: 2490.30", "build-nanogpt", 0.2105),
@@ -29,6 +30,7 @@ def series(template: str, steps: range) -> str:
         ("Epoch 1 | iter {s} step {s} | loss train: {loss:.3f}, val: n/a | iter time: 210.50 ms (step)", "litgpt", 0.2105),
         ("iter {s} step {s}: loss {loss:.4f}, iter time: 210.50ms (optimizer.step)", "litgpt", 0.2105),
         ("iter {s}: loss {loss:.4f}, time: 210.50ms", "litgpt", 0.2105),
+        ("Epoch 0 | iter   {s} step   {s} | loss train: {loss:.3f} | iter time: 0.2105 s", "litgpt", 0.2105),
         ("iter {s}: loss {loss:.4f}, time 210.50ms, mfu 41.20%, tok/s 33.2k, eta 41s", "nanoscope", 0.2105),
         ("[ {s} ] step={s} loss={loss:.4f} time=0.2105s", "generic", 0.2105),
         ("Iter {s}: Train loss {loss:.3f}, Learning Rate 1.000e-05, It/sec 4.7506, Tokens/sec 210.1", "generic", 0.2105),
@@ -169,6 +171,34 @@ def test_litgpt_repeats_its_validation_loss_without_evaluating_again(read) -> No
 
     (run,) = read("\n".join(lines)).runs
     assert [(e.step, e.val, e.seconds) for e in run.evals] == [(9, 2.2514, 1.5)]
+
+
+def test_a_time_that_only_rises_is_a_clock_that_runs_on(read) -> None:
+    (run,) = read(
+        "\n".join(f"Step {s:5,d} | Loss: {9 - s / 999:.6f} | Time: {0.3 + s * 0.25:.2f}s" for s in range(0, 3000, 10))
+    ).runs
+
+    assert run.last_step == 2990
+    assert run.time_source == "cumulative"
+    assert run.steps.time_s[5] == pytest.approx(0.25)
+
+
+def test_records_that_a_web_page_joined_into_one_line_are_all_read(read) -> None:
+    (run,) = read(" ".join(f"iter {s}: loss 2.1{s}, time 90.00ms, mfu 5.00%" for s in range(100, 160))).runs
+
+    assert list(run.steps.step) == list(range(100, 160))
+
+
+def test_an_evaluation_with_remarks_in_brackets_is_read(read) -> None:
+    text = "".join(
+        f"step {s}: train loss 2.5{s} (PPL: 12.8, BPC: 3.68) | val loss 2.6{s} (PPL: 12.9)\nsaved best checkpoint to out\n"
+        f"iter {s}: loss 2.5{s}, lr 9e-04, time 900.00ms\n"
+        for s in (100, 200, 300)
+    )
+    (run,) = read(text).runs
+
+    assert [e.val for e in run.evals] == [2.6100, 2.6200, 2.6300]
+    assert len(run.checkpoints) == 3
 
 
 def test_a_table_is_read_by_the_names_of_its_columns(read) -> None:

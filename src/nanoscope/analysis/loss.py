@@ -212,10 +212,10 @@ def _overfitting(
     after = values[best + 1 :]
     if len(evals) < 3:
         # No history to see a turning point in: only a gap that no early run has speaks for itself.
-        if train is None or gap is None or gap < 0.3 or last.val < 1.5 * train or last.step < FEW_STEPS:
+        if train is None or gap is None or gap < 0.3 or last.val < 2 * train or last.step < FEW_STEPS:
             return None
         return Overfitting(
-            None, None, last.val, train, None, gap, None, None, "severe" if last.val > 2 * train else "clear"
+            None, None, last.val, train, None, gap, None, None, "severe" if last.val > 2.5 * train else "clear"
         )
     if len(after) == 0:
         return None

@@ -39,7 +39,7 @@ _CUMULATIVE = re.compile(
     r"(?:^| )(?:total|elapsed|train|wall|cumulative|epoch|training)(?: (?:train(?:ing)? )?)?"
     r"(?:time|clock|runtime)?(?: so far)?$"
 )
-_TOKENS_S = re.compile(r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|tok s|tokens per second|throughput)$")
+_TOKENS_S = re.compile(r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|wps|tok s|tokens per second|throughput)$")
 
 
 @lru_cache(maxsize=4096)

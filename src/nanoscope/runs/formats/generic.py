@@ -1,6 +1,7 @@
 """Any trainer at all: whatever line has a step and a loss, in `key: value`, `key=value`, `| … |` or plain words."""
 
 import re
+from array import array
 from itertools import pairwise
 
 from nanoscope.runs.fields import Fields, read_fields, timestamp_s
@@ -25,7 +26,6 @@ class Generic(Format):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bare_times: list[float] = []
         self._columns: list[str] = []  # of the table whose head was last seen
 
     def read(self, line: str) -> str | None:
@@ -110,14 +110,15 @@ class Generic(Format):
             return _whole(epoch), None, MISSING
         return None, None, MISSING
 
-    def _time_of(self, line: str, fields: Fields) -> tuple[float, float | None, float]:
+    @staticmethod
+    def _time_of(line: str, fields: Fields) -> tuple[float, float | None, float]:
         """Seconds of the step, or the reading of a clock that runs on (and its resolution, for timestamps)."""
         if "time_s" in fields:
             return fields.get("time_s"), None, 0.0
         if fields.get("steps_s", 0.0) > 0:
             return 1 / fields.get("steps_s"), None, 0.0
         if "bare_time" in fields:
-            return self._bare(fields.get("bare_time"))
+            return fields.get("bare_time"), None, 0.0
         if "elapsed_s" in fields or "bare_elapsed" in fields:
             return MISSING, fields.get("elapsed_s", fields.get("bare_elapsed")), 0.0
         bracket = _CLOCK_IN_BRACKETS.search(line)
@@ -128,12 +129,19 @@ class Generic(Format):
             return MISSING, at, 0.001 if re.search(r":\d\d[.,]\d", line[:80]) else 1.0
         return MISSING, None, 0.0
 
-    def _bare(self, value: float) -> tuple[float, float | None, float]:
-        """A time without a unit is in seconds; where it only ever rises, it is a clock that runs on."""
-        self._bare_times.append(value)
-        recent = self._bare_times = self._bare_times[-12:]
-        rising = len(recent) >= 4 and all(a < b for a, b in pairwise(recent)) and recent[-1] > 2.5 * recent[0]
-        return (MISSING, value, 0.0) if rising else (value, None, 0.0)
+    def end(self) -> None:
+        """A time that only ever rises was not a step's own: it is a clock that runs on."""
+        for run in self.log.runs:
+            steps, times = run.steps.step, run.steps.time_s
+            rises = sum(a < b for a, b in pairwise(times))
+            if run.time_spans_steps or len(times) < 4 or rises < 0.95 * (len(times) - 1) or times[-1] < 3 * times[0]:
+                continue
+            seconds = [
+                (b - a) / (t - s) if b > a else MISSING
+                for (a, b), (s, t) in zip(pairwise(times), pairwise(steps), strict=True)
+            ]
+            run.steps.time_s = array("d", [MISSING, *seconds])
+            run.time_source, run.time_spans_steps = "cumulative", True
 
 
 def _whole(value: float) -> int | None:

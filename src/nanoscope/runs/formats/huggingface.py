@@ -102,8 +102,8 @@ class HuggingFace(Format):
             if step is None:
                 step = (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
         clock_s, clock = None, "cumulative"
-        if "train_runtime" in pairs:
-            clock_s = _optional(pairs, "train_runtime")
+        if "train_runtime" in pairs or "elapsed" in pairs:
+            clock_s = _optional(pairs, "train_runtime" if "train_runtime" in pairs else "elapsed")
         elif self._bar is not None and self._bar[0] == step:
             clock_s, clock = self._bar[1], "progress_bar"
         if not self._began and clock_s is not None:

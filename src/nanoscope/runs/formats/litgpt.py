@@ -7,9 +7,10 @@ from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
 
 _ITER = re.compile(
-    r"iter\s{1,4}(\d{1,12})\s?\|?\s?st[eE]p\s{1,4}(\d{1,12})\s?[|:]\s?"
+    r"iter\s{1,4}(\d{1,12})\s?\|?\s?(?:st[eE]p\s{1,4}(\d{1,12})\s?)?[|:]?\s?"
     r"loss(?: train)?(?: \(curr\))?:?\s{1,4}(\S{1,24}?),?\s{1,4}"
-    r"(?:val(?: \([^)]{1,40}\))?:?\s{1,4}(\S{1,24})\s{1,4})?(?:\|\s)?iter time:\s{0,4}([\d.]{1,20})\s?ms"
+    r"(?:val(?:_loss valid)?(?: \([^)]{1,40}\))?:?\s{1,4}(\S{1,24})\s{1,4})?(?:\|\s)?"
+    r"iter time:\s{0,4}([\d.]{1,20})\s?(ms|s)\b"
 )
 _OLD_ITER = re.compile(r"iter (\d{1,12}): loss (\S{1,24}?), time: ([\d.]{1,20})\s?ms")
 _VAL = re.compile(
@@ -27,15 +28,16 @@ class LitGPT(Format):
         self._last_val = MISSING  # each line repeats the last validation loss
 
     def read(self, line: str) -> str | None:
-        found = _ITER.search(line)
-        if found:
-            iteration, step, loss, val_text, time_ms = found.groups()
-            self.log.step(int(iteration), number(loss), number(time_ms) / 1e3)
+        found = None
+        for found in _ITER.finditer(line):  # a web page may have joined the lines
+            iteration, step, loss, val_text, time, unit = found.groups()
+            self.log.step(int(iteration), number(loss), number(time) / (1e3 if unit == "ms" else 1))
             val = number(val_text) if val_text else MISSING
             if val == val and not abs(val - self._last_val) < 0.002:
                 self.log.evaluation(int(iteration), val)
                 self._last_val = val
-            self._set_total(int(iteration), int(step))
+            self._set_total(int(iteration), int(step or 0))
+        if found:
             return "step"
         evaluation = _VAL.search(line)
         if evaluation:

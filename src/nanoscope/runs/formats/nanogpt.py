@@ -8,16 +8,18 @@ from nanoscope.runs.run import MISSING, Traits
 
 # Searched, not matched: typed keys, timestamps or a worker's name may stand before the record.
 _ITER = re.compile(
-    r"iter\s{1,8}(\d{1,12})\s?:\s{0,4}loss\s{1,8}(\S{1,24}?),\s{1,4}time\s{1,4}(\d{1,12}(?:\.\d{0,6})?)\s?ms"
-    r"(?:,\s{1,4}mfu\s{1,4}(-?\d{1,6}(?:\.\d{0,6})?)\s?%)?"
+    r"iter\s{1,8}(\d{1,12})\s?:\s{0,4}loss\s{1,8}(\S{1,24}?),\s{1,4}(?:[\w ]{1,24}[ :=][\d.e+-]{1,16},\s{1,4}){0,4}"
+    r"time\s{1,4}(\d{1,12}(?:\.\d{0,6})?)\s?ms(?:,\s{1,4}mfu\s{1,4}(-?\d{1,6}(?:\.\d{0,6})?)\s?%)?"
 )
 _LLAMA2C = re.compile(
     r"(?:^|\s)(\d{1,12}) \| loss (\S{1,24}) \| lr (\S{1,16}) \| ([\d.]{1,20})ms(?: \| mfu (-?[\d.]{1,12})%)?"
 )
 _LR = re.compile(r"\blr:? ([\d.e+-]{1,16})")
 _EVALUATION = re.compile(
-    r"step\s{1,8}(\d{1,12})\s?:\s{0,4}train loss:?\s{1,4}([^\s,]{1,24}),\s{0,4}val loss:?\s{1,4}([^\s,]{1,24})"
+    r"step\s{1,8}(\d{1,12})\s?:\s{0,4}train loss:?\s{1,4}([^\s,]{1,24})(?: \([^)]{1,80}\) \||,)\s{0,4}"
+    r"val loss:?\s{1,4}([^\s,]{1,24})"
 )
+_SAVES = re.compile(r"\bsav(?:ing|ed)(?: \w{1,12})? checkpoint\b")
 
 
 def read_evaluation(line: str) -> tuple[int, float, float] | None:
@@ -26,11 +28,8 @@ def read_evaluation(line: str) -> tuple[int, float, float] | None:
     if found is None:
         return None
     step, train, val = found.groups()
-    if (
-        found.end() == len(line)
-        and len(val.partition(".")[2]) < len(train.partition(".")[2])
-        and val[-1:] in ".0123456789"
-    ):
+    missing = len(train.partition(".")[2]) - len(val.partition(".")[2])  # one digit may be a zero that is not printed
+    if found.end() == len(line) and missing >= 2 and val[-1:] in ".0123456789":
         return None
     return int(step), number(val), number(train)
 
@@ -49,7 +48,8 @@ class NanoGPT(Format):
         found = _ITER.search(line)
         if found:
             step, loss, time_ms, mfu = found.groups()
-            lr = _LR.search(line, found.end()) if len(line) > found.end() + 4 else None
+            end = found.end()
+            lr = _LR.search(line, found.end(2)) if len(line) > end + 4 or end - found.end(2) > 48 else None
             self.log.step(
                 int(step),
                 number(loss),
@@ -57,13 +57,15 @@ class NanoGPT(Format):
                 mfu_pct=float(mfu) if mfu else MISSING,
                 lr=number(lr[1]) if lr else MISSING,
             )
+            if len(line) > end + 30 and "iter " in line[end:]:
+                self.read(line[end:])  # someone has joined the lines
             return "step"
         if "val loss" in line:
             evaluation = read_evaluation(line)
             if evaluation:
                 self.log.evaluation(*evaluation)
                 return "eval"
-        if "saving checkpoint" in line:
+        if "checkpoint" in line and _SAVES.search(line):
             self.log.checkpoint()
             return "checkpoint"
         fork = _LLAMA2C.search(line) if " | loss " in line else None

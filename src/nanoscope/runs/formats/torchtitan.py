@@ -7,7 +7,7 @@ from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Traits
 
 _STEP = re.compile(
-    r"\bstep:\s{0,8}(\d{1,12})\s{1,8}loss:\s{0,8}(\S{1,24})\s{1,8}(?=(?:grad_norm|memory|global_|tps|mtp))"
+    r"\bstep:\s{0,8}(\d{1,12})\s{1,8}loss:\s{0,8}(\S{1,24})\s{1,8}(?=(?:grad_norm|m?memory|global_|tps|mtp))"
 )
 _VALIDATE = re.compile(r"validate step:\s{0,8}(\d{1,12})\s{1,8}loss:\s{0,8}(\S{1,24})")
 
