@@ -1,5 +1,6 @@
 """What many tests need: a small dataset, and nanoscope itself in a process of its own."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -85,12 +86,13 @@ TINY_MODEL = ("--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--
 
 
 @pytest.fixture(scope="session")
-def small_run(nanoscope: Nanoscope, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of two iterations on SONG; not to be changed."""
+    from nanoscope import cli
+
     folder = tmp_path_factory.mktemp("small-run")
     make_dataset(folder)
-    done = nanoscope(
-        "train", "--dataset=data/song", *TINY_MODEL, "--max_iters=2", "--out_dir=run", "--device=cpu", cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
+    with contextlib.chdir(folder):
+        words = ["train", "--dataset=data/song", *TINY_MODEL, "--max_iters=2", "--out_dir=run", "--device=cpu"]
+        assert cli.run(words) == 0
     return folder / "run"

@@ -11,19 +11,15 @@ def demo(*, minutes: float = 1.5) -> int:
     Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
     the given minutes, lets it write, and says where everything is: data/ and runs/demo in this folder.
 
-    Examples:
-
-      nanoscope demo
-
-      nanoscope demo --minutes=0.5
+    For example: nanoscope demo --minutes=0.5
 
     Parameters
     ----------
     minutes
         The longest that training may take.
     """
-    if not minutes > 0:
-        raise UsageError(f"minutes must be positive, it is {minutes}")
+    if not 0 < minutes < float("inf"):
+        raise UsageError(f"minutes must be a positive number, it is {minutes}")
 
     from nanoscope.config import resolve
     from nanoscope.data.dataset import find_dataset

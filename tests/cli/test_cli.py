@@ -1,0 +1,180 @@
+"""The program as a whole: its help, its commands, and how it ends when it is itself at fault."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nanoscope import __version__, cli
+from nanoscope.config import KEYS, presets
+from nanoscope.errors import JobError, UsageError
+
+
+def test_the_help_of_the_whole_lists_the_commands_and_has_examples(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in cli.COMMANDS:
+        assert re.search(rf"^ *{command}\b", done.stdout, re.MULTILINE)
+    assert "Examples:\n" in done.stdout
+    assert "nanoscope train laptop" in done.stdout
+
+
+def test_without_arguments_the_help_is_shown(nanoscope, tmp_path: Path) -> None:
+    assert nanoscope(cwd=tmp_path).stdout == nanoscope("--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_each_command_has_help_with_examples(command: str, nanoscope, tmp_path: Path) -> None:
+    done = nanoscope(command, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: nanoscope {command}")
+    assert re.search("For example:|Examples:", done.stdout)
+    assert f"nanoscope {command}" in done.stdout.partition("xample")[2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_of_train_explains_every_key_with_its_default_and_every_preset(nanoscope, tmp_path: Path) -> None:
+    shown = " ".join(nanoscope("train", "laptop", "--help", cwd=tmp_path, env={"COLUMNS": "100"}).stdout.split())
+    for key in KEYS.values():
+        entry = shown.partition(f" --{key.name} ")[2]
+        explained = f"{key.metadata['help']} [{key.default}]" if key.default != "" else key.metadata["help"]
+        assert entry.startswith(" ".join(explained.split())), key.name
+    for preset in presets():
+        assert f" {preset} " in shown
+
+
+def test_no_command_is_slow_to_say_what_it_does(child_environment: dict[str, str], tmp_path: Path) -> None:
+    code = """
+import sys
+from nanoscope.cli import COMMANDS, run
+for command in COMMANDS:
+    run([command, "-h"])
+    if "torch" in sys.modules:
+        sys.exit(f"the help of {command} waits for torch")
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=child_environment, cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"Usage: nanoscope ") == len(cli.COMMANDS)
+
+
+def test_the_version_is_told(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"nanoscope {__version__}\n")
+
+
+def test_an_unknown_command_gets_a_suggestion_and_the_list(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("trian", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "there is no command 'trian'; did you mean train?" in done.stderr
+    assert all(command in done.stderr for command in cli.COMMANDS)
+
+
+def test_an_unknown_option_of_the_whole_is_wrong_usage(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("--bogus", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--bogus" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- ends --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch):
+    """Makes `nanoscope demo` raise what it is given."""
+    from nanoscope.cli import demo as module
+
+    def fail_with(error: BaseException) -> None:
+        def demo() -> None:
+            """Fail."""
+            raise error
+
+        monkeypatch.setattr(module, "demo", demo)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(("error", "status"), [(JobError("no disk\nbuy one"), 1), (UsageError("no disk\nbuy one"), 2)])
+def test_an_expected_failure_is_told_as_it_is(
+    error: Exception, status: int, failing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(error)
+    assert cli.run(["demo"]) == status
+    assert capsys.readouterr().err == "nanoscope: no disk\n  buy one\n"
+
+
+def test_ctrl_c_ends_with_its_own_status(failing, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(KeyboardInterrupt())
+    assert cli.run(["demo"]) == 130
+    assert capsys.readouterr().err == "nanoscope: interrupted\n"
+
+
+def test_an_unexpected_failure_is_one_short_report_and_a_file_with_the_details(
+    failing, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("NANOSCOPE_DEBUG", raising=False)
+    failing(ZeroDivisionError("a\nlong " + "story " * 100))
+    assert cli.run(["demo"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("nanoscope: unexpected ZeroDivisionError: a long story")
+    assert len(told.splitlines()) == 3
+    assert "Traceback" not in told
+    (details,) = tmp_path.iterdir()
+    assert str(details) in told
+    assert "Traceback" in details.read_text("utf-8")
+    assert f"nanoscope {__version__}" in details.read_text("utf-8")
+
+
+def test_the_details_are_shown_to_those_who_ask_for_them(
+    failing, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("NANOSCOPE_DEBUG", "1")
+    failing(ZeroDivisionError("why"))
+    assert cli.run(["demo"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_unexpected_failure_is_told_even_where_no_file_can_be_written(
+    failing, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    monkeypatch.delenv("NANOSCOPE_DEBUG", raising=False)
+    failing(ZeroDivisionError("why"))
+    assert cli.run(["demo"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("nanoscope: unexpected ZeroDivisionError: why")
+    assert "NANOSCOPE_DEBUG=1" in told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe that nobody reads is another error on Windows")
+def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path, child_environment: dict[str, str]) -> None:
+    ends = os.pipe()
+    os.close(ends[0])
+    done = subprocess.run(
+        [sys.executable, "-m", "nanoscope", "train", "--help"],
+        env=child_environment, cwd=tmp_path, stdout=ends[1], stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(ends[1])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_that_only_knows_ascii_still_gets_the_help(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope(
+        "train", "--help", cwd=tmp_path, env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+def test_demo_needs_some_minutes(minutes: str, nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("demo", f"--minutes={minutes}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "minutes" in done.stderr
+    assert list(tmp_path.iterdir()) == []

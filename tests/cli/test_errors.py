@@ -1,0 +1,177 @@
+"""What a stranger types wrong: one clear message, the right exit status, and no run left behind."""
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import TINY_MODEL, DatasetFactory, Nanoscope
+from nanoscope import cli
+
+WRONG_USAGE = {
+    "a wrong flag": (["train", "--max_itres=5"], "did you mean --max_iters?"),
+    "a wrong preset": (["train", "labtop"], "did you mean laptop?"),
+    "a wrong value": (["train", "--dtype=float23"], "did you mean float32?"),
+    "a missing config": (["train", "config/missing.py"], "config/missing.py does not exist"),
+    "a config that is a program": (["train", "program.py"], "program.py, line 1"),
+    "a config that is no TOML": (["train", "broken.toml"], "broken.toml is not valid TOML"),
+    "a width that the heads do not divide": (["train", "--n_embd=130"], "n_embd=128 would be"),
+    "no context": (["train", "--block_size=0"], "block_size must be positive"),
+    "an infinite number": (["train", "--max_iters=inf"], "takes a whole number"),
+    "several": (["train", "labtop", "--max_itres=5", "--seed=x"], "3 mistakes in the configuration"),
+    "a wrong flag of sample": (["sample", "--tempreature=1"], "--temperature"),
+    "a wrong value of sample": (["sample", "--top_k=many"], "--top_k"),
+    "nothing to prepare": (["prepare"], "nanoscope prepare shakespeare"),
+    "a wrong tokenizer": (["prepare", "good.txt", "--tokenizer=chra"], "char"),
+}
+
+FAILED_JOB = {
+    "a missing file": (["prepare", "missing.txt"], "missing.txt"),
+    "an empty file": (["prepare", "empty.txt"], "empty.txt is empty"),
+    "a file that is not UTF-8": (["prepare", "latin.txt"], "latin.txt is not UTF-8"),
+    "a config that is not UTF-8": (["train", "latin.toml"], "latin.toml cannot be read"),
+}
+
+FILES = {
+    "empty.txt": b"",
+    "latin.txt": "caf\xe9 ".encode("latin-1") * 100,
+    "latin.toml": b'dataset = "caf\xe9"',
+    "broken.toml": b"max_iters = = 5",
+    "program.py": b"import os; os.mkdir('pwned')",
+    "good.txt": b"words and words " * 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "status"),
+    [(*case, 2) for case in WRONG_USAGE.values()] + [(*case, 1) for case in FAILED_JOB.values()],
+    ids=[*WRONG_USAGE, *FAILED_JOB],
+)
+def test_a_mistake_found_before_torch_is_loaded(
+    words: list[str], part: str, status: int, nanoscope: Nanoscope, tmp_path: Path
+) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    done = nanoscope(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith("nanoscope: ")
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "nanoscope: unexpected" not in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} - {"data"} == set(FILES)
+    assert list(tmp_path.glob("data/*/meta.json")) == []
+
+
+class Person:
+    """Someone at a prompt in a folder; in this process, so that torch is loaded once."""
+
+    def __init__(self, folder: Path, output: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.output = folder, output
+
+    def fails(self, status: int, *words: str, after_start: bool = False) -> str:
+        """What the failing command says, checked to be one message that leaves nothing like a run behind.
+
+        What only shows when training reads its data leaves a folder, which the next run takes over: no checkpoint.
+        """
+        self.output.readouterr()
+        assert cli.run(list(words)) == status
+        out, err = self.output.readouterr()
+        assert "Traceback" not in out + err
+        assert "nanoscope: unexpected" not in err
+        message = err[err.index("nanoscope: ") :]
+        assert 1 <= len(message.splitlines()) <= 4
+        assert not list(self.folder.glob("**/checkpoints/*"))
+        assert after_start or not list(self.folder.glob("**/config.toml"))
+        return message
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Person:
+    monkeypatch.chdir(tmp_path)
+    return Person(tmp_path, capsys)
+
+
+TRAIN = ("train", "--dataset=data/song", *TINY_MODEL, "--max_iters=1", "--device=cpu")
+
+
+def test_cuda_on_a_machine_without_it(person: Person, small_dataset: DatasetFactory) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    small_dataset()
+    told = person.fails(2, *TRAIN, "--device=cuda")
+    assert "device=cuda: this machine has no usable CUDA GPU" in told
+    assert "--device=cpu" in told
+
+
+def test_a_context_longer_than_the_data(person: Person, small_dataset: DatasetFactory) -> None:
+    small_dataset()
+    told = person.fails(1, *TRAIN, "--block_size=5000")
+    assert "block_size=5000 is longer than the val split" in told
+    assert "--block_size=" in told
+
+
+def test_a_dataset_that_is_not_there_gets_a_suggestion(person: Person, small_dataset: DatasetFactory) -> None:
+    small_dataset()
+    assert "did you mean song?" in person.fails(2, *TRAIN, "--dataset=sonk")
+
+
+def test_a_text_file_given_as_a_dataset_is_explained(person: Person, small_dataset: DatasetFactory) -> None:
+    small_dataset()
+    assert "nanoscope prepare song.txt" in person.fails(2, *TRAIN, "--dataset=song.txt")
+
+
+def test_ids_beyond_the_vocabulary_are_named_with_their_file(person: Person, tmp_path: Path) -> None:
+    folder = tmp_path / "data/broken"
+    folder.mkdir(parents=True)
+    letters = dict(enumerate("abcdefgh"))
+    meta = {"vocab_size": 8, "itos": letters, "stoi": {letter: number for number, letter in letters.items()}}
+    (folder / "meta.pkl").write_bytes(pickle.dumps(meta))
+    for name in ("train", "val"):
+        (np.arange(4000, dtype="<u2") % 9).tofile(folder / f"{name}.bin")
+    told = person.fails(1, *TRAIN, "--dataset=data/broken", after_start=True)
+    assert "holds the token id 8, but its vocabulary ends at 7" in told
+    assert ".bin" in told
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
+def test_an_output_folder_that_cannot_be_made(
+    place: str, person: Person, small_dataset: DatasetFactory, tmp_path: Path
+) -> None:
+    small_dataset()
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    told = person.fails(1, *TRAIN, f"--out_dir={place}")
+    assert f"{Path(place)} cannot be written" in told
+    assert "--out_dir=FOLDER" in told
+    assert (tmp_path / "file").read_text("utf-8") == "in the way"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere; Windows has other rights")
+def test_an_output_folder_that_is_read_only(person: Person, small_dataset: DatasetFactory, tmp_path: Path) -> None:
+    small_dataset()
+    (tmp_path / "locked").mkdir(mode=0o555)
+    assert "cannot be written" in person.fails(1, *TRAIN, "--out_dir=locked/run")
+
+
+def test_nothing_to_resume(person: Person, small_dataset: DatasetFactory) -> None:
+    small_dataset()
+    assert "nothing to resume" in person.fails(2, *TRAIN, "--out_dir=run", "--init_from=resume")
+
+
+@pytest.mark.parametrize("source", ["gpt3", "data/song", "missing/folder"])
+def test_weights_that_are_not_there(source: str, person: Person, small_dataset: DatasetFactory) -> None:
+    small_dataset()
+    assert f"init_from={source}" in person.fails(2, *TRAIN, f"--init_from={source}")
+
+
+def test_a_run_that_is_there_is_not_overwritten_unasked(
+    nanoscope: Nanoscope, small_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small_run.parent)
+    before = {path: path.stat().st_mtime_ns for path in small_run.rglob("*")}
+    assert cli.run([*TRAIN, "--out_dir=run"]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in small_run.rglob("*")} == before

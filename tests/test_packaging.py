@@ -1,0 +1,149 @@
+"""The wheel works without the source tree, and nothing needs more than it has to."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from conftest import TINY_MODEL, DatasetFactory
+
+ROOT = Path(__file__).parents[1]
+
+# The packages of the extras, and those that are only used if someone has them.
+OPTIONAL = ["tiktoken", "pyarrow", "wandb", "starlette", "uvicorn", "sse_starlette", "gguf", "tensorboardX", "pandas"]
+
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "src/nanoscope").rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+# All but the rooms that compute with torch; of data/, the loader hands batches to it.
+TORCH_ROOMS = ("model", "optim", "training", "generation", "interop", "hardware.device", "data.loader")
+LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]
+
+WITHOUT_OPTIONAL = f"""
+import importlib, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OPTIONAL!r}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Blocker())
+for name in {MODULES!r}:
+    importlib.import_module(name)
+"""
+
+WITHOUT_TORCH = f"""
+import importlib, sys
+for name in {LIGHT!r}:
+    importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.exit(name + " imports torch")
+"""
+
+
+def run_python(code: str, environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=cwd, capture_output=True, text=True, encoding="utf-8"
+    )
+
+
+def test_every_module_imports_with_the_base_dependencies_alone(
+    child_environment: dict[str, str], tmp_path: Path
+) -> None:
+    assert {"nanoscope.cli", "nanoscope.training.trainer", "nanoscope.data.readers"} <= set(MODULES)
+    done = run_python(WITHOUT_OPTIONAL, child_environment, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_explains_a_log_never_imports_torch(child_environment: dict[str, str], tmp_path: Path) -> None:
+    assert {"runs", "analysis", "words", "views", "cli", "config"} <= {name.split(".")[1] for name in LIGHT[1:]}
+    done = run_python(WITHOUT_TORCH, child_environment, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+# --- the wheel ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling, which builds the wheel, is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
+    done = subprocess.run([*pip, "wheel", *options, str(ROOT)], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("nanoscope-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    options = ["--no-deps", "--no-index", "--target", str(folder)]
+    done = subprocess.run([*pip, "install", *options, str(wheel)], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path) -> None:
+    sources = ROOT / "src"
+    expected = {
+        path.relative_to(sources).as_posix()
+        for path in (sources / "nanoscope").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == expected
+    assert "nanoscope/presets/laptop.toml" in packed
+    assert "nanoscope/hardware/peaks.toml" in packed
+
+
+def test_the_installed_wheel_trains_without_the_source_tree(
+    installed: Path, child_environment: dict[str, str], small_dataset: DatasetFactory, tmp_path: Path
+) -> None:
+    small_dataset()
+    environment = {**child_environment, "PYTHONPATH": str(installed)}
+    where = run_python("import nanoscope; print(nanoscope.__file__)", environment, tmp_path)
+    assert Path(where.stdout.strip()).is_relative_to(installed)
+    words = ["train", "laptop", "--dataset=data/song", *TINY_MODEL, "--max_iters=2", "--device=cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nanoscope", *words],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "finished 2 iterations" in done.stdout
+    assert (tmp_path / "runs/laptop-song/checkpoints/last").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the script is a program of its own on Windows")
+def test_the_installed_script_is_the_same_program(
+    installed: Path, child_environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment = {**child_environment, "PYTHONPATH": str(installed)}
+    by_script, by_module = (
+        subprocess.run(
+            [sys.executable, *how, "train", "--help"], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        for how in ([str(installed / "bin/nanoscope")], ["-m", "nanoscope"])
+    )
+    assert (by_script.returncode, by_script.stderr) == (0, "")
+    assert by_script.stdout == by_module.stdout
+    assert "laptop" in by_script.stdout
+
+
+def test_the_installed_peaks_and_presets_are_read(
+    installed: Path, child_environment: dict[str, str], tmp_path: Path
+) -> None:
+    code = "from nanoscope.config import presets; from nanoscope.hardware.peaks import find_peak\n"
+    code += "print(*presets(), find_peak('a100').name)"
+    done = run_python(code, {**child_environment, "PYTHONPATH": str(installed)}, tmp_path)
+    assert done.stdout.split() == ["babygpt", "finetune", "gpt2-124m", "laptop", "NVIDIA", "A100"]
