@@ -20,7 +20,8 @@ Points = Sequence[tuple[float, float]]
 def loss_chart(run: Run, width: int, language: Language) -> list[str]:
     """Training loss as a line, validation as marks; nothing where there are too few."""
     train = _bins(_records(run.steps.step, run.steps.loss), width)
-    validation = [(float(e.step), e.val) for e in run.evals if math.isfinite(e.val)]
+    # Bits per byte cannot be drawn on the scale of a loss.
+    validation = [(float(e.step), e.val) for e in run.evals if math.isfinite(e.val) and e.metric == "loss"]
     if len(train) < 5 and len(validation) < 3:
         return []
     title = language.say("loss")
@@ -86,7 +87,9 @@ def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[f
     low, high = min(y for _, y in points), max(y for _, y in points)
     margin = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     columns = width - LABEL_COLUMNS - 2
-    canvas = Canvas(columns, HEIGHT, xmin=left, xmax=right + (right - left or 1) / columns, ymin=low - margin, ymax=high + margin)
+    canvas = Canvas(
+        columns, HEIGHT, xmin=left, xmax=right + (right - left or 1) / columns, ymin=low - margin, ymax=high + margin
+    )
     for (x0, y0), (x1, y1) in pairwise(line):
         canvas.line(x0, y0, x1, y1)
     for x, y in marks:

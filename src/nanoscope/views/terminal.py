@@ -17,9 +17,12 @@ from nanoscope.analysis.findings import (
     Improving,
     LogError,
     Memorising,
+    NoEta,
     NonFinite,
+    NormalStep,
     NoTraining,
     Overfitting,
+    SlowGroup,
     VerdictFinding,
 )
 from nanoscope.runs.run import Log, Run
@@ -33,6 +36,7 @@ from nanoscope.words.verdicts import verdict_title
 
 MOST_ADVICE = 5
 MOST_SPIKES = 3
+STRIKING = 3.0  # times slower: such a step is explained however little it costs
 WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # beyond it, a date is a joke (and may not exist)
 LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
@@ -48,6 +52,8 @@ def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogErr
     lines = page.language.plural("{n} line", "{n} lines", log.lines)
     if log.format == "none":
         page.paragraph(say("{source}: {lines}", source=source, lines=lines), style="dim")
+    elif log.format == "generic":
+        page.paragraph(say("{source}: {lines}, of an unknown trainer", source=source, lines=lines), style="dim")
     else:
         page.paragraph(
             say("{source}: {lines}, format {format}", source=source, lines=lines, format=log.format),
@@ -93,6 +99,8 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
     texts = []
     explained: set[str] = set()
     for group in analysis.slow_groups:
+        if _is_negligible(group, analysis.timing):
+            continue
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         if unexplained:
@@ -106,10 +114,19 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
     return texts
 
 
+def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
+    """Whether these are stray steps that are hardly slower and cost next to nothing."""
+    if normal is None or group.causes != ("stall",) or group.times_slower >= STRIKING:
+        return False
+    return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
+
+
 def _time_left(analysis: Analysis, language: Language) -> list[str]:
     eta = analysis.eta
     if eta is None or analysis.progress.finished:
         return []
+    if any(isinstance(verdict, NonFinite) and not verdict.recovered for verdict in analysis.verdicts):
+        return [sentence(NoEta("not_finite", None), language)]
     texts = [sentence(eta, language)]
     if isinstance(eta, Eta):
         texts += [naive_eta(eta, language), direction(eta, language)]

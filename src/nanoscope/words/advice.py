@@ -64,11 +64,13 @@ def _what(finding: Advice, language: Language) -> str:
         case "stop_slowdown":
             return say("Find out why steps get slower: heat and power limits, memory filling up, another program.")
         case "align_log_interval":
-            return _change(finding, "log_interval", language) or say(
-                "Choose {log_interval} so that it divides {eval_interval}: then every evaluation's cost is visible.",
+            visible = say("Then the log shows what every evaluation costs.")
+            change = _change(finding, "log_interval", language) or say(
+                "Choose {log_interval} so that it divides {eval_interval}.",
                 log_interval="log_interval",
                 eval_interval="eval_interval",
             )
+            return f"{change} {visible}"
         case "check_setup":
             return say(
                 "Check the set-up before anything else: the data's tokens, {dtype}, the loss on one small batch.",

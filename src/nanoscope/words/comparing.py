@@ -114,7 +114,10 @@ def explanation(finding: Explanation, language: Language, names: tuple[str, ...]
         case "fewer_steps", True:
             return say("{run} did fewer steps than {other}: it has simply been trained less.", **values)
         case "fewer_steps", False:
-            return say("The number of steps alone does not explain it: at equal steps {run} and {other} differ as well.", **values)
+            return say(
+                "The number of steps alone does not explain it: at equal steps {run} and {other} differ as well.",
+                **values,
+            )
         case "other_model", True:
             return say("{run} trains another model than {other}; a larger one reaches a lower loss.", **values)
         case "other_model", False:

@@ -97,6 +97,8 @@ class Language:
         """A number with as many decimals as `digits` significant digits need."""
         if value is None or not math.isfinite(value):
             return NOTHING
+        if abs(value) >= 1 and math.isclose(value, round(value), rel_tol=1e-9):
+            return self.number(value)
         magnitude = math.floor(math.log10(abs(value))) if value else 0
         return self.number(value, max(0, min(8, digits - 1 - magnitude)))
 

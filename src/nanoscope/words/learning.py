@@ -13,6 +13,7 @@ from nanoscope.analysis.findings import (
 )
 from nanoscope.words.language import Language
 
+NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th ends before its last one
 MESSAGE_LIMIT = 160  # characters of an error's own text
 
 
@@ -67,8 +68,10 @@ def progress(finding: Progress, language: Language) -> str:
     sentences = []
     if finding.total_steps is not None and finding.last_step is not None:
         values = {"last": finding.last_step, "total": finding.total_steps}
-        if finding.finished:
-            sentences.append(say("Finished: step {last} of {total}.", **values))
+        if finding.finished and finding.last_step >= NEARLY_ALL * finding.total_steps:
+            sentences.append(say("Finished: all {total} steps are done.", total=finding.total_steps))
+        elif finding.finished:
+            sentences.append(say("Finished early, at step {last} of {total}.", **values))
         else:
             share = language.percent(finding.last_step / max(finding.total_steps, 1))
             sentences.append(say("At step {last} of {total} ({share}).", share=share, **values))
@@ -214,11 +217,9 @@ def mfu(finding: Mfu, language: Language) -> str:
         case "device_unknown":
             sentences = [
                 say(
-                    "The printed MFU of {logged} is true only on {assumed}, whose peak it assumes. "
-                    "{option} works it out for your device.",
+                    "The printed MFU of {logged} is true only on {assumed}, whose peak it assumes.",
                     logged=logged,
                     assumed=assumed,
-                    option="--device NAME",
                 )
             ]
         case "moving_average":
@@ -243,6 +244,8 @@ def mfu(finding: Mfu, language: Language) -> str:
                 recomputed=language.percent(finding.recomputed),
             )
         )
+    elif finding.device is None and finding.trust == "wrong_peak":
+        sentences.append(say("{option} works it out for your device.", option="--device NAME"))
     elif finding.reason == "moving_average" and finding.lag:
         sentences.append(
             say("The slow steps alone take {lag} off the printed figure.", lag=language.percent(finding.lag))

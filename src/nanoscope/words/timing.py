@@ -15,6 +15,7 @@ from nanoscope.words.language import HOUR_S, Language
 
 # A trend below this is not worth a sentence, nor is a naive figure nearer to the estimate.
 WORTH_SAYING = 0.1
+FELT = 0.03  # a change of pace below it is not worth a sentence either
 
 
 def cause_name(cause: Cause, language: Language) -> str:
@@ -241,7 +242,8 @@ def naive_eta(finding: Eta, language: Language) -> str:
 
 def direction(finding: Eta, language: Language) -> str:
     """Whether recent steps get faster or slower."""
-    if finding.steps_left <= 0 or finding.direction == "steady":
+    change = abs(finding.moving_average_s - finding.step_s)
+    if finding.steps_left <= 0 or finding.direction == "steady" or not change > FELT * finding.step_s:
         return ""
     average = language.duration(finding.moving_average_s)
     lines = finding.moving_average_lines
