@@ -9,7 +9,7 @@ from rich.console import Console
 
 import any_finding
 import told_logs
-from nanoscope.analysis.analyse import analyse, log_errors
+from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import Analysis, LogError
 from nanoscope.runs.reader import read_stream
@@ -197,8 +197,6 @@ def test_any_analysis_whatsoever_can_be_reported(analysis, code):
 
 def test_the_eta_is_one_short_answer():
     log = read(told_logs.WAITING)
-    from nanoscope.analysis.analyse import Options
-
     page = page_of()
     print_eta(analyse(log.runs[0], Options(max_iters=6000), log), page, NOW)
     lines = text_of(page).splitlines()
@@ -206,6 +204,14 @@ def test_the_eta_is_one_short_answer():
     assert "6 h 32 min 51 s" in on_one_line(text_of(page))
     assert "done at about Mon 02:32" in on_one_line(text_of(page))
     assert len(lines) < 9
+
+
+def test_a_run_whose_loss_is_not_a_number_is_not_worth_waiting_for():
+    text = "".join(f"iter {n}: loss {4 - n / 10 if n < 9 else 'nan'}, time 100.00ms, mfu 1.00%\n" for n in range(30))
+    log = read(text)
+    page = page_of()
+    print_eta(analyse(log.runs[0], Options(max_iters=1000), log), page, NOW)
+    assert "waiting for the end is no use" in on_one_line(text_of(page))
 
 
 def compared(code: str = "en", names: tuple[str, str] = ("laptop", "gpu")) -> str:

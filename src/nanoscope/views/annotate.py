@@ -7,7 +7,7 @@ from nanoscope.analysis.findings import Analysis, SlowStep
 from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log
-from nanoscope.views.page import Page, printable
+from nanoscope.views.page import Page
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
 from nanoscope.words.sentences import sentence
 
@@ -19,7 +19,7 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
     errors = {error.line for error in log.errors}
     explained: set[LineKind] = set()
     for number, line in lines:
-        page.line(printable(line))
+        page.quote(line)
         kind = _kind(line, number, reader)
         if number in errors:
             kind = "error"

@@ -33,9 +33,7 @@ class Page:
 
     def __init__(self, language: Language, console: Console | None = None) -> None:
         self.language = language
-        self.console = console or Console(
-            file=sys.stdout, highlight=False, markup=False, emoji=False, legacy_windows=False
-        )
+        self.console = console or Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
     @property
     def width(self) -> int:
@@ -48,6 +46,10 @@ class Page:
     def line(self, text: str | Text = "", style: str = "") -> None:
         """One line, as it is."""
         self.console.print(Text(text, style) if isinstance(text, str) else text, soft_wrap=True)
+
+    def quote(self, text: str) -> None:
+        """A line of a log, however long: past rich, which would take minutes for a million of them."""
+        self.console.file.write(printable(text) + "\n")
 
     def heading(self, text: str) -> None:
         """The title of a section."""

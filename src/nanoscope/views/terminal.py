@@ -121,12 +121,17 @@ def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
     return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
 
 
+def _worth_waiting(analysis: Analysis) -> Eta | NoEta | None:
+    """The time left, unless the run is lost."""
+    if any(isinstance(verdict, NonFinite) and not verdict.recovered for verdict in analysis.verdicts):
+        return NoEta("not_finite", None)
+    return analysis.eta
+
+
 def _time_left(analysis: Analysis, language: Language) -> list[str]:
-    eta = analysis.eta
+    eta = _worth_waiting(analysis)
     if eta is None or analysis.progress.finished:
         return []
-    if any(isinstance(verdict, NonFinite) and not verdict.recovered for verdict in analysis.verdicts):
-        return [sentence(NoEta("not_finite", None), language)]
     texts = [sentence(eta, language)]
     if isinstance(eta, Eta):
         texts += [naive_eta(eta, language), direction(eta, language)]
@@ -238,7 +243,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
     """The time left, in a few lines."""
     language = page.language
-    eta = analysis.eta
+    eta = _worth_waiting(analysis)
     if eta is None:
         page.paragraph(language.say("No time left can be given: the log has no training step."))
         return
