@@ -38,8 +38,8 @@ format: $(VENV)/.dev  ## put the code into its usual shape
 bench: $(VENV)/.dev  ## speed against nanoGPT, side by side: make bench NANOGPT=path/to/nanoGPT
 	$(BIN)/python benchmarks/step_time.py $(if $(NANOGPT),--nanogpt $(NANOGPT))
 
-soak: $(VENV)/.dev  ## prepare a 2 GB text and watch the memory; interrupt and resume runs many times
-	$(BIN)/python -m pytest -m soak --no-header -q
+soak: $(VENV)/.dev  ## slow checks: the memory that preparing 2 GB of text takes
+	$(BIN)/python benchmarks/prepare_memory.py --gigabytes 2
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,10 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-SHAPE = (
-    "--device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4 "
-    "--n_head=4 --n_embd=128 --lr_decay_iters=2000 --dropout=0.0"
-).split()
+SHAPE = [
+    "--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12",
+    "--n_layer=4", "--n_head=4", "--n_embd=128", "--lr_decay_iters=2000", "--dropout=0.0",
+]  # fmt: skip
 SKIPPED = 10  # the first iterations of each run: caches, the allocator, the clock frequency
 
 

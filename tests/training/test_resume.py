@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from small_runs import Folder
+from small_runs import TINY, Folder
 
 SETTINGS = {
     "plain": [],
@@ -49,6 +49,20 @@ def test_a_signal_during_a_long_evaluation_does_not_wait_for_its_end(folder: Fol
     status, out = folder.interrupt_after("iter 9:", "--eval_iters=full", "--block_size=4", "--max_iters=100000")
     assert status == 130
     assert "saved; to go on" in out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_closed_pipe_ends_the_run_with_everything_saved(folder: Folder) -> None:
+    process = folder.start("train", *TINY, "--max_iters=100000")
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("iter 20:"):
+        pass
+    process.stdout.close()
+    assert process.wait(timeout=120) == 128 + signal.SIGHUP
+    end = folder.events(kind="end")[-1]
+    assert end["reason"] == "interrupted"
+    assert folder.weights(end["step"])
+    assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")

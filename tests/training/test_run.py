@@ -5,8 +5,12 @@ import re
 import time
 import tomllib
 
+import numpy as np
 import pytest
+from safetensors.torch import save_file
 
+from nanoscope.interop.huggingface import TRANSPOSED
+from nanoscope.model import GPT, ModelConfig
 from small_runs import TINY, Folder
 
 ITERATION = re.compile(
@@ -174,6 +178,29 @@ def init(project, name, config):
     assert lines[0] == "WANDB p gpt2 32"
     assert [json.loads(line[6:])["iter"] for line in lines[1:-1]] == [0, 10, 20]
     assert lines[-1] == "WANDB finished"
+
+
+def test_gpt2_weights_are_a_beginning_too(folder: Folder) -> None:
+    shape = ModelConfig(vocab_size=50257, block_size=32, n_layer=1, n_head=2, n_embd=8, bias=True)
+    weights = {name.removeprefix("transformer."): tensor for name, tensor in GPT(shape).named_parameters()}
+    layout = {name: w.t().contiguous() if name.endswith(TRANSPOSED) else w.detach() for name, w in weights.items()}
+    (folder.path / "gpt2-small").mkdir()
+    save_file(layout, folder.path / "gpt2-small/model.safetensors")
+    described = {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 32, "vocab_size": 50257}
+    (folder.path / "gpt2-small/config.json").write_text(json.dumps(described), encoding="utf-8")
+    (folder.path / "data/ids").mkdir()
+    for split in ("train", "val"):  # as nanoGPT prepares: GPT-2 ids and no meta.pkl
+        (np.arange(3000) % 50257).astype(np.uint16).tofile(folder.path / f"data/ids/{split}.bin")
+    out = folder.run(
+        "train", "finetune", "--init_from=gpt2-small", "--dataset=data/ids", "--block_size=16", "--out_dir=run",
+        "--gradient_accumulation_steps=2", "--max_iters=4", "--eval_interval=2", "--device=cpu", "--learning_rate=1e-2",
+    )  # fmt: skip
+    assert "finished 4 iterations" in out
+    config = tomllib.loads((folder.path / "run/config.toml").read_text("utf-8"))
+    assert (config["n_layer"], config["n_embd"], config["bias"], config["dropout"]) == (1, 8, True, 0.1)
+    assert folder.losses()[0] == pytest.approx(10.8, abs=0.3)
+    assert folder.losses()[3] < folder.losses()[0]
+    assert "finished 6 iterations" in folder.run("train", "run", "--init_from=resume", "--max_iters=6")
 
 
 @pytest.mark.slow

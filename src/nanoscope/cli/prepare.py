@@ -2,23 +2,18 @@
 
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from nanoscope.data.corpora import ALIASES
 from nanoscope.data.dataset import SPLITS, open_dataset, read_meta
 from nanoscope.data.prepare import choose_tokenizer
 from nanoscope.data.prepare import prepare as prepare_dataset
 from nanoscope.errors import UsageError
-
-QUIET_SECONDS = 2.0
-PLAIN_LINE_SECONDS = 5.0
+from nanoscope.views.progress import StageDisplay
 
 
 def prepare(
@@ -70,7 +65,7 @@ def prepare(
     kind = choose_tokenizer(sources, tokenizer)
     out = out or Path("data") / f"{_default_name(sources[0])}-{kind}"
     started = time.monotonic()
-    with ProgressDisplay() as display:
+    with StageDisplay() as display:
         prepare_dataset(
             sources,
             out,
@@ -122,40 +117,3 @@ def _in_words(summary: dict[str, str | int | float]) -> str:
     if summary["skipped_files"]:
         lines[-1] += f", files of other kinds skipped: {summary['skipped_files']:,}"
     return "\n".join([*lines, f"next: nanoscope train laptop --dataset={summary['dataset']}"])
-
-
-class ProgressDisplay:
-    """Progress on stderr, after two seconds: a bar on a terminal, else a line now and then."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._stage = ""
-        self._next_line = time.monotonic() + QUIET_SECONDS
-
-    def __enter__(self) -> "ProgressDisplay":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def show(self, stage: str, fraction: float) -> None:
-        """Say that `fraction` of `stage` is done, if it is time to."""
-        now = time.monotonic()
-        if self._bar is None and now < self._next_line:
-            return
-        if not self._console.is_terminal:
-            print(f"{stage}: {fraction:.0%}", file=sys.stderr, flush=True)
-            self._next_line = now + PLAIN_LINE_SECONDS
-            return
-        if self._bar is None:
-            columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-            self._bar = Progress(*columns, console=self._console, transient=True)
-            self._bar.start()
-        if stage != self._stage:
-            for task in self._bar.task_ids:
-                self._bar.remove_task(task)
-            self._bar.add_task(stage, total=1.0)
-            self._stage = stage
-        self._bar.update(self._bar.task_ids[0], completed=fraction)

@@ -39,7 +39,7 @@ from nanoscope.training.logbook import Logbook, check_wandb
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.run_folder import RunFolder, new_run, old_run, resumed_config
-from nanoscope.views.progress import TrainingView
+from nanoscope.views.progress import StageDisplay, TrainingView
 
 
 @dataclass
@@ -164,7 +164,10 @@ def _where(resolved: Resolved) -> tuple[RunFolder | None, Checkpoint | None, Tra
 def _dataset(config: TrainConfig, processes: Processes) -> Dataset:
     """Found, or prepared by the first process while the others wait."""
     kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
-    folder = find_dataset(config.dataset, kind) if processes.first else None
+    folder = None
+    if processes.first:
+        with StageDisplay() as display:
+            folder = find_dataset(config.dataset, kind, display.show)
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind))
 

@@ -1,11 +1,14 @@
-"""Where a training run stands, on a terminal: lines that scroll, and under them a bar that stays."""
+"""Where a long job stands: a training run's lines and the bar under them, the stages of a preparation."""
 
+import os
+import signal
 import sys
+import time
 from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 
 class TrainingView(Protocol):
@@ -26,8 +29,14 @@ class PlainView:
         self.silent = silent
 
     def line(self, text: str) -> None:
-        if not self.silent:
+        if self.silent:
+            return
+        try:
             print(text, flush=True)
+        except BrokenPipeError:  # '| head' has seen enough: end the run as a closed terminal would
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.silent = True
+            signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
 
     def update(self, step: int, status: str) -> None:
         pass
@@ -73,3 +82,43 @@ def training_view(total: int, *, first_process: bool) -> TrainingView:
     if not first_process:
         return PlainView(silent=True)
     return BarView(total) if sys.stdout.isatty() else PlainView()
+
+
+class StageDisplay:
+    """Progress on stderr, after two seconds: a bar on a terminal, else a line now and then."""
+
+    QUIET_SECONDS = 2.0
+    PLAIN_LINE_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._stage = ""
+        self._next_line = time.monotonic() + self.QUIET_SECONDS
+
+    def __enter__(self) -> "StageDisplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def show(self, stage: str, fraction: float) -> None:
+        """Say that `fraction` of `stage` is done, if it is time to."""
+        now = time.monotonic()
+        if self._bar is None and now < self._next_line:
+            return
+        if not self._console.is_terminal:
+            print(f"{stage}: {fraction:.0%}", file=sys.stderr, flush=True)
+            self._next_line = now + self.PLAIN_LINE_SECONDS
+            return
+        if self._bar is None:
+            columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar.start()
+        if stage != self._stage:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(stage, total=1.0)
+            self._stage = stage
+        self._bar.update(self._bar.task_ids[0], completed=fraction)
