@@ -15,7 +15,7 @@ from nanoscope.analysis.timing import analyse_timing
 from nanoscope.runs.run import Log, LoggedError, Run
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Options:
     """What the person adds to the log: how long the run is to be, and on what it runs."""
 

@@ -33,7 +33,7 @@ SHOWN_KEYS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class _Curve:
     """The validation losses of a run over its steps (the training losses where it has no two evaluations)."""
 

@@ -35,7 +35,7 @@ SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before a
 CHARACTER_VOCABULARY = 256  # up to so many tokens, a token is a character (or byte)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Learning:
     """The findings about learning."""
 

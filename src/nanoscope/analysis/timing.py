@@ -22,7 +22,7 @@ SLOWING_DOWN = 0.10
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Timing:
     """The findings about time, and the arrays that the other analyses build on."""
 

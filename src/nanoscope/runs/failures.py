@@ -28,7 +28,7 @@ _HINTS = re.compile(
 )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ErrorFinder:
     """Finds what ended a run among the lines that are no records; one entry a cause, not one a rank or traceback."""
 

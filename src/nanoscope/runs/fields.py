@@ -99,7 +99,7 @@ def meaning(label: str, unit: str) -> tuple[str, float] | None:
     return None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Fields:
     """The numbers of a line that training logs share, by name; the first of a name counts."""
 

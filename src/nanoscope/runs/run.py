@@ -2,6 +2,7 @@
 
 Step records are columns of machine numbers (an hour-long log has a million lines, and objects would not fit).
 In the columns NaN means 'not printed'; a loss that was printed but is not a finite number is stored as +inf.
+(Comparisons and representations are not generated, here and in analysis/: they would slow the start of `explain`.)
 """
 
 from array import array
@@ -16,7 +17,7 @@ ErrorKind = Literal["out_of_memory", "exception", "killed", "interrupted"]
 TimeSource = Literal["printed", "cumulative", "timestamps", "progress_bar", "throughput"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Traits:
     """What a format means by its numbers."""
 
@@ -30,7 +31,7 @@ class Traits:
     total_keys: tuple[str, ...] = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Steps:
     """The step records, column by column."""
 
@@ -65,7 +66,7 @@ class Steps:
             del column[keep:]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Evaluation:
     """One validation result; `train_loss` where the trainer measures it at the same time."""
 
@@ -77,7 +78,7 @@ class Evaluation:
     stderr: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Checkpoint:
     """A checkpoint written at `step`; `seconds` where the log says how long training was held up."""
 
@@ -85,7 +86,7 @@ class Checkpoint:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LoggedError:
     """Something that went wrong, at a line of the log; `run` is the index of the run it ended."""
 
@@ -95,7 +96,7 @@ class LoggedError:
     run: int | None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Run:
     """One training run as a log tells it."""
 
@@ -126,7 +127,7 @@ class Run:
         return self.steps.step[-1] if self.steps else None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Log:
     """All that was read from one source: its runs in the order in which they first appear."""
 
