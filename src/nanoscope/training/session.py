@@ -177,11 +177,12 @@ def _model(
 ) -> tuple[GPT, TrainConfig]:
     """The model with its first weights, and the configuration with the shape that it has."""
     weights = None
+    needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
     if checkpoint is not None:
         shape, weights = replace(checkpoint.model_config, dropout=config.dropout), checkpoint.model
-        if dataset.vocab_size > shape.vocab_size:
+        if needed > shape.vocab_size:
             raise UsageError(
-                f"the run has a vocabulary of {shape.vocab_size}, {dataset.folder} one of {dataset.vocab_size}\n"
+                f"the run has a vocabulary of {shape.vocab_size}, {dataset.folder} one of {needed}\n"
                 "A run goes on only with the tokenizer that it began with."
             )
     elif config.init_from == "scratch":
@@ -191,10 +192,8 @@ def _model(
         )  # fmt: skip
     else:
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
-        if dataset.tokenizer is not None and dataset.tokenizer.vocab_size > shape.vocab_size:
-            raise UsageError(
-                f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {dataset.vocab_size}"
-            )
+        if needed > shape.vocab_size:
+            raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {needed}")
     _check_memory(shape, device)
     try:
         model = GPT(shape)
