@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 
 import pytest
@@ -44,6 +45,16 @@ def test_a_log_may_be_pasted_into_standard_input(nanoscope, here):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("standard input: 142 lines, format nanogpt")
     assert "start-up + evaluation: step 0 took 12.5 s" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell with head is needed")
+def test_a_reader_that_has_seen_enough_is_no_failure(here, child_environment):
+    command = f"'{sys.executable}' -m nanoscope explain gpu.log spiky.log gpu.log; echo status $? >&2"
+    done = subprocess.run(
+        ["sh", "-c", f"({command}) | head -c 5"], cwd=here, env=child_environment, capture_output=True, encoding="utf-8"
+    )
+    assert done.stdout == "gpu.l"
+    assert done.stderr == "status 0\n"
 
 
 def test_a_pasted_log_can_be_annotated_too(nanoscope, here):
@@ -96,8 +107,6 @@ def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here
 
 
 def test_explaining_needs_no_torch(here, child_environment):
-    import subprocess
-
     program = (
         "import sys; sys.modules['torch'] = None\n"  # importing it now fails, as where it is not installed
         "from nanoscope.cli import main\n"

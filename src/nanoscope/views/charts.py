@@ -27,7 +27,8 @@ def loss_chart(run: Run, width: int, language: Language) -> list[str]:
     title = language.say("loss")
     if validation:
         title += language.say(" ({mark} validation)", mark=VALIDATION_MARK)
-    return [title, *_draw(*_without_start(train, validation), VALIDATION_MARK, width, _loss_label)]
+    stride = 1 + len(validation) // (width // 4)  # more marks would hide the line
+    return [title, *_draw(*_without_start(train, validation[::stride]), VALIDATION_MARK, width, _loss_label)]
 
 
 def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:

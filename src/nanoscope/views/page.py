@@ -28,12 +28,18 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("\ufffd", text)
 
 
+class _PipeFriendlyConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """'| head' has seen enough: the command line ends that quietly, where rich would exit with a failure."""
+        raise BrokenPipeError
+
+
 class Page:
     """Writes to standard output; coloured only where that is a terminal and NO_COLOR is not set."""
 
     def __init__(self, language: Language, console: Console | None = None) -> None:
         self.language = language
-        self.console = console or Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        self.console = console or _PipeFriendlyConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
     @property
     def width(self) -> int:
