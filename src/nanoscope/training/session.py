@@ -98,12 +98,12 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     folder, checkpoint, config, notes = _where(resolved)
     local_rank = processes.local_rank if processes.world > 1 else None
     choice = hardware.decide(config.device, config.dtype, config.compile, hardware.look(), local_rank)
+    if choice.type == "cuda":
+        torch.cuda.set_device(choice.device)
+        torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
     processes.connect(config.backend, choice.type)
     if config.sequences_per_step < processes.world:
         raise UsageError(f"{processes.world} processes cannot share {config.sequences_per_step} sequences an iteration")
-    if choice.type == "cuda":
-        torch.cuda.set_device(choice.device)
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
 
     dataset = _dataset(config, processes)
     torch.manual_seed(config.seed)

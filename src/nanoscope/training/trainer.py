@@ -66,9 +66,9 @@ def train(session: Session, stop: StopRequest) -> Outcome:
                     step, mean_loss, waiting.seconds + stepping.seconds, waiting.seconds, lr, norm,
                     utilisation, pace, progress.best_val_loss,
                 )  # fmt: skip
-        for failure in session.checkpoints.failures():
-            session.say(f"warning: {failure}")
-            session.record("checkpoint_failed", step=step, message=failure)
+        if session.logbook is not None:
+            session.logbook.view.update(progress.step)
+        tell_failed_saves(session)
 
     return finish(session, reason, int(first_bad.item()))
 
@@ -172,6 +172,14 @@ def save(session: Session, *, best: bool = False) -> None:
     session.record("checkpoint", step=session.progress.step, path=path, seconds=timed.seconds, best=best)
 
 
+def tell_failed_saves(session: Session) -> None:
+    """A checkpoint that could not be written is told at once; training goes on and tries again at the next."""
+    for failure in session.checkpoints.failures():
+        session.say(f"warning: {failure}")
+        session.record("checkpoint_failed", step=session.progress.step, message=failure)
+        session.saved_at = None
+
+
 def sample(session: Session) -> None:
     """Let the model write a little, into samples/ and as one line."""
     tokenizer = session.dataset.tokenizer
@@ -215,10 +223,7 @@ def finish(session: Session, reason: str, bad_step: int) -> Outcome:
         save(session, best=progress.best_step == progress.step)
     with session.clock.phase("checkpoint"):
         session.checkpoints.wait()
-    for failure in session.checkpoints.failures():
-        session.say(f"warning: {failure}")
-        session.record("checkpoint_failed", step=progress.step, message=failure)
-        session.saved_at = None
+    tell_failed_saves(session)
     step = bad_step if reason == "non_finite" else progress.step
     if reason == "non_finite":
         session.record("non_finite", step=step)

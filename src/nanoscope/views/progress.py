@@ -15,7 +15,7 @@ class TrainingView(Protocol):
     """What the training loop tells whoever watches."""
 
     def line(self, text: str) -> None: ...
-    def update(self, step: int, status: str) -> None: ...
+    def update(self, step: int, status: str | None = None) -> None: ...
     def __enter__(self) -> "TrainingView": ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
@@ -38,7 +38,7 @@ class PlainView:
             self.silent = True
             signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
 
-    def update(self, step: int, status: str) -> None:
+    def update(self, step: int, status: str | None = None) -> None:
         pass
 
     def __enter__(self) -> "PlainView":
@@ -66,8 +66,8 @@ class BarView:
     def line(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
 
-    def update(self, step: int, status: str) -> None:
-        self.progress.update(self.task, completed=step, status=status)
+    def update(self, step: int, status: str | None = None) -> None:
+        self.progress.update(self.task, completed=step, **({"status": status} if status else {}))
 
     def __enter__(self) -> "BarView":
         self.progress.start()
