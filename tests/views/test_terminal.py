@@ -14,8 +14,9 @@ from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import Analysis, LogError
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log, Run, Traits
+from nanoscope.views.comparison import print_comparison
 from nanoscope.views.page import Page, printable
-from nanoscope.views.terminal import print_comparison, print_eta, print_report
+from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
 
 SPEAKERS = {code: Language(code) for code in LANGUAGES}

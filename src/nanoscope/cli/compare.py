@@ -54,8 +54,8 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
         sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
         return
 
+    from nanoscope.views.comparison import print_comparison
     from nanoscope.views.page import Page
-    from nanoscope.views.terminal import print_comparison
 
     print_comparison(comparison, Page(language))
 

@@ -4,8 +4,13 @@ import sys
 from io import BytesIO
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
+
+if TYPE_CHECKING:
+    from nanoscope.analysis.analyse import Options
+    from nanoscope.views.page import Page
 
 
 def explain(
@@ -41,45 +46,56 @@ def explain(
     device
         What it ran on ('RTX 4070 Ti'), if the log does not say.
     """
-    from nanoscope.analysis.analyse import Options, analyse, log_errors
-    from nanoscope.runs.reader import read_log, read_stream
-    from nanoscope.words.language import choose_language
+    from nanoscope.analysis.analyse import Options
 
     check_logs(logs, explain)
     check_max_iters(max_iters)
     options = Options(max_iters, device)
     if json:
-        from nanoscope.analysis.schema import explain_json
-
-        documents = [explain_json(read_log(log), options) for log in logs]
-        text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
-        sys.stdout.write(text + "\n")
+        _print_json(logs, options)
         return
 
     from nanoscope.views.page import Page
+    from nanoscope.words.language import choose_language
 
     page = Page(choose_language(lang))
     for number, path in enumerate(logs):
         if number:
             page.line()
-        if not annotate:
-            from nanoscope.views.terminal import print_report
+        (_annotate if annotate else _report)(path, options, page)
 
-            log = read_log(path)
-            analyses = [analyse(run, options, log) for run in log.runs]
-            print_report(log, analyses, log_errors(log.errors), page)
-            continue
 
-        from nanoscope.runs.text import clean_lines
-        from nanoscope.views.annotate import print_annotated
+def _print_json(logs: tuple[str, ...], options: "Options") -> None:
+    from nanoscope.analysis.schema import explain_json
+    from nanoscope.runs.reader import read_log
 
-        pasted = BytesIO(sys.stdin.buffer.read()) if path == "-" else None  # read twice
-        log = read_stream(pasted, path) if pasted else read_log(path)
-        analyses = [analyse(run, options, log) for run in log.runs]
-        if pasted:
-            pasted.seek(0)
-            print_annotated(clean_lines(pasted), log, analyses, page)
-        else:
-            file = Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)
-            with file.open("rb") as stream:
-                print_annotated(clean_lines(stream), log, analyses, page)
+    documents = [explain_json(read_log(log), options) for log in logs]
+    text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
+    sys.stdout.write(text + "\n")
+
+
+def _report(path: str, options: "Options", page: "Page") -> None:
+    from nanoscope.analysis.analyse import analyse, log_errors
+    from nanoscope.runs.reader import read_log
+    from nanoscope.views.terminal import print_report
+
+    log = read_log(path)
+    print_report(log, [analyse(run, options, log) for run in log.runs], log_errors(log.errors), page)
+
+
+def _annotate(path: str, options: "Options", page: "Page") -> None:
+    """The log is read twice: first to understand it, then to print it."""
+    from nanoscope.analysis.analyse import analyse
+    from nanoscope.runs.reader import read_log, read_stream
+    from nanoscope.runs.text import clean_lines
+    from nanoscope.views.annotate import print_annotated
+
+    again: BinaryIO
+    if path == "-":
+        pasted = sys.stdin.buffer.read()
+        log, again = read_stream(BytesIO(pasted), path), BytesIO(pasted)
+    else:
+        log = read_log(path)
+        again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")
+    with again:
+        print_annotated(clean_lines(again), log, [analyse(run, options, log) for run in log.runs], page)

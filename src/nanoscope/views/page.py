@@ -62,6 +62,14 @@ class Page:
         self.line()
         self.paragraph(text, style="bold")
 
+    def section(self, title: str, texts: Sequence[str]) -> None:
+        """A heading and bullets below it; nothing at all where nothing is to be said."""
+        texts = [text for text in texts if text]
+        if texts:
+            self.heading(title)
+        for text in texts:
+            self.paragraph(text, bullet="- ")
+
     def paragraph(self, text: str, style: str = "", indent: int = 0, bullet: str = "") -> None:
         """Wrapped text; `bullet` hangs to the left of it."""
         if text:

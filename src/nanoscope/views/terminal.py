@@ -1,18 +1,14 @@
 """The report on a terminal: verdict first, then timing, progress, learning, efficiency, and what to do."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
-from string import ascii_uppercase
 
 from rich.text import Text
 
 from nanoscope.analysis.findings import (
     Analysis,
-    Comparison,
     Diverged,
     Eta,
-    Explanation,
     Finding,
     Improving,
     LogError,
@@ -23,12 +19,12 @@ from nanoscope.analysis.findings import (
     NoTraining,
     Overfitting,
     SlowGroup,
+    TooShort,
     VerdictFinding,
 )
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.page import Page, printable
-from nanoscope.words.comparing import measure_name, row_reason, row_value, who_leads
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import direction, naive_eta, why
@@ -40,7 +36,6 @@ STRIKING = 3.0  # times slower: such a step is explained however little it costs
 WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # beyond it, a date is a joke (and may not exist)
 LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
-LONG_NAME = 16  # characters of a run's name: from here on, runs are lettered
 CHART_COLUMNS = 60
 WIDE = 96  # columns from which the two charts stand side by side
 
@@ -72,26 +67,20 @@ def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogErr
 
 
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
-    say = page.language.say
-    _verdicts(analysis.verdicts, page)
+    language, say = page.language, page.language.say
+    _verdicts(analysis.verdicts or [TooShort(analysis.reading.steps_logged)], page)
     _errors(errors, page)
-    _section(say("Timing"), [analysis.timing], page, _timing(analysis, page.language))
-    _section(say("Progress"), [analysis.progress], page, _time_left(analysis, page.language))
-    _section(
-        say("Learning"),
-        [
-            analysis.train_loss,
-            analysis.evals,
-            analysis.warmup,
-            *analysis.spikes[:MOST_SPIKES],
-            analysis.checkpoints,
-            analysis.reading,
-        ],
-        page,
-    )
-    _section(say("Efficiency"), [analysis.mfu], page)
+    page.section(say("Timing"), [*_said(language, analysis.timing), *_timing(analysis, language)])
+    page.section(say("Progress"), [*_said(language, analysis.progress), *_time_left(analysis, language)])
+    learnt = (analysis.train_loss, analysis.evals, analysis.warmup, *analysis.spikes[:MOST_SPIKES])
+    page.section(say("Learning"), _said(language, *learnt, analysis.checkpoints, analysis.reading))
+    page.section(say("Efficiency"), _said(language, analysis.mfu))
     _charts(run, analysis, page)
     _advice(analysis, page)
+
+
+def _said(language: Language, *findings: Finding | None) -> list[str]:
+    return [sentence(finding, language) for finding in findings if finding is not None]
 
 
 def _timing(analysis: Analysis, language: Language) -> list[str]:
@@ -109,9 +98,7 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     texts.append(" ".join(sentence(cost, language) for cost in costs))
-    if analysis.hidden_evaluations:
-        texts.append(sentence(analysis.hidden_evaluations, language))
-    return texts
+    return [*texts, *_said(language, analysis.hidden_evaluations)]
 
 
 def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
@@ -140,16 +127,6 @@ def _time_left(analysis: Analysis, language: Language) -> list[str]:
     return texts
 
 
-def _section(title: str, findings: Sequence[Finding | None], page: Page, notes: Sequence[str] = ()) -> None:
-    """A heading and what is to be said below it; nothing at all where nothing is to be said."""
-    texts = [sentence(finding, page.language) for finding in findings if finding is not None]
-    texts = [text for text in (*texts, *notes) if text]
-    if texts:
-        page.heading(title)
-    for text in texts:
-        page.paragraph(text, bullet="- ")
-
-
 def _style(verdict: VerdictFinding) -> str:
     if isinstance(verdict, Improving):
         return "bold green"
@@ -169,12 +146,8 @@ def _verdicts(verdicts: Sequence[VerdictFinding], page: Page) -> None:
         page.line()
     for verdict in verdicts:
         title = verdict_title(verdict, page.language)
-        text = (
-            Text(title, _style(verdict))
-            .append(page.language.say(". "))
-            .append(sentence(verdict, page.language), "not bold")
-        )
-        page.styled(text)
+        rest = page.language.say(". ") + sentence(verdict, page.language)
+        page.styled(Text.assemble((title, _style(verdict)), rest))
 
 
 def _errors(errors: Sequence[LogError], page: Page) -> None:
@@ -215,14 +188,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
     """The runs of one log at a glance."""
     language = page.language
     say = language.say
-    headers = [
-        say("run"),
-        say("steps"),
-        say("normal step"),
-        say("loss"),
-        say("best validation"),
-        say("verdict"),
-    ]
+    headers = [say("run"), say("steps"), say("normal step"), say("loss"), say("best validation"), say("verdict")]
     rows = []
     for number, a in enumerate(analyses, start=1):
         last = a.progress.last_step
@@ -257,64 +223,3 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
         page.paragraph(text)
     for scenario in eta.scenarios:
         page.paragraph(sentence(scenario, language), bullet="- ")
-
-
-def _turned(explanation: Explanation, analyses: Sequence[Analysis]) -> Explanation:
-    """The explanation told of the run that it is true of: the shorter, or the overfitting one."""
-    run, other = analyses[explanation.run], analyses[explanation.other]
-
-    def is_past_its_best(analysis: Analysis) -> bool:
-        return any(isinstance(verdict, Overfitting) for verdict in analysis.verdicts)
-
-    turn = False
-    if explanation.reason == "fewer_steps":
-        turn = (run.progress.last_step or 0) > (other.progress.last_step or 0)
-    elif explanation.reason == "overfitting" and explanation.explains:
-        turn = is_past_its_best(other) and not is_past_its_best(run)
-    return replace(explanation, run=explanation.other, other=explanation.run) if turn else explanation
-
-
-def print_comparison(comparison: Comparison, page: Page) -> None:
-    """Who is ahead and why, what was set differently, and a table with a reason in each row."""
-    language = page.language
-    say = language.say
-    names = tuple(printable(name) for name in comparison.names)
-    if max(map(len, names)) > LONG_NAME:
-        letters = tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
-        for letter, name in zip(letters, names, strict=True):
-            page.paragraph(say("{letter}: {name}", letter=letter, name=name), style="dim")
-        names = letters
-    page.line()
-    for row in comparison.rows:
-        page.paragraph(who_leads(row, language, names), style="bold")
-    explanations = [_turned(e, comparison.analyses) for e in comparison.explanations]
-    explains = [e for e in explanations if e.explains]
-    does_not = [e for e in explanations if not e.explains]
-    if not explains:
-        page.paragraph(say("What makes the difference cannot be seen in these logs."))
-    _section(say("What explains the difference"), [], page, [sentence(e, language, names) for e in explains])
-    _section(say("What does not"), [], page, [sentence(e, language, names) for e in does_not])
-    _section(say("If it went on"), [], page, [sentence(c, language, names) for c in comparison.continued])
-    page.heading(say("Side by side"))
-    page.table(
-        ["", *names, say("why")],
-        [
-            [
-                measure_name(row, language),
-                *(row_value(row, value, language) for value in row.values),
-                row_reason(row.reason, language),
-            ]
-            for row in comparison.rows
-        ],
-        numeric=len(names),
-    )
-    if comparison.config:
-        page.heading(say("Settings that differ"))
-        page.table(
-            ["", *names],
-            [
-                [d.key, *(NOTHING if value is None else printable(str(value)) for value in d.values)]
-                for d in comparison.config
-            ],
-            numeric=len(names),
-        )
