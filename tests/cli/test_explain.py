@@ -70,6 +70,9 @@ def test_the_directory_of_a_run_can_be_annotated(here, capsys):
     (here / "run" / "events.jsonl").write_text(json.dumps(event) + "\n", encoding="utf-8")
     assert run(["explain", "run", "--annotate"]) == 0
     assert "One training step:" in said(capsys)
+    (here / "run" / "console.log").write_text(told_logs.GPU_END, encoding="utf-8")
+    assert run(["explain", "run", "--annotate"]) == 0
+    assert said(capsys).startswith("iter 4980: loss 0.8010")
 
 
 def test_json_is_for_programs(here, capsys):

@@ -66,6 +66,12 @@ def test_the_turning_point_of_an_overfitting_run_is_told():
     assert "Stop near step 1750" in text
 
 
+def test_four_lines_are_enough_to_see_overfitting_and_why_the_last_step_is_slow():
+    text = on_one_line(report(told_logs.GPU_END))
+    assert "Severe overfitting. Validation loss 1.7044 lies far above training loss 0.6224" in text
+    assert "evaluation: step 5000 took 4.45 s (134× a normal step)." in text
+
+
 def test_slow_steps_are_grouped_by_cause_with_what_each_group_costs():
     text = on_one_line(report(told_logs.spiky()))
     assert "A normal step takes 169 ms" in text
@@ -228,6 +234,16 @@ def test_a_comparison_names_what_explains_the_difference_and_what_does_not():
     assert "gpu is past its best" in text
     does_not = text.split("What does not")[1]
     assert "It is not the device" in does_not
+
+
+def test_the_ends_of_two_logs_are_enough_to_compare_them():
+    page = page_of()
+    runs = [read(end).runs[0] for end in (told_logs.GPU_END, told_logs.LAPTOP_END)]
+    print_comparison(compare(runs, ("gpu", "laptop")), page)
+    text = on_one_line(text_of(page))
+    assert "laptop did fewer steps than gpu" in text
+    assert "gpu is past its best" in text
+    assert "Where laptop would be at step 5000 cannot be told" in text
 
 
 def test_a_comparison_says_who_leads_first():

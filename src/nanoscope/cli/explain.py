@@ -95,6 +95,8 @@ def _annotate(path: str, options: "Options", page: "Page") -> None:
         pasted = sys.stdin.buffer.read()
         log, again = read_stream(BytesIO(pasted), path), BytesIO(pasted)
     else:
+        console = Path(path) / "console.log"  # of a run's directory: its events are not for people
+        path = str(console) if console.is_file() else path
         log = read_log(path)
         again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")
     with again:

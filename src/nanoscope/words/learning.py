@@ -82,14 +82,13 @@ def progress(finding: Progress, language: Language) -> str:
             sentences.append(say("At step {last}.", last=finding.last_step))
     if finding.tokens_seen is not None:
         tokens = language.large(finding.tokens_seen)
-        if finding.passes_over_data is not None:
-            sentences.append(
-                say(
-                    "{tokens} tokens read: the data {passes} times over.",
-                    tokens=tokens,
-                    passes=language.significant(finding.passes_over_data, 2),
-                )
-            )
+        passes = finding.passes_over_data
+        if passes is not None and passes >= 1:
+            times = language.significant(passes, 2)
+            sentences.append(say("{tokens} tokens read: the data {passes} times over.", tokens=tokens, passes=times))
+        elif passes is not None:
+            share = language.percent(passes)
+            sentences.append(say("{tokens} tokens read: {share} of the data.", tokens=tokens, share=share))
         else:
             sentences.append(say("{tokens} tokens read.", tokens=tokens))
     return " ".join(sentences)
