@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from itertools import pairwise
 
 from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
@@ -53,7 +52,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         checkpoints=learning.checkpoints,
         spikes=learning.spikes,
         warmup=learning.warmup,
-        mfu=analyse_mfu(run, timing, options.device),
+        mfu=analyse_mfu(run, options.device),
         advice=advise(run, progress, timing, eta, learning, verdicts, errors),
     )
 
@@ -64,8 +63,8 @@ def log_errors(errors: Sequence[LoggedError]) -> list[LogError]:
 
 
 def _reading(run: Run, log: Log | None, log_interval: int | None) -> Reading:
-    gaps = np.diff(np.array(run.steps.step, dtype=np.int64))
-    elided = bool(log_interval and len(gaps) > 8 and gaps.max(initial=0) > 5 * log_interval)
+    widest = max((b - a for a, b in pairwise(run.steps.step)), default=0)
+    elided = log_interval is not None and len(run.steps) > 8 and widest > 5 * log_interval
     first = run.first_step if run.steps else (run.evals[0].step if run.evals else None)
     return Reading(
         format=run.format,

@@ -1,10 +1,8 @@
 """Several runs side by side: at equal steps, tokens and time, and what explains that they end at other losses."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.findings import (
@@ -20,7 +18,8 @@ from nanoscope.analysis.findings import (
     RowMeasure,
     RowReason,
 )
-from nanoscope.analysis.numbers import Floats
+from nanoscope.analysis.numbers import between, line_through, mean, median
+from nanoscope.analysis.verdicts import Curve
 from nanoscope.runs.run import ConfigValue, Run
 
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
@@ -39,19 +38,19 @@ class _Curve:
 
     run: Run
     analysis: Analysis
-    steps: Floats
-    values: Floats
+    steps: list[int]
+    values: list[float]
     of_validation: bool
 
     @property
     def last(self) -> float | None:
-        return float(self.values[-1]) if len(self.values) else None
+        return self.values[-1] if self.values else None
 
     def at(self, step: float) -> float | None:
         """The loss at a step, between the points around it; None outside the log."""
-        if len(self.steps) == 0 or not self.steps[0] <= step <= self.steps[-1]:
+        if not self.steps or not self.steps[0] <= step <= self.steps[-1]:
             return None
-        return float(np.interp(step, self.steps, self.values))
+        return between(step, self.steps, self.values)
 
     def seconds_at(self, step: float) -> float | None:
         """When the run was at a step: normal steps, the evaluations before it, start-up."""
@@ -64,15 +63,12 @@ class _Curve:
 
     def first_at(self, loss: float) -> float | None:
         """The first step at which the loss was reached."""
-        reached = np.flatnonzero(self.values <= loss)
-        if len(reached) == 0:
-            return None
-        index = int(reached[0])
-        if index == 0:
-            return float(self.steps[0])
+        index = next((i for i, value in enumerate(self.values) if value <= loss), None)
+        if index is None or index == 0:
+            return None if index is None else float(self.steps[0])
         above, below = self.values[index - 1], self.values[index]
         part = (above - loss) / (above - below)
-        return float(self.steps[index - 1] + part * (self.steps[index] - self.steps[index - 1]))
+        return self.steps[index - 1] + part * (self.steps[index] - self.steps[index - 1])
 
 
 def compare(runs: Sequence[Run], names: Sequence[str], options: Options | None = None) -> Comparison:
@@ -96,17 +92,14 @@ def _curve(run: Run, analysis: Analysis, validated: bool) -> _Curve:
     if validated:
         points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val)]
     else:
-        window = max(1, len(run.steps) // 100)
-        losses = np.array(run.steps.loss)
+        train = Curve.of_training(run)
+        window = max(1, len(train.values) // 100)
         points = [
-            (int(run.steps.step[min(i + window, len(losses)) - 1]), float(np.median(part)))
-            for i in range(0, len(losses), window)
-            if len(part := losses[i : i + window][np.isfinite(losses[i : i + window])])
+            (train.steps[min(i + window, len(train.steps)) - 1], median(train.values[i : i + window]))
+            for i in range(0, len(train.values), window)
         ]
     points.sort()
-    return _Curve(
-        run, analysis, np.array([p[0] for p in points], float), np.array([p[1] for p in points], float), validated
-    )
+    return _Curve(run, analysis, [step for step, _ in points], [value for _, value in points], validated)
 
 
 # --- the table ---
@@ -154,7 +147,7 @@ def _at_equal(curves: list[_Curve], reason: RowReason) -> list[ComparisonRow]:
         rows.append(
             _row("val_at_equal_time", [c.at(_step_at(c, shortest)) for c in curves], "faster_machine", at=shortest)
         )
-    target = max(float(c.values.min()) for c in curves)
+    target = max(min(c.values) for c in curves)
     reached = [c.first_at(target) for c in curves]
     waits = [c.seconds_at(step) if step is not None else None for c, step in zip(curves, reached, strict=True)]
     rows.append(_row("time_to_loss", waits, "faster_machine" if all(waits) else "not_in_log", at=target))
@@ -269,8 +262,8 @@ def _continued(curves: list[_Curve]) -> list[Continued]:
 def _extrapolate(index: int, curve: _Curve, to_step: int) -> Continued:
     """Where the run would be, by two laws that fit its past: a power law to a floor, and a line over log(step)."""
     verdicts = curve.analysis.verdicts
-    later = curve.steps > 0
-    steps, values = curve.steps[later], curve.values[later]
+    points = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if step > 0]
+    steps, values = [float(step) for step, _ in points], [value for _, value in points]
     if any(isinstance(v, Overfitting) for v in verdicts):
         return Continued(index, to_step, None, None, "overfitting")
     if any(isinstance(v, Diverged | NonFinite) for v in verdicts):
@@ -278,25 +271,25 @@ def _extrapolate(index: int, curve: _Curve, to_step: int) -> Continued:
     if len(values) < 4:
         return Continued(index, to_step, None, None, "too_short" if curve.of_validation else "no_evaluations")
     half = max(3, len(values) // 2)
-    laws: list[Callable[[], float]] = [
-        lambda: _power_law(steps[-2 * half :], values[-2 * half :], to_step),
-        lambda: float(np.polyval(np.polyfit(np.log(steps[-half:]), values[-half:], 1), math.log(to_step))),
-    ]
-    guesses = [min(law(), float(values[-1])) for law in laws]
+    slope, level = line_through([math.log(step) for step in steps[-half:]], values[-half:])
+    guesses = [_power_law(steps[-2 * half :], values[-2 * half :], to_step), level + slope * math.log(to_step)]
+    guesses = [min(guess, values[-1]) for guess in guesses]
     noise = curve.analysis.evals.noise or 0.0 if curve.analysis.evals else 0.0
-    doubt = max(noise, 0.01 * float(values[-1]))
+    doubt = max(noise, 0.01 * values[-1])
     return Continued(index, to_step, max(0.0, min(guesses) - doubt), max(guesses) + doubt, None)
 
 
-def _power_law(steps: Floats, values: Floats, to_step: int) -> float:
+def _power_law(steps: list[float], values: list[float], to_step: int) -> float:
     """floor + a·step^−b, with the floor that fits best."""
-    best, guess = math.inf, float(values[-1])
-    for floor in np.linspace(0.0, 0.98, 50) * float(values.min()):
-        line = np.polyfit(np.log(steps), np.log(values - floor), 1)
-        fitted = floor + np.exp(np.polyval(line, np.log(steps)))
-        miss = float(np.mean((fitted - values) ** 2))
-        if miss < best and line[0] < 0:
-            best, guess = miss, float(floor + np.exp(np.polyval(line, math.log(to_step))))
+    best, guess = math.inf, values[-1]
+    logs = [math.log(step) for step in steps]
+    for percent in range(0, 99, 2):
+        floor = percent / 100 * min(values)
+        slope, level = line_through(logs, [math.log(value - floor) for value in values])
+        fitted = [floor + math.exp(level + slope * x) for x in logs]
+        miss = mean([(f - value) ** 2 for f, value in zip(fitted, values, strict=True)])
+        if miss < best and slope < 0:
+            best, guess = miss, floor + math.exp(level + slope * math.log(to_step))
     return guess
 
 

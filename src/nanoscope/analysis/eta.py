@@ -1,11 +1,10 @@
 """The time that is left: steps × mean step + the evaluations and checkpoints still to come."""
 
+from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
 from nanoscope.analysis.findings import Eta, NoEta, Progress, Scenario
-from nanoscope.analysis.numbers import Floats
+from nanoscope.analysis.numbers import mean, percentile
 from nanoscope.analysis.progress import last_step_of
 from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import Run
@@ -32,16 +31,14 @@ def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
     extra = evals_left * (cost or 0.0) + saves_left * (save_cost or 0.0)
     expected = left * step_s + extra
-    values = timing.times[timing.normal]
-    quick = min(normal.typical_s, step_s, float(np.percentile(values, 25)))
-    slow = max(normal.mean_s, step_s, normal.typical_s, float(np.percentile(values, 75)))
-    measured = timing.times[np.isfinite(timing.times)]
-    average, lines, direction = _moving_average(values[~timing.stalled[timing.normal]])
+    quick = min(normal.typical_s, step_s, percentile(timing.normal_s, 25))
+    slow = max(normal.mean_s, step_s, normal.typical_s, percentile(timing.normal_s, 75))
+    average, lines, direction = _moving_average(timing.steady_s)
     return Eta(
         expected_s=expected,
         low_s=min(left * quick + extra, expected * 0.98),
         high_s=max(left * slow + extra * 1.1, expected * 1.02),
-        naive_s=left * float(measured[-1]),
+        naive_s=left * (timing.last_printed_s or step_s),
         steps_left=left,
         step_s=step_s,
         evals_left=evals_left,
@@ -57,19 +54,12 @@ def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int
 
 def _mean_now(timing: Timing) -> float:
     """The mean normal step; of the last third where the run has drifted; one-off stalls are not extrapolated."""
-    normal = timing.normal_step
-    assert normal is not None
-    keep = timing.normal & ~timing.stalled
-    values = timing.times[keep] if keep.any() else timing.times[timing.normal]
-    weights = np.maximum(np.diff(timing.steps, prepend=timing.steps[0] - 1), 1)
-    # Only a clock that runs on gives means over many steps; there a line counts for the steps it covers.
-    weights = weights[keep] if keep.any() else weights[timing.normal]
-    if normal.source == "printed":
-        weights = np.ones(len(values), dtype=np.int64)
-    if normal.trend_share is not None and abs(normal.trend_share) >= DRIFT:
-        third = len(values) // 3
+    values, weights = timing.steady_s, timing.steady_steps
+    trend = timing.normal_step.trend_share if timing.normal_step else None
+    if trend is not None and abs(trend) >= DRIFT:
+        third = max(1, len(values) // 3)
         values, weights = values[-third:], weights[-third:]
-    return float(np.average(values, weights=weights))
+    return mean(values, weights)
 
 
 def _multiples_between(last: int, end: int, interval: int | None) -> int:
@@ -89,14 +79,14 @@ def _checkpoints_left(run: Run, progress: Progress, timing: Timing) -> tuple[int
     return int(progress.steps_left // every), timing.checkpoint_cost_s
 
 
-def _moving_average(values: Floats) -> tuple[float, int, Literal["faster", "slower", "steady"]]:
+def _moving_average(values: Sequence[float]) -> tuple[float, int, Literal["faster", "slower", "steady"]]:
     lines = min(MOVING_AVERAGE_LINES, max(1, len(values) // 2))
-    now = float(np.mean(values[-lines:]))
-    before = values[-2 * lines : -lines]
+    now, before = mean(values[-lines:]), values[-2 * lines : -lines]
     if len(before) < 3:
         return now, lines, "steady"
-    change = now / float(np.mean(before)) - 1
-    noise = float(np.std(before)) / float(np.mean(before)) / np.sqrt(lines)
+    level = mean(before)
+    noise = mean([(value - level) ** 2 for value in before]) ** 0.5 / level / lines**0.5
+    change = now / level - 1
     if abs(change) < max(0.02, 2 * noise):
         return now, lines, "steady"
     return now, lines, "slower" if change > 0 else "faster"

@@ -1,9 +1,9 @@
 """The printed MFU: whose peak it was divided by, and what it is on the device at hand."""
 
-import numpy as np
+import math
 
 from nanoscope.analysis.findings import Mfu, MfuReason, MfuTrust
-from nanoscope.analysis.timing import Timing
+from nanoscope.analysis.numbers import median, percentile
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import Run
 
@@ -11,26 +11,26 @@ LAG = 0.05  # a moving average this far below its settled value is no longer the
 CPU_NAMES = ("cpu", "mps")
 
 
-def analyse_mfu(run: Run, timing: Timing, device_option: str | None) -> Mfu | None:
+def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
     """What the log's MFU is worth; None if it prints none."""
-    printed = np.array(run.steps.mfu_pct, dtype=np.float64) / 100
-    if not np.isfinite(printed).any():
+    printed = [mfu / 100 for mfu in run.steps.mfu_pct if math.isfinite(mfu)]
+    if not printed:
         return None
     assumed_name = _assumed(run)
     assumed = find_peak(assumed_name) if assumed_name else None
     device_name = device_option or _device_of(run)
     device = find_peak(device_name) if device_name else None
     dtype = _dtype(run)
-    measured = printed[np.isfinite(printed) & (printed > 0)]
-    logged = float(np.median(measured)) if len(measured) else None
-    last = float(measured[-1]) if len(measured) else None
+    measured = [mfu for mfu in printed if mfu > 0]
+    logged = median(measured) if measured else None
+    last = measured[-1] if measured else None
     smoothed = run.traits.mfu_is_moving_average
-    settled = float(np.percentile(measured, 90)) if smoothed and len(measured) else logged
+    settled = percentile(measured, 90) if smoothed and measured else logged
     lag = settled - last if smoothed and len(measured) >= 5 and settled and last else None
     trust: MfuTrust
     reason: MfuReason
     if settled is None:
-        trust, reason = "unmeasured", "not_measured" if (printed < 0).any() else "peak_unknown"
+        trust, reason = "unmeasured", "not_measured" if min(printed) < 0 else "peak_unknown"
     elif settled > 1:
         trust, reason = "wrong_peak", "above_one"
     elif assumed is None:

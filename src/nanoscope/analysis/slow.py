@@ -1,0 +1,193 @@
+"""Which steps are slow, and why, from the evidence in the log.
+
+A step is slow when it stands out of the run's own spread around its own slowly moving median, and by more than a small
+share of a step: neither a fixed ratio nor a fixed number of sigmas alone tells a stall from a noisy machine.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nanoscope.analysis.findings import Cause
+from nanoscope.analysis.numbers import Baseline, common_gap, median, percentile, robust_sigma
+from nanoscope.runs.run import Run
+
+STANDS_OUT_SHARE = 0.3  # of a normal step, for a slow step that nothing in the log explains
+STANDS_OUT_SIGMAS = 6.0
+EXPLAINED_SHARE = 0.15  # where the log itself says that there was more work
+EXPLAINED_SIGMAS = 4.0
+STARTUP_SHARE = 0.25
+JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
+
+Place = Literal["same", "next"]
+
+
+@dataclass(eq=False, repr=False)
+class SlowRecords:
+    """The slow records of a run, by index."""
+
+    measured: list[int]  # records that have a time
+    causes: dict[int, tuple[Cause, ...]]
+    extra_s: dict[int, float]  # over the normal step there and then, for all the steps that the record covers
+    jittery: bool
+    evaluation_lands: Place | None
+
+
+def find_slow(run: Run, interval: int | None) -> SlowRecords:
+    """Every slow record with its causes."""
+    steps, times = run.steps.step, run.steps.time_s
+    measured = [index for index, time in enumerate(times) if 0 < time < math.inf]
+    if not measured:
+        return SlowRecords([], {}, {}, False, None)
+    lands = _evaluation_lands(run, measured)
+    evaluated = _records_of(steps, [e.step for e in run.evals], lands)
+    saved = _records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
+    resumed = _records_of(steps, run.resumed_at, "same")
+    first = {measured[0]} if _is_opening(run, measured[0], interval) else set()
+
+    special = evaluated | resumed | first
+    plain = [index for index in measured if index not in special]
+    if len(plain) < 3:
+        plain = [index for index in measured if index not in first] or measured
+    baseline = Baseline(plain, [times[index] for index in plain])
+    levels = list(baseline.along(measured))
+    shares = [times[index] / level - 1 for index, (level, _) in zip(measured, levels, strict=True)]
+    counted = set(plain) if len(plain) < len(measured) else None
+    plain_shares = [s for i, s in zip(measured, shares, strict=True) if counted is None or i in counted]
+    spread = robust_sigma(plain_shares)
+
+    explained: dict[int, float] = {}  # index → share of a normal step that it takes more
+    unexplained: list[int] = []
+    extra_s: dict[int, float] = {}
+    for index, share, (level, sigma) in zip(measured, shares, levels, strict=True):
+        if share > EXPLAINED_SHARE:
+            covered = steps_covered(run, index)
+            noise = max(spread, sigma / level, (run.clock_resolution_s or 0.0) / (2 * covered * level))
+            extra_s[index] = (times[index] - level) * covered
+            if share > EXPLAINED_SIGMAS * noise:
+                explained[index] = share
+            if share > max(STANDS_OUT_SHARE, STANDS_OUT_SIGMAS * noise):
+                unexplained.append(index)
+
+    causes: dict[int, tuple[Cause, ...]] = {}
+    begins: Cause = "resume" if run.begins_with_resume else "startup"
+    shows_saves = lands is not None or _mostly(explained, saved - evaluated - first)
+    for index, share in explained.items():
+        why: list[Cause] = [begins] if index in first and share > STARTUP_SHARE else []
+        why += ["resume"] if index in resumed else []
+        why += ["evaluation"] if index in evaluated else []
+        why += ["checkpoint"] if shows_saves and index in saved else []
+        if why:
+            causes[index] = tuple(why)
+    _extend_startup(causes, set(unexplained), measured)
+
+    left = [index for index in unexplained if index not in causes]
+    regular = _periodic([steps[index] for index in left], steps, interval)
+    stray = [index for index in left if steps[index] not in regular]
+    jittery = len(stray) > max(3, JITTER_SHARE * len(measured))
+    if jittery:  # such steps are this run's own spread; only what stands out even of that is a stall
+        limit = 3 * percentile(plain_shares, 95)
+        stray = [index for index in stray if explained.get(index, 0.0) > limit]
+    causes |= {index: ("periodic",) for index in left if steps[index] in regular}
+    causes |= dict.fromkeys(stray, ("stall",))
+    return SlowRecords(measured, dict(sorted(causes.items())), extra_s, jittery, lands)
+
+
+def steps_covered(run: Run, index: int) -> int:
+    """How many steps a record's time is the mean of."""
+    if not run.time_spans_steps:
+        return 1
+    step = run.steps.step[index]
+    if index == 0:
+        return max(1, step) if step <= 100 else 1
+    return max(1, step - run.steps.step[index - 1])
+
+
+# --- which record holds what ---
+
+
+def _evaluation_lands(run: Run, measured: list[int]) -> Place | None:
+    """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
+    declared = run.traits.evaluation_in
+    if declared is not None or not run.evals:
+        return declared if declared in ("same", "next") else None
+    times = run.steps.time_s
+    typical = median([times[index] for index in measured])
+    known = set(measured[1:])
+    for place in ("same", "next"):
+        found = [times[i] for i in _records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
+        if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
+            return place
+    return None
+
+
+def _records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None) -> set[int]:
+    """The records whose time holds events that happened at the given steps."""
+    if lands is None:
+        return set()
+    if lands == "next":
+        return {index for event in events if (index := bisect_right(steps, event)) < len(steps)}
+    found = ((bisect_left(steps, event), event) for event in events)
+    return {index for index, event in found if index < len(steps) and steps[index] == event}
+
+
+def _free_checkpoints(run: Run) -> Place | None:
+    """Where checkpoints show in formats that leave evaluations out of the time or do not say."""
+    return "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
+
+
+def _is_opening(run: Run, index: int, interval: int | None) -> bool:
+    """Whether a record is the run's first (a clock that is differenced has no time for the very first line)."""
+    steps = run.steps.step
+    at_start = steps[0] <= 1 or run.begins_with_resume or (run.time_spans_steps and steps[0] <= (interval or 1))
+    return at_start and steps[index] <= steps[0] + 1
+
+
+def _mostly(slow: dict[int, float], marked: set[int]) -> bool:
+    return bool(marked) and sum(index in slow for index in marked) > len(marked) / 2
+
+
+def _extend_startup(causes: dict[int, tuple[Cause, ...]], slow: set[int], measured: list[int]) -> None:
+    """Compilation may take the first few steps: those that follow a slow first one without a gap."""
+    begins = causes.get(measured[0], ())[:1]
+    if begins in (("startup",), ("resume",)):
+        for index in measured[1:10]:
+            if index not in slow or index in causes:
+                break
+            causes[index] = begins
+
+
+def _periodic(slow: list[int], steps: Sequence[int], interval: int | None) -> set[int]:
+    """Which of the slow steps come back at a regular distance."""
+    if len(slow) < 4:
+        return set()
+    every = interval or 1
+    period = common_gap(slow)
+    if period and period > every:
+        remainder = Counter(step % period for step in slow).most_common(1)[0][0]
+        members = [step for step in slow if step % period == remainder]
+        inside = steps[bisect_left(steps, members[0]) : bisect_right(steps, members[-1])]
+        due = sum(step % period == remainder for step in inside)
+        if len(members) >= max(4, 0.5 * len(slow), 0.7 * due):
+            return set(members)
+    # Not on a grid, but with the same distance again and again (data shards of equal size).
+    best: set[int] = set()
+    distances = {b - a for i, a in enumerate(slow[:40]) for b in slow[i + 1 : i + 7]}
+    lines = (steps[-1] - steps[0]) / every
+    for distance in sorted(d for d in distances if d > 3 * every)[:200]:
+        slack = max(every, 0.02 * distance)
+        if len(slow) * (2 * slack / every + 1) > 0.2 * lines:
+            break  # so many slow steps have neighbours at any distance by mere chance
+        earlier = {step for step in slow if _has_near(slow, step - distance, slack)}
+        later = {step for step in slow if _has_near(slow, step + distance, slack)}
+        if earlier & later and len(earlier | later) > len(best):
+            best = earlier | later
+    return best if len(best) >= 0.8 * len(slow) else set()
+
+
+def _has_near(steps: list[int], wanted: int, slack: float) -> bool:
+    right = bisect_left(steps, wanted - slack)
+    return right < len(steps) and steps[right] <= wanted + slack
