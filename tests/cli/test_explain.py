@@ -47,6 +47,11 @@ def test_a_log_may_be_pasted_into_standard_input(nanoscope, here):
     assert "start-up + evaluation: step 0 took 12.5 s" in done.stdout
 
 
+def test_another_alphabet_passes_through_a_pipe_of_an_old_code_page(nanoscope, here):
+    done = nanoscope("explain", "gpu.log", "--lang=ar", cwd=here, env={"PYTHONIOENCODING": "cp1252"})
+    assert "فرط تخصيص شديد" in done.stdout
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell with head is needed")
 def test_a_reader_that_has_seen_enough_is_no_failure(here, child_environment):
     command = f"'{sys.executable}' -m nanoscope explain gpu.log spiky.log gpu.log; echo status $? >&2"

@@ -4,6 +4,7 @@ Right-to-left text keeps its logical order, and the terminal turns it: a mark at
 so even where the line begins with a Latin name. Tables would be torn apart by that, so they become lists there.
 """
 
+import io
 import re
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,8 @@ class Page:
 
     def __init__(self, language: Language, console: Console | None = None) -> None:
         self.language = language
+        if console is None and language.code != "en" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # a Windows pipe would have no Arabic letters
         self.console = console or _PipeFriendlyConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
     @property
