@@ -58,7 +58,7 @@ def _mean_now(timing: Timing) -> float:
     trend = timing.normal_step.trend_share if timing.normal_step else None
     if trend is not None and abs(trend) >= DRIFT:
         third = max(1, len(values) // 3)
-        values, weights = values[-third:], weights[-third:]
+        values, weights = values[-third:], weights[-third:] if weights else None
     return mean(values, weights)
 
 

@@ -1,6 +1,7 @@
 """The printed MFU: whose peak it was divided by, and what it is on the device at hand."""
 
 import math
+from array import array
 
 from nanoscope.analysis.findings import Mfu, MfuReason, MfuTrust
 from nanoscope.analysis.numbers import median, percentile
@@ -13,7 +14,7 @@ CPU_NAMES = ("cpu", "mps")
 
 def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
     """What the log's MFU is worth; None if it prints none."""
-    printed = [mfu / 100 for mfu in run.steps.mfu_pct if math.isfinite(mfu)]
+    printed = array("d", (mfu / 100 for mfu in run.steps.mfu_pct if math.isfinite(mfu)))
     if not printed:
         return None
     assumed_name = _assumed(run)
@@ -21,7 +22,7 @@ def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
     device_name = device_option or _device_of(run)
     device = find_peak(device_name) if device_name else None
     dtype = _dtype(run)
-    measured = [mfu for mfu in printed if mfu > 0]
+    measured = array("d", (mfu for mfu in printed if mfu > 0))
     logged = median(measured) if measured else None
     last = measured[-1] if measured else None
     smoothed = run.traits.mfu_is_moving_average

@@ -7,12 +7,13 @@ from itertools import pairwise
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
+ENOUGH_IN_BLOCK = 1_000
 GOLDEN = 0.6180339887498949
 
 
-def spread_indices(count: int) -> Iterable[int]:
+def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
-    return range(count) if count <= ENOUGH else (int(i * GOLDEN % 1.0 * count) for i in range(ENOUGH))
+    return range(count) if count <= enough else sorted(int(i * GOLDEN % 1.0 * count) for i in range(enough))
 
 
 def _ordered(values: Sequence[float]) -> list[float]:
@@ -44,8 +45,9 @@ def robust_sigma(values: Sequence[float]) -> float:
     """Standard deviation as the bulk of the values has it, whatever the outliers do."""
     if not values:
         return 0.0
-    middle = median(values)
-    return MAD_TO_SIGMA * median([abs(value - middle) for value in values])
+    some = [values[index] for index in spread_indices(len(values))]
+    middle = median(some)
+    return MAD_TO_SIGMA * median([abs(value - middle) for value in some])
 
 
 def scatter(values: Sequence[float]) -> float:
@@ -92,11 +94,13 @@ class Baseline:
     def __init__(self, places: Sequence[int], values: Sequence[float], at_least: int = 15) -> None:
         parts = blocks(len(values), at_least)
         self._middles = [(places[a] + places[b - 1]) / 2 for a, b in parts]
-        self._medians = [median(values[a:b]) for a, b in parts]
+        samples = [[a + i for i in spread_indices(b - a, ENOUGH_IN_BLOCK)] for a, b in parts]
+        self._medians = [median([values[i] for i in sample]) for sample in samples]
         self._sigmas = [0.0] * len(parts)
-        for number, (a, b) in enumerate(parts):
-            levels = (level for level, _ in self.along(places[a:b]))
-            self._sigmas[number] = robust_sigma([v - level for v, level in zip(values[a:b], levels, strict=True)])
+        self.lowest = min(self._medians)
+        for number, sample in enumerate(samples):
+            levels = (level for level, _ in self.along(places[i] for i in sample))
+            self._sigmas[number] = robust_sigma([values[i] - level for i, level in zip(sample, levels, strict=True)])
 
     def along(self, places: Iterable[int]) -> Iterator[tuple[float, float]]:
         """Median and sigma at each of the places, which must rise."""

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Literal
 
 from nanoscope.analysis.findings import Progress
+from nanoscope.analysis.numbers import spread_indices
 from nanoscope.runs.run import Run
 
 
@@ -49,11 +50,9 @@ def tokens_in_step(run: Run) -> int | None:
 
 def _tokens_from_speed(run: Run) -> int | None:
     """Tokens a step = tokens a second × seconds, where both are printed."""
-    products = sorted(
-        tok_s * time_s
-        for tok_s, time_s in zip(run.steps.tok_s, run.steps.time_s, strict=True)
-        if 0 < tok_s < float("inf") and 0 < time_s < float("inf")
-    )
+    speeds, times = run.steps.tok_s, run.steps.time_s
+    pairs = [(speeds[index], times[index]) for index in spread_indices(len(times))]
+    products = sorted(speed * time for speed, time in pairs if 0 < speed < float("inf") and 0 < time < float("inf"))
     if not products or run.time_spans_steps:
         return None
     middle = products[len(products) // 2]

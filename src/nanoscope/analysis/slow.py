@@ -5,6 +5,7 @@ share of a step: neither a fixed ratio nor a fixed number of sigmas alone tells 
 """
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
-from nanoscope.analysis.numbers import Baseline, common_gap, median, percentile, robust_sigma
+from nanoscope.analysis.numbers import Baseline, common_gap, median, percentile, robust_sigma, spread_indices
 from nanoscope.runs.run import Run
 
 STANDS_OUT_SHARE = 0.3  # of a normal step, for a slow step that nothing in the log explains
@@ -29,7 +30,7 @@ Place = Literal["same", "next"]
 class SlowRecords:
     """The slow records of a run, by index."""
 
-    measured: list[int]  # records that have a time
+    measured: Sequence[int]  # records that have a time
     causes: dict[int, tuple[Cause, ...]]
     extra_s: dict[int, float]  # over the normal step there and then, for all the steps that the record covers
     jittery: bool
@@ -39,7 +40,7 @@ class SlowRecords:
 def find_slow(run: Run, interval: int | None) -> SlowRecords:
     """Every slow record with its causes."""
     steps, times = run.steps.step, run.steps.time_s
-    measured = [index for index, time in enumerate(times) if 0 < time < math.inf]
+    measured = finite_indices(times)
     if not measured:
         return SlowRecords([], {}, {}, False, None)
     lands = _evaluation_lands(run, measured)
@@ -49,20 +50,21 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     first = {measured[0]} if _is_opening(run, measured[0], interval) else set()
 
     special = evaluated | resumed | first
-    plain = [index for index in measured if index not in special]
+    plain: Sequence[int] = array("q", (index for index in measured if index not in special))
     if len(plain) < 3:
         plain = [index for index in measured if index not in first] or measured
-    baseline = Baseline(plain, [times[index] for index in plain])
-    levels = list(baseline.along(measured))
-    shares = [times[index] / level - 1 for index, (level, _) in zip(measured, levels, strict=True)]
-    counted = set(plain) if len(plain) < len(measured) else None
-    plain_shares = [s for i, s in zip(measured, shares, strict=True) if counted is None or i in counted]
+    baseline = Baseline(plain, array("d", (times[index] for index in plain)))
+    sample = [plain[i] for i in spread_indices(len(plain))]
+    plain_shares = [times[i] / level - 1 for i, (level, _) in zip(sample, baseline.along(sample), strict=True)]
     spread = robust_sigma(plain_shares)
 
     explained: dict[int, float] = {}  # index → share of a normal step that it takes more
     unexplained: list[int] = []
     extra_s: dict[int, float] = {}
-    for index, share, (level, sigma) in zip(measured, shares, levels, strict=True):
+    surely_normal_s = baseline.lowest * (1 + EXPLAINED_SHARE)
+    candidates = [index for index in measured if times[index] > surely_normal_s]
+    for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
+        share = times[index] / level - 1
         if share > EXPLAINED_SHARE:
             covered = steps_covered(run, index)
             noise = max(spread, sigma / level, (run.clock_resolution_s or 0.0) / (2 * covered * level))
@@ -96,6 +98,13 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     return SlowRecords(measured, dict(sorted(causes.items())), extra_s, jittery, lands)
 
 
+def finite_indices(values: Sequence[float]) -> Sequence[int]:
+    """Where there is a finite number above zero; a mere range if everywhere (a long log has no memory to spare)."""
+    if all(0 < value < math.inf for value in values):
+        return range(len(values))
+    return array("q", (index for index, value in enumerate(values) if 0 < value < math.inf))
+
+
 def steps_covered(run: Run, index: int) -> int:
     """How many steps a record's time is the mean of."""
     if not run.time_spans_steps:
@@ -109,7 +118,7 @@ def steps_covered(run: Run, index: int) -> int:
 # --- which record holds what ---
 
 
-def _evaluation_lands(run: Run, measured: list[int]) -> Place | None:
+def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
     """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
     declared = run.traits.evaluation_in
     if declared is not None or not run.evals:
@@ -150,7 +159,7 @@ def _mostly(slow: dict[int, float], marked: set[int]) -> bool:
     return bool(marked) and sum(index in slow for index in marked) > len(marked) / 2
 
 
-def _extend_startup(causes: dict[int, tuple[Cause, ...]], slow: set[int], measured: list[int]) -> None:
+def _extend_startup(causes: dict[int, tuple[Cause, ...]], slow: set[int], measured: Sequence[int]) -> None:
     """Compilation may take the first few steps: those that follow a slow first one without a gap."""
     begins = causes.get(measured[0], ())[:1]
     if begins in (("startup",), ("resume",)):

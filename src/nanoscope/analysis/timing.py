@@ -1,10 +1,11 @@
 """Step times: what is normal, what slow steps cost together, and what evaluations and checkpoints take."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowStep
-from nanoscope.analysis.numbers import common_gap, mean, median, percentile, robust_sigma
+from nanoscope.analysis.numbers import common_gap, mean, median, percentile, robust_sigma, spread_indices
 from nanoscope.analysis.slow import SlowRecords, find_slow, steps_covered
 from nanoscope.runs.run import Run
 
@@ -26,7 +27,7 @@ class Timing:
     hidden: HiddenEvaluations | None = None
     normal_s: Sequence[float] = ()  # of records without start-up, evaluation, checkpoint or resumption
     steady_s: Sequence[float] = ()  # the same, without one-off stalls
-    steady_steps: Sequence[int] = ()  # how many steps each of those stands for
+    steady_steps: Sequence[int] | None = None  # how many steps each of those stands for; None: one
     last_printed_s: float | None = None
 
 
@@ -39,13 +40,15 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     if not records.measured:
         return Timing(interval, eval_cost, checkpoint_cost)
 
-    regular = {(), ("stall",), ("periodic",)}
-    normal = [i for i in records.measured if records.causes.get(i, ()) in regular] or records.measured
-    steady = [i for i in normal if records.causes.get(i) != ("stall",)] or normal
+    carrying = {i for i, causes in records.causes.items() if causes not in (("stall",), ("periodic",))}
+    stalled = {i for i, causes in records.causes.items() if causes == ("stall",)}
+    normal = _without(records.measured, carrying)
+    steady = _without(normal, stalled)
     slow = tuple(
         SlowStep(steps[index], times[index], records.extra_s[index], causes) for index, causes in records.causes.items()
     )
-    normal_step = _normal_step(run, normal, records, tokens_per_step)
+    normal_s = _picked(times, normal)
+    normal_step = _normal_step(run, normal, normal_s, records, tokens_per_step)
     timing = Timing(
         log_interval=interval,
         eval_cost_s=eval_cost if eval_cost is not None else _evaluation_cost(slow),
@@ -54,20 +57,30 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         slow_steps=slow,
         slow_groups=_groups(slow, normal_step),
         hidden=_hidden(run, records, interval, eval_interval),
-        normal_s=[times[index] for index in normal],
-        steady_s=[times[index] for index in steady],
-        steady_steps=[steps_covered(run, index) for index in steady],
+        normal_s=normal_s,
+        steady_s=_picked(times, steady) if stalled else normal_s,
+        steady_steps=array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None,
         last_printed_s=times[records.measured[-1]],
     )
     return replace(timing, phase_costs=_phase_costs(run, timing))
 
 
-def _normal_step(run: Run, normal: list[int], records: SlowRecords, tokens_per_step: int | None) -> NormalStep:
-    values = [run.steps.time_s[index] for index in normal]
+def _without(indices: Sequence[int], others: set[int]) -> Sequence[int]:
+    """The indices that are not among the others (all of them, rather than none)."""
+    return array("q", (index for index in indices if index not in others)) or indices if others else indices
+
+
+def _picked(values: "array[float]", indices: Sequence[int]) -> "array[float]":
+    return values if len(indices) == len(values) else array("d", (values[index] for index in indices))
+
+
+def _normal_step(
+    run: Run, normal: Sequence[int], values: Sequence[float], records: SlowRecords, tokens_per_step: int | None
+) -> NormalStep:
     weights = [steps_covered(run, index) for index in normal] if run.time_spans_steps else None
     typical = median(values)
     first, last, trend, slowing = _trend(values)
-    tok_s = [speed for index in normal if (speed := run.steps.tok_s[index]) == speed]
+    tok_s = array("d", (speed for index in normal if (speed := run.steps.tok_s[index]) == speed))
     throughput = median(tok_s) if tok_s else None
     if throughput is None and tokens_per_step:
         throughput = tokens_per_step / typical
@@ -90,7 +103,7 @@ def _normal_step(run: Run, normal: list[int], records: SlowRecords, tokens_per_s
     )
 
 
-def _trend(values: list[float]) -> tuple[float | None, float | None, float | None, bool]:
+def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float | None, bool]:
     """Typical time of the first and last third, the change, and whether the run slows down beyond its noise."""
     third = len(values) // 3
     if third < 4:
@@ -102,13 +115,13 @@ def _trend(values: list[float]) -> tuple[float | None, float | None, float | Non
     return first, last, change, change >= SLOWING_DOWN and beyond_noise
 
 
-def _tick(values: list[float], typical: float) -> float | None:
+def _tick(values: Sequence[float], typical: float) -> float | None:
     """The step of a coarse clock, if the times sit on its multiples."""
     if len(values) < 20 or typical > 10 * WINDOWS_TICK_S:
         return None
-    ticks = [value / WINDOWS_TICK_S for value in values]
+    ticks = [values[index] / WINDOWS_TICK_S for index in spread_indices(len(values))]
     on_tick = sum(tick > 0.5 and abs(tick - round(tick)) < 0.02 for tick in ticks)
-    return WINDOWS_TICK_S if on_tick > 0.3 * len(values) else None
+    return WINDOWS_TICK_S if on_tick > 0.3 * len(ticks) else None
 
 
 # --- costs ---

@@ -1,6 +1,7 @@
 """The rules behind each verdict on learning. Each asks for more than the run's own noise before it speaks."""
 
 import math
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -28,18 +29,21 @@ SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before a
 class Curve:
     """The finite training losses of a run."""
 
-    steps: list[int]
-    values: list[float]
+    steps: "array[int]"
+    values: "array[float]"
 
     @classmethod
     def of_training(cls, run: Run) -> "Curve":
-        pairs = [(s, loss) for s, loss in zip(run.steps.step, run.steps.loss, strict=True) if math.isfinite(loss)]
-        return cls([s for s, _ in pairs], [loss for _, loss in pairs])
+        steps, losses = run.steps.step, run.steps.loss
+        if all(map(math.isfinite, losses)):
+            return cls(steps, losses)
+        kept = [index for index, loss in enumerate(losses) if math.isfinite(loss)]
+        return cls(array("q", (steps[i] for i in kept)), array("d", (losses[i] for i in kept)))
 
-    def until(self, step: int) -> list[float]:
+    def until(self, step: int) -> "array[float]":
         return self.values[: bisect_right(self.steps, step)]
 
-    def after(self, step: int) -> list[float]:
+    def after(self, step: int) -> "array[float]":
         return self.values[bisect_right(self.steps, step) :]
 
 
