@@ -57,14 +57,13 @@ def train(session: Session, stop: StopRequest) -> Outcome:
         progress.sequences = session.loader.sequences_read
         pace.step(waiting.seconds + stepping.seconds)
 
-        if logged and first_bad.item() < 0:
+        if logged:
             (mean_loss,) = session.processes.sum([loss.item()])
-            if session.logbook is not None:
-                utilisation = mfu(pace.tokens_per_second, session.flops_per_token, session.peak_flops)
-                norm = None if grad_norm is None else float(grad_norm)
+            if session.logbook is not None and math.isfinite(mean_loss):
                 session.logbook.iteration(
-                    step, mean_loss, waiting.seconds + stepping.seconds, waiting.seconds, lr, norm,
-                    utilisation, pace, progress.best_val_loss,
+                    step, mean_loss, waiting.seconds + stepping.seconds, waiting.seconds, lr,
+                    None if grad_norm is None else float(grad_norm),
+                    mfu(pace.tokens_per_second, session.flops_per_token, session.peak_flops), pace, progress.best_val_loss,
                 )  # fmt: skip
         if session.logbook is not None:
             session.logbook.view.update(progress.step)

@@ -67,7 +67,9 @@ class BarView:
         self.console.print(text, markup=False, soft_wrap=True)
 
     def update(self, step: int, status: str | None = None) -> None:
-        self.progress.update(self.task, completed=step, **({"status": status} if status else {}))
+        self.progress.update(self.task, completed=step)
+        if status is not None:
+            self.progress.update(self.task, status=status)
 
     def __enter__(self) -> "BarView":
         self.progress.start()
