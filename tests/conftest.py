@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch loads: tests run side by side, and wait for each other
+
 SOURCES = Path(__file__).parents[1] / "src"
 SONG = "".join(f"Verse {n}: row, row, row your boat gently down the stream.\n" for n in range(200))
 
