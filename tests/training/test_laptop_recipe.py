@@ -53,8 +53,8 @@ def test_nanogpts_laptop_command_reaches_nanogpts_loss(
         pytest.skip(f"{sorted(CORPORA)[-1]} is not to be had here: {error}")
     (tmp_path / "config").mkdir()
     (tmp_path / "config/train_shakespeare_char.py").write_text(CONFIG, encoding="utf-8")
-    folder = Folder(tmp_path, threads=2)
-    out = folder.process("train", "config/train_shakespeare_char.py", *FLAGS)
+    folder = Folder(tmp_path)
+    out = folder.process("train", "config/train_shakespeare_char.py", *FLAGS, timeout=900)
     losses = {int(step): float(val) for step, val in re.findall(r"^step (\d+): .*val loss ([\d.]+)", out, re.M)}
     assert list(losses) == list(range(0, 2001, 250))
     assert losses[2000] == pytest.approx(1.89, abs=0.03)

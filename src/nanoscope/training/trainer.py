@@ -63,7 +63,8 @@ def train(session: Session, stop: StopRequest) -> Outcome:
                 session.logbook.iteration(
                     step, mean_loss, waiting.seconds + stepping.seconds, waiting.seconds, lr,
                     None if grad_norm is None else float(grad_norm),
-                    mfu(pace.tokens_per_second, session.flops_per_token, session.peak_flops), pace, progress.best_val_loss,
+                    mfu(pace.tokens_per_second, session.flops_per_token, session.peak_flops),
+                    pace, progress.best_val_loss,
                 )  # fmt: skip
         if session.logbook is not None:
             session.logbook.view.update(progress.step)
