@@ -57,7 +57,7 @@ def load_model(found: Checkpoint) -> GPT:
     try:
         model = GPT(found.model_config)
         load_model_weights(model, found.model)
-    except (JobError, RuntimeError, TypeError, ValueError) as error:  # state.json describes another model than the weights are
+    except (JobError, RuntimeError, TypeError, ValueError) as error:  # state.json and weights disagree
         raise JobError(f"{found.folder} is not whole: {str(error).splitlines()[0]}") from None
     return model
 
