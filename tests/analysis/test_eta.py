@@ -106,3 +106,15 @@ def test_the_moving_average_has_a_direction(explain, nanogpt_log) -> None:
 
     assert slower.direction == "slower"
     assert steady.direction == "steady"
+
+
+def test_the_last_evaluation_of_all_does_not_change_the_interval(explain) -> None:
+    step = "step {0:5d} | loss: 3.1 | lr 1e-4 | norm: 1.0 | dt: 400.00ms | tok/sec: 1000.00"
+    lines = []
+    for s in range(700, 1073):
+        lines += ["validation loss: 3.2"] if s in (750, 1000, 1072) else []
+        lines.append(step.format(s))
+    analysis = explain("\n".join(lines))
+
+    assert analysis.evals.interval == 250
+    assert analysis.progress.finished is True

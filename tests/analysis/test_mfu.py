@@ -51,3 +51,10 @@ def test_a_cpu_has_no_peak_to_recompute_with(explain) -> None:
 
 def test_no_mfu_in_the_log_is_no_finding(explain) -> None:
     assert explain("".join(f"iter {s}: loss 0.8010, time 33.22ms\n" for s in range(30))).mfu is None
+
+
+@pytest.mark.parametrize(("printed", "trust"), [("9.70", "wrong_peak"), ("41.00", "ok")])
+def test_without_a_device_only_a_plausible_figure_is_believed(explain, printed, trust) -> None:
+    mfu = explain("".join(ITER.format(s, printed) for s in range(100))).mfu
+
+    assert (mfu.trust, mfu.reason) == (trust, "device_unknown")

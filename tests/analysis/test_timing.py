@@ -173,3 +173,19 @@ def test_an_evaluation_in_a_span_of_ten_steps_costs_its_whole_time(explain) -> N
     assert analysis.timing.typical_s == pytest.approx(0.5, rel=0.01)
     assert analysis.evals.cost_s == pytest.approx(6.0, rel=0.02)
     assert causes(analysis)[60] == ("evaluation",)
+
+
+def test_a_very_long_log_is_judged_as_exactly_as_a_short_one(explain) -> None:
+    lines = []
+    for step in range(70_000):
+        if step % 5000 == 0:
+            lines.append(f"step {step}: train loss 3.0000, val loss 3.1000")
+        time_ms = 100 + step % 7 + (900 if step % 10 == 3 else 0) + (4000 if step % 5000 == 0 else 0)
+        lines.append(f"iter {step}: loss 3.0000, time {time_ms}.00ms, mfu 5.00%")
+    analysis = explain("\n".join(lines))
+
+    assert analysis.timing.typical_s == pytest.approx(0.103, abs=0.002)
+    assert analysis.timing.mean_s == pytest.approx(0.193, abs=0.001)
+    counts = {group.causes: group.count for group in analysis.slow_groups}
+    assert counts[("periodic",)] == 7000
+    assert counts[("evaluation",)] == 13

@@ -130,7 +130,9 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
 def eval_interval_of(run: Run) -> int | None:
     """Steps from one evaluation to the next: seen, or set."""
     steps = [e.step for e in run.evals]
-    seen = common_gap(steps[:-1] if len(steps) > 3 else steps)
+    if len(steps) > 2 and steps[-1] - steps[-2] < steps[-2] - steps[-3]:
+        steps.pop()  # many trainers evaluate once more at the very end
+    seen = common_gap(steps)
     if seen is not None:
         return seen
     for key in ("eval_interval", "eval_every", "eval_steps"):

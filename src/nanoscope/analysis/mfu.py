@@ -9,6 +9,7 @@ from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import Run
 
 LAG = 0.05  # a moving average this far below its settled value is no longer the speed of a normal step
+PLAUSIBLE = (0.3, 0.7)
 CPU_NAMES = ("cpu", "mps")
 
 
@@ -39,8 +40,10 @@ def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
     elif device is not None and device.name == assumed.name:
         lagging = lag is not None and lag > LAG * settled
         trust, reason = ("smoothing_lag", "moving_average") if lagging else ("ok", "matches_device")
-    else:
-        trust, reason = "wrong_peak", "assumes_other_device" if device_name else "device_unknown"
+    elif device_name:
+        trust, reason = "wrong_peak", "assumes_other_device"
+    else:  # a figure that good trainers reach on the assumed device is likely to have been measured on it
+        trust, reason = "ok" if PLAUSIBLE[0] <= settled <= PLAUSIBLE[1] else "wrong_peak", "device_unknown"
     return Mfu(
         logged=logged,
         last=last,

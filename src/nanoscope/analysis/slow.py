@@ -21,6 +21,7 @@ STANDS_OUT_SIGMAS = 6.0
 EXPLAINED_SHARE = 0.15  # where the log itself says that there was more work
 EXPLAINED_SIGMAS = 4.0
 STARTUP_SHARE = 0.25
+WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
 
 Place = Literal["same", "next"]
@@ -35,6 +36,7 @@ class SlowRecords:
     extra_s: dict[int, float]  # over the normal step there and then, for all the steps that the record covers
     jittery: bool
     evaluation_lands: Place | None
+    clock_resolution_s: float | None  # set where the spread of the times is only the clock's own steps
 
 
 def find_slow(run: Run, interval: int | None) -> SlowRecords:
@@ -42,7 +44,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     steps, times = run.steps.step, run.steps.time_s
     measured = finite_indices(times)
     if not measured:
-        return SlowRecords([], {}, {}, False, None)
+        return SlowRecords([], {}, {}, False, None, None)
     lands = _evaluation_lands(run, measured)
     evaluated = _records_of(steps, [e.step for e in run.evals], lands)
     saved = _records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
@@ -55,6 +57,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         plain = [index for index in measured if index not in first] or measured
     baseline = Baseline(plain, array("d", (times[index] for index in plain)))
     sample = [plain[i] for i in spread_indices(len(plain))]
+    resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
     plain_shares = [times[i] / level - 1 for i, (level, _) in zip(sample, baseline.along(sample), strict=True)]
     spread = robust_sigma(plain_shares)
 
@@ -67,7 +70,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         share = times[index] / level - 1
         if share > EXPLAINED_SHARE:
             covered = steps_covered(run, index)
-            noise = max(spread, sigma / level, (run.clock_resolution_s or 0.0) / (2 * covered * level))
+            noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
             extra_s[index] = (times[index] - level) * covered
             if share > EXPLAINED_SIGMAS * noise:
                 explained[index] = share
@@ -95,7 +98,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         stray = [index for index in stray if explained.get(index, 0.0) > limit]
     causes |= {index: ("periodic",) for index in left if steps[index] in regular}
     causes |= dict.fromkeys(stray, ("stall",))
-    return SlowRecords(measured, dict(sorted(causes.items())), extra_s, jittery, lands)
+    return SlowRecords(measured, dict(sorted(causes.items())), extra_s, jittery, lands, resolution_s)
 
 
 def finite_indices(values: Sequence[float]) -> Sequence[int]:
@@ -113,6 +116,15 @@ def steps_covered(run: Run, index: int) -> int:
     if index == 0:
         return max(1, step) if step <= 100 else 1
     return max(1, step - run.steps.step[index - 1])
+
+
+def _tick(values: list[float]) -> float | None:
+    """The step of a coarse clock, if the times sit on its multiples."""
+    ticks = [value / WINDOWS_TICK_S for value in values]
+    if len(ticks) < 20 or median(ticks) > 10:
+        return None
+    on_tick = sum(tick > 0.5 and abs(tick - round(tick)) < 0.02 for tick in ticks)
+    return WINDOWS_TICK_S if on_tick > 0.3 * len(ticks) else None
 
 
 # --- which record holds what ---

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowStep
-from nanoscope.analysis.numbers import common_gap, mean, median, percentile, robust_sigma, spread_indices
+from nanoscope.analysis.numbers import common_gap, mean, median, percentile, robust_sigma
 from nanoscope.analysis.slow import SlowRecords, find_slow, steps_covered
 from nanoscope.runs.run import Run
 
 SLOWING_DOWN = 0.10
-WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 
 
 @dataclass(eq=False, repr=False)
@@ -96,7 +95,7 @@ def _normal_step(
         last_third_s=last,
         slowing_down=slowing,
         jittery=records.jittery,
-        clock_resolution_s=run.clock_resolution_s or _tick(values, typical),
+        clock_resolution_s=records.clock_resolution_s,
         includes_evaluation=None if run.traits.evaluation_in is None and lands is None else lands is not None,
         source=run.time_source,
         throughput_tok_s=throughput,
@@ -113,15 +112,6 @@ def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float |
     change = last / first - 1
     beyond_noise = last > percentile(begin, 80) and percentile(end, 25) > first
     return first, last, change, change >= SLOWING_DOWN and beyond_noise
-
-
-def _tick(values: Sequence[float], typical: float) -> float | None:
-    """The step of a coarse clock, if the times sit on its multiples."""
-    if len(values) < 20 or typical > 10 * WINDOWS_TICK_S:
-        return None
-    ticks = [values[index] / WINDOWS_TICK_S for index in spread_indices(len(values))]
-    on_tick = sum(tick > 0.5 and abs(tick - round(tick)) < 0.02 for tick in ticks)
-    return WINDOWS_TICK_S if on_tick > 0.3 * len(ticks) else None
 
 
 # --- costs ---
