@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
 
 from nanoscope.analysis.findings import Analysis
 from nanoscope.runs.run import Run
@@ -69,7 +68,7 @@ def _bins(points: Points, width: int) -> list[tuple[float, float]]:
     """At most two points a column, each the median of its stretch."""
     size = max(1, math.ceil(len(points) / (2 * width)))
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
-    return [(s[len(s) // 2][0], median(y for _, y in s)) for s in stretches]
+    return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
 
 
 def _loss_label(value: float) -> str:
