@@ -98,3 +98,11 @@ def test_logs_without_evaluations_are_compared_by_training_loss(read_run, nanogp
     runs = [read_run(nanogpt_log(last=n, eval_every=None)) for n in (800, 2000)]
 
     assert row(compare(runs, ["a", "b"]), "val_at_equal_steps").values[0] is not None
+
+
+def test_a_rounded_number_of_parameters_is_not_another_model(read_run, nanogpt_log) -> None:
+    runs = [read_run(nanogpt_log(header=[f"number of parameters: {size}"])) for size in ("10.65M", "10,646,784")]
+    comparison = compare(runs, ["a", "b"])
+
+    assert comparison.config == ()
+    assert "other_model" not in {e.reason for e in comparison.explanations}

@@ -118,3 +118,9 @@ def test_the_last_evaluation_of_all_does_not_change_the_interval(explain) -> Non
 
     assert analysis.evals.interval == 250
     assert analysis.progress.finished is True
+
+
+def test_an_evaluation_after_the_last_printed_step_counts_as_progress(explain, nanogpt_log) -> None:
+    progress = explain(nanogpt_log(last=57, every=5, eval_every=19), max_iters=57).progress
+
+    assert (progress.last_step, progress.steps_left, progress.finished) == (57, 0, True)

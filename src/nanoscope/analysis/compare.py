@@ -177,7 +177,9 @@ def _row(
     best = (max(known) if highest else min(known))[1] if known else None
     if len(known) < len(values):
         reason = "not_in_log"
-    elif known and max(known)[0] - min(known)[0] <= 0.002 * abs(max(known)[0]):
+    elif known and max(known)[0] - min(known)[0] <= (0.002 if "loss" in measure or "val" in measure else 0.02) * abs(
+        max(known)[0]
+    ):
         reason, best = "same", None
     return ComparisonRow(measure, tuple(values), best, at, reason)
 
@@ -233,7 +235,14 @@ def _explain(curves: list[_Curve], one: int, two: int) -> list[Explanation]:
 
 
 def _differ(a: Run, b: Run, keys: Sequence[str]) -> bool:
-    return any(key in a.config and key in b.config and a.config[key] != b.config[key] for key in keys)
+    return any(key in a.config and key in b.config and not _alike(a.config[key], b.config[key]) for key in keys)
+
+
+def _alike(one: ConfigValue, two: ConfigValue) -> bool:
+    """Whether two settings are the same; a large number may have been rounded ('10.65M')."""
+    if isinstance(one, int | float) and isinstance(two, int | float) and min(one, two) > 100_000:
+        return abs(one - two) <= 0.01 * max(one, two)
+    return str(one) == str(two)
 
 
 def _config_differences(runs: Sequence[Run]) -> tuple[ConfigDifference, ...]:
@@ -241,7 +250,7 @@ def _config_differences(runs: Sequence[Run]) -> tuple[ConfigDifference, ...]:
     for key in SHOWN_KEYS:
         values: tuple[ConfigValue | None, ...] = tuple(run.config.get(key) for run in runs)
         known = [value for value in values if value is not None]
-        if len(known) > 1 and len({str(value) for value in known}) > 1:
+        if any(not _alike(known[0], value) for value in known[1:]):
             found.append(ConfigDifference(key, values))
     return tuple(found)
 

@@ -11,7 +11,10 @@ from nanoscope.runs.run import Run
 def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> Progress:
     """Total, steps left and end of a run, from what the person or the log says."""
     total, source = _total(run, max_iters)
-    last = run.last_step if run.steps else (run.evals[-1].step if run.evals else None)
+    # The last evaluation may come after the last printed step.
+    last = max(
+        (step for step in (run.last_step, run.evals[-1].step if run.evals else None) if step is not None), default=None
+    )
     finished = _finished(run, total, last, log_interval)
     left = None
     if finished:
