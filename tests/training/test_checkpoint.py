@@ -6,21 +6,20 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training.checkpoint import (
     CheckpointWriter,
     Progress,
     Snapshot,
-    checkpoint_folders,
     find_checkpoint,
     load_checkpoint,
     load_model_weights,
     load_optimizer,
-    read_pointer,
     take_snapshot,
 )
+from nanoscope.training.run_folder import checkpoint_folders, read_pointer
 
 SHAPE = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
 
@@ -145,7 +144,7 @@ def test_checksums_cannot_lead_out_of_the_checkpoint(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     save(tmp_path, 10)
-    with pytest.raises(JobError, match="no checkpoint 'step-000099'; it has step-000010"):
+    with pytest.raises(UsageError, match="no checkpoint 'step-000099'; it has step-000010"):
         find_checkpoint(tmp_path, "step-000099")
 
 

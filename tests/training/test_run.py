@@ -193,7 +193,8 @@ def test_gpt2_weights_are_a_beginning_too(folder: Folder) -> None:
         (np.arange(3000) % 7).astype(np.uint16).tofile(folder.path / f"data/ids/{split}.bin")
     out = folder.run(
         "train", "finetune", "--init_from=gpt2-small", "--dataset=data/ids", "--block_size=16", "--out_dir=run",
-        "--gradient_accumulation_steps=2", "--max_iters=10", "--eval_interval=5", "--device=cpu", "--learning_rate=1e-2",
+        "--gradient_accumulation_steps=2", "--max_iters=10", "--eval_interval=5", "--device=cpu",
+        "--learning_rate=1e-2",
     )  # fmt: skip
     assert "finished 10 iterations" in out
     config = tomllib.loads((folder.path / "run/config.toml").read_text("utf-8"))

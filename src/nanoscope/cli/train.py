@@ -17,10 +17,14 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         print(help_text())
         return 0
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
+    from nanoscope.training.run_folder import old_run, resumed_config
 
     clock = PhaseClock(seconds_since_process_start())
     resolved = resolve(words)
-    make_cpu_ready(resolved.config.device, resolved.config.dtype)
+    config = resolved.config
+    if config.init_from == "resume":  # the run's own device and dtype count
+        config, _ = resumed_config(old_run(resolved), resolved)
+    make_cpu_ready(config.device, config.dtype)
 
     from nanoscope.training.launch import launch  # torch is loaded here, after the environment is right
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -56,16 +57,21 @@ def from_huggingface(weights: dict[str, Tensor], block_size: int) -> dict[str, T
     return renamed
 
 
+def check_source(source: str) -> None:
+    """Whether there is such a model to begin with, before anything else is done for it."""
+    known = ["scratch", "resume", *NAMES]
+    if source not in NAMES and not os.path.isdir(source):  # noqa: PTH112  False for a name that is no name
+        raise UsageError(f"init_from={source}: it is {', '.join(known)} or a folder{did_you_mean(source, known)}")
+
+
 def _files(source: str) -> tuple[Path, Path]:
+    check_source(source)
     folder = Path(source)
     if folder.is_dir():
         files = folder / "model.safetensors", folder / "config.json"
         if missing := [file.name for file in files if not file.is_file()]:
             raise UsageError(f"init_from={source}: the folder has no {' and no '.join(missing)}")
         return files
-    if source not in NAMES:
-        known = ["scratch", "resume", *NAMES]
-        raise UsageError(f"init_from={source}: it is {', '.join(known)} or a folder{did_you_mean(source, known)}")
     from huggingface_hub import hf_hub_download
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)

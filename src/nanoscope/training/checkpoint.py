@@ -7,7 +7,6 @@ checkpoints/step-000500/{model.safetensors, optimizer.safetensors, tokenizer.jso
 import hashlib
 import json
 import os
-import re
 import shutil
 import threading
 from dataclasses import asdict, dataclass
@@ -19,8 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
+from nanoscope.training.run_folder import checkpoint_folders, read_pointer
 
 STATE_VERSION = 1
 
@@ -167,7 +167,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: 
 
 def load_model_weights(model: GPT, weights: dict[str, Tensor]) -> None:
     """Weights by name; the output layer is the token table, so it may be missing."""
-    missing, unexpected = model.load_state_dict(weights, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:  # a shape: the second line says which
+        raise JobError(f"the weights do not fit the model: {' '.join(str(error).split()[-30:])}") from None
     missing = [name for name in missing if name != "lm_head.weight"]
     if missing or unexpected:
         raise JobError(f"the weights do not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
@@ -196,7 +199,7 @@ def find_checkpoint(run: Path, wanted: str = "last") -> tuple[Checkpoint, list[s
         named = available[0].name
     names = [path.name for path in available]
     if named not in names:
-        raise JobError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
+        raise UsageError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
     problems: list[str] = []
     for candidate in available[names.index(named) :]:
         try:
@@ -226,25 +229,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             scaler=state["scaler"],
             run=state["run"],
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise JobError(f"checkpoint {folder} is not whole: {type(error).__name__}: {error}") from None
-
-
-def checkpoint_folders(folder: Path) -> list[Path]:
-    """The whole checkpoints in a folder, newest first."""
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if re.fullmatch(r"step-\d+", path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
-
-
-def read_pointer(folder: Path, name: str) -> str | None:
-    """The checkpoint that `last` or `best` names, if it is there."""
-    try:
-        target = (folder / name).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return target if re.fullmatch(r"step-\d+", target) and (folder / target).is_dir() else None
 
 
 # --- files -------------------------------------------------------------------------------------------------------

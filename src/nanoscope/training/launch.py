@@ -4,9 +4,9 @@ import signal
 
 from nanoscope.config import Resolved
 from nanoscope.errors import JobError
-from nanoscope.training.checkpoint import read_pointer
 from nanoscope.training.pace import short_duration
 from nanoscope.training.phases import PhaseClock
+from nanoscope.training.run_folder import read_pointer
 from nanoscope.training.session import Session, start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import Outcome, train
@@ -39,13 +39,13 @@ def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
     last = read_pointer(session.folder.checkpoints, "last")
     if outcome.reason == "non_finite":
         raise JobError(
-            f"the loss is not finite at iteration {outcome.step}: training stopped before it could spoil the weights\n"
+            f"the loss is not finite at iteration {outcome.step}: training stopped, and nothing of it was saved\n"
             + (
                 f"The last good checkpoint, {last}, is intact: {resume} "
                 if last
                 else "Nothing had been saved yet: try "
             )
-            + f"--learning_rate={config.learning_rate / 2:g}"
+            + f"--learning_rate={min(config.learning_rate / 2, 1e-3):g}"
         )
     by = signal.Signals(stop.signal).name if stop.signal else "another process"
     endings = {

@@ -1,12 +1,12 @@
-"""The folder of a run: where it is, and whether a new run may begin or an old one go on there."""
+"""The folder of a run: where it is, and whether a new run may begin or an old one go on there. Imports no torch."""
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from nanoscope.config import KEYS, SHAPE_KEYS, Resolved, TrainConfig, build, resolve
 from nanoscope.errors import JobError, UsageError
-from nanoscope.training.checkpoint import checkpoint_folders
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
 OUR_FOLDERS = ("checkpoints", "samples")
@@ -77,7 +77,7 @@ def old_run(resolved: Resolved) -> RunFolder:
 def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, list[str]]:
     """The run's own settings, changed by what was typed; and a note on whatever else was given and is not used."""
     saved = resolve([str(folder.path)]).given if (folder.path / "config.toml").is_file() else resolved.given
-    typed = {**resolved.typed, "out_dir": str(folder.path), "init_from": "resume"}
+    typed = {**resolved.typed, "out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
     if refused:
         lines = [f"{key}={typed[key]} was typed, the run was trained with {key}={saved[key]}" for key in refused]
@@ -90,6 +90,23 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
         if key not in typed and key not in ("out_dir", "init_from") and value != had:
             notes.append(f"{key}={value} is not used: the run has {had}; type --{key}={value} to change it")
     return build({**saved, **typed}), notes
+
+
+def checkpoint_folders(folder: Path) -> list[Path]:
+    """The whole checkpoints in a folder, newest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if re.fullmatch(r"step-\d+", path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+
+
+def read_pointer(folder: Path, name: str) -> str | None:
+    """The checkpoint that `last` or `best` names, if it is there."""
+    try:
+        target = (folder / name).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return target if re.fullmatch(r"step-\d+", target) and (folder / target).is_dir() else None
 
 
 def _numbered(name: str) -> list[Path]:

@@ -21,7 +21,7 @@ from nanoscope.data.loader import BatchLoader, check_length
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware import device as hardware
-from nanoscope.interop.huggingface import load_gpt2
+from nanoscope.interop.huggingface import check_source, load_gpt2
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.model.flops import flops_per_token
 from nanoscope.optim.groups import build_optimizer
@@ -40,6 +40,8 @@ from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.run_folder import RunFolder, new_run, old_run, resumed_config
 from nanoscope.views.progress import StageDisplay, TrainingView
+
+IDS_CHECKED_AT_START = 2**25  # a moment's work; what lies beyond is checked as it is read
 
 
 @dataclass
@@ -96,6 +98,8 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     check_wandb(resolved.config)
     processes = Processes.from_environment()
     folder, checkpoint, config, notes = _where(resolved)
+    if checkpoint is None and config.init_from != "scratch":
+        check_source(config.init_from)
     local_rank = processes.local_rank if processes.world > 1 else None
     choice = hardware.decide(config.device, config.dtype, config.compile, hardware.look(), local_rank)
     if choice.type == "cuda":
@@ -118,6 +122,7 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
 
     for name in ("train", "val"):
         check_length(dataset.split(name), name, config.block_size)
+        dataset.split(name).read(0, min(len(dataset.split(name)), IDS_CHECKED_AT_START))
     if folder is None:  # only now: a configuration that cannot be trained leaves no folder behind
         folder = new_run(resolved) if processes.first else RunFolder(Path(config.out_dir))
     config = replace(config, out_dir=str(folder.path))
@@ -194,7 +199,7 @@ def _model(
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
         if needed > shape.vocab_size:
             raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {needed}")
-    _check_memory(shape, device)
+    _check_memory(shape, device, config.batch_size)
     try:
         model = GPT(shape)
         if weights is not None:
@@ -206,8 +211,8 @@ def _model(
     return model, replace(config, **made)
 
 
-def _check_memory(shape: ModelConfig, device: torch.device) -> None:
-    """A model that cannot fit is refused before it takes the machine's memory with it."""
+def _check_memory(shape: ModelConfig, device: torch.device, batch_size: int) -> None:
+    """A model or batch that cannot fit is refused before it takes the machine's memory with it."""
     parameters = 12 * shape.n_layer * shape.n_embd**2 + (shape.vocab_size + shape.block_size) * shape.n_embd
     needed = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
     there = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
@@ -215,6 +220,12 @@ def _check_memory(shape: ModelConfig, device: torch.device) -> None:
         raise JobError(
             f"a model of {parameters / 1e9:.2f}B parameters needs {needed / 2**30:.0f} GB to train, "
             f"this device has {there / 2**30:.0f} GB\nUse a smaller --n_layer or --n_embd."
+        )
+    logits = 4 * batch_size * shape.block_size * shape.vocab_size
+    if logits > there:
+        raise JobError(
+            f"batch_size={batch_size} needs {logits / 2**30:.0f} GB for its logits alone, this device has "
+            f"{there / 2**30:.0f} GB\nUse a smaller --batch_size and more --gradient_accumulation_steps."
         )
 
 
