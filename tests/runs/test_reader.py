@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanoscope.analysis.analyse import Options
+from nanoscope.analysis.compare import compare
 from nanoscope.analysis.schema import explain_json
 from nanoscope.errors import JobError
 from nanoscope.runs.reader import read_log, read_stream
@@ -69,6 +70,24 @@ def test_a_log_with_damaged_bytes_is_answered(rng: random.Random) -> None:
         data[rng.randrange(len(data))] = rng.randrange(256)
 
     explain_json(read_stream(io.BytesIO(bytes(data)), "-"), Options(max_iters=100))
+
+
+ABSURD = [
+    "step 1/9e999 loss: 4.0\n" * 3,
+    "".join(f"iter {s}: loss {10.0 ** (s % 300)}, time 1e-300ms, mfu 5.00%\n" for s in range(60)),
+    "".join(f"iter {s}: loss 0.0, time 99999999999.00ms, mfu 999999.00%\n" for s in range(60)),
+    "".join(f"step {s}: train loss nan, val loss {s % 2}.0000\niter {s}: loss -1.0, time 0.01ms\n" for s in range(60)),
+    "iter 999999999999: loss 1.0, time 1.00ms\niter 0: loss 1.0, time 1.00ms\n" * 30,
+]
+
+
+@pytest.mark.parametrize("text", ABSURD)
+def test_absurd_numbers_are_answered(text) -> None:
+    log = read_stream(io.BytesIO(text.encode()), "-")
+
+    explain_json(log, Options(max_iters=10))
+    if len(log.runs) > 1:
+        compare(log.runs[:2], ["a", "b"])
 
 
 REPEATED = [

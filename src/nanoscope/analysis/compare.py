@@ -277,7 +277,7 @@ def _extrapolate(index: int, curve: _Curve, to_step: int) -> Continued:
         return Continued(index, to_step, None, None, "overfitting")
     if any(isinstance(v, Diverged | NonFinite) for v in verdicts):
         return Continued(index, to_step, None, None, "diverged")
-    if len(values) < 4:
+    if len(values) < 4 or min(values) <= 0:
         return Continued(index, to_step, None, None, "too_short" if curve.of_validation else "no_evaluations")
     half = max(3, len(values) // 2)
     slope, level = line_through([math.log(step) for step in steps[-half:]], values[-half:])

@@ -75,7 +75,7 @@ def overfitting(run: Run, curve: Curve, min_step: int) -> Overfitting | None:
     if not evals:
         return None
     last = evals[-1]
-    train = last.train_loss
+    train = last.train_loss if last.train_loss is not None and math.isfinite(last.train_loss) else None
     comparable = last.metric == "loss"  # bits per byte cannot be held against a loss in nats
     if train is None and comparable:
         # The training loss when the evaluation was made: later lines have moved on.
@@ -102,7 +102,7 @@ def overfitting(run: Run, curve: Curve, min_step: int) -> Overfitting | None:
     )
     if not (clear or creeping) or not _train_falls(run, curve, best.step):
         return None
-    share = rise / best.val
+    share = rise / best.val if best.val > 0 else 1.0
     return Overfitting(
         onset_step=best.step,
         best_val=best.val,

@@ -22,6 +22,7 @@ from nanoscope.runs.run import (
 )
 
 INTERLEAVED_WITHIN_LINES = 60
+TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, not measurements
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had there; another run may print any
 
 
@@ -72,7 +73,7 @@ class RunBuilder:
         epoch: float = MISSING,
     ) -> None:
         """A training step was printed. `clock_s`: a clock that runs on, instead of the step's own time."""
-        if clock_s is None and total is None and epoch != epoch and time_s > 0 and loss - loss == 0:
+        if clock_s is None and total is None and epoch != epoch and TINY < time_s < HUGE and -HUGE < loss < HUGE:
             only = self._current
             if only is not None and len(self.runs) == 1 and not self._boundary and not self._queued:
                 steps = only.steps
@@ -81,7 +82,7 @@ class RunBuilder:
                     steps.append(step, loss, time_s, lr, grad_norm, tok_s, mfu_pct)
                     self._recent.append(step)
                     return
-        if loss - loss != 0 and loss == loss:
+        if not -HUGE < loss < HUGE and loss == loss:
             loss = NOT_FINITE
         if epoch == epoch:
             step = self._unroll(step, epoch)
@@ -91,7 +92,7 @@ class RunBuilder:
         begins = not run.steps or step in run.resumed_at[-1:]
         if clock_s is not None:
             time_s = self._difference(run, step, clock_s, clock)
-        if time_s <= 0:
+        if not TINY < time_s < HUGE:
             time_s = MISSING  # 0.00 ms: not measured
         run.steps.append(step, loss, time_s, lr, grad_norm, tok_s, mfu_pct)
         if total is not None and total > 0:
@@ -122,6 +123,8 @@ class RunBuilder:
         """A validation result was printed; without a step it belongs to the last one."""
         if val != val:
             return
+        if not -HUGE < val < HUGE:
+            val = NOT_FINITE
         last = self.last_step
         at = step if step is not None else (last if last is not None else 0)
         owner = self._interleaved(at) if step is not None else None

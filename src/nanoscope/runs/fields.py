@@ -140,8 +140,9 @@ def read_fields(line: str) -> Fields:
             continue
         name, factor = name_factor
         if name == "of":
-            if previous == "step" and "." not in text:
-                total = int(float(text.replace(",", "")))
+            digits = text.replace(",", "")
+            if previous == "step" and digits.isdigit():
+                total = int(digits)
             continue
         previous = name
         if name in values:
