@@ -33,7 +33,8 @@ except ImportError:  # Windows
     peak = psutil.Process().memory_info().peak_wset
 import json
 print(json.dumps({"import_s": imported - begun, "read_s": read - imported, "analyse_s": done - read,
-                  "peak_mb": peak / 1e6, "steps": len(log.runs[0].steps), "slow": len(analyses[0].slow_steps)}))
+                  "cpu_s": time.process_time(), "peak_mb": peak / 1e6,
+                  "steps": len(log.runs[0].steps), "slow": len(analyses[0].slow_steps)}))
 """
 
 

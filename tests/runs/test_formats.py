@@ -164,6 +164,12 @@ def test_the_lecture_script_has_evaluations_only(read) -> None:
     assert [e.step for e in run.evals] == list(range(0, 3000, 500))
 
 
+def test_checkpoints_between_evaluations_tell_nanogpt_from_the_lecture(read) -> None:
+    text = series("step {s}: train loss {loss:.4f}, val loss 4.1000\nsaving checkpoint to out", range(0, 1500, 250))
+
+    assert read(text).format == "nanogpt"
+
+
 def test_litgpt_repeats_its_validation_loss_without_evaluating_again(read) -> None:
     line = "Epoch 1 | iter {0} step {0} | loss train: 2.100, val: {1} | iter time: 100.00 ms (step)"
     lines = [line.format(s, "n/a") for s in range(1, 10)]

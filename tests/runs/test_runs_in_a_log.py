@@ -60,13 +60,13 @@ def test_a_word_of_resuming_before_step_zero_does_not_join_runs(read) -> None:
 
 
 def test_two_runs_that_write_to_one_log_are_told_apart(read) -> None:
-    one, two = lines(0, 900), lines(0, 400, seconds=0.3)
-    mixed = one[:30]
-    for early, late in zip(one[30:], two, strict=False):
+    one, two = lines(0, 2000), lines(0, 400, seconds=0.3)
+    mixed = one[:120]
+    for early, late in zip(one[120:], two, strict=False):
         mixed += [early, late]
-    log = read("\n".join(mixed + one[30 + len(two) :]))
+    log = read("\n".join(mixed + one[120 + len(two) :]))
 
-    assert steps_of(log) == [(0, 900, 91), (0, 400, 41)]
+    assert steps_of(log) == [(0, 2000, 201), (0, 400, 41)]
     assert set(log.runs[1].steps.time_s) == {0.3}
 
 

@@ -250,6 +250,8 @@ class RunBuilder:
         return abs(loss - before) <= SAME_LOSS * max(abs(before), 0.5)
 
     def _new_run(self) -> Run:
+        if self._current is not None:
+            self._fed_at[id(self._current)] = self.line
         run = Run(self.format_name, self.traits, config=self.facts)
         self.facts, self.typed = {}, set()
         self.runs.append(run)

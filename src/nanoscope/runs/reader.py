@@ -25,7 +25,9 @@ _RESUMING = re.compile(
 )
 _RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
 
-_RECORD_WORDS = re.compile(r"loss|train|val|bpb|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE)
+_RECORD_WORDS = re.compile(
+    r"loss|train|val|bpb|checkpoint|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE
+)
 
 
 class _Reading:
@@ -94,8 +96,8 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     for last_number, line in chain(sample, lines):
         reading.take(last_number, line)
     reading.format.end()
-    runs = reading.format.log.finish()
-    name = reading.format.name if any(run.steps or run.evals for run in runs) else "none"
+    runs = [run for run in reading.format.log.finish() if run.steps or run.evals]
+    name = reading.format.name if runs else "none"
     return Log(source, name, runs, reading.located, last_number, reading.rejoined)
 
 
@@ -112,11 +114,14 @@ def _find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]
         sample.append(numbered)
         line = numbered[1]
         if _RECORD_WORDS.search(line) or begun:
+            understood = False  # by a format that knows the whole line
             for index, candidate in enumerate(candidates):
                 kind = candidate.read(line) or (candidate.read(begun + line) if begun else None)
-                scores[index] += {"step": 1.0, "eval": 0.9}.get(kind or "", 0.0)
+                if kind:
+                    scores[index] += {"step": 1.0, "eval": 0.9}.get(kind, 0.1)
+                    understood = understood or candidate.name != "generic"
             # The beginning of a record that a terminal broke: the next line may complete it.
-            begun = line if not begun and _RECORD_BEGINS.search(line) else ""
+            begun = line if not (begun or understood) and _RECORD_BEGINS.search(line) else ""
             if max(scores) >= (ENOUGH_RECORDS if count < SAMPLE_LINES else 1):
                 break
     best = max(range(len(scores) - 1), key=lambda index: scores[index])

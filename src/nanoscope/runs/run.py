@@ -6,8 +6,9 @@ In the columns NaN means 'not printed'; a loss that was printed but is not a fin
 """
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 MISSING = float("nan")
 NOT_FINITE = float("inf")
@@ -46,23 +47,31 @@ class Steps:
     def __len__(self) -> int:
         return len(self.step)
 
+    def __post_init__(self) -> None:
+        # Bound once: this is called for every line of a log that may have millions.
+        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns())
+
+    def _columns(self) -> "tuple[array[int] | array[float], ...]":
+        return self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct
+
     def append(
         self, step: int, loss: float, time_s: float, lr: float, grad_norm: float, tok_s: float, mfu_pct: float
     ) -> None:
-        self.step.append(step)
-        self.loss.append(loss)
-        self.time_s.append(time_s)
-        self.lr.append(lr)
-        self.grad_norm.append(grad_norm)
-        self.tok_s.append(tok_s)
-        self.mfu_pct.append(mfu_pct)
+        add_step, add_loss, add_time, add_lr, add_grad_norm, add_tok_s, add_mfu = self._appends
+        add_step(step)
+        add_loss(loss)
+        add_time(time_s)
+        add_lr(lr)
+        add_grad_norm(grad_norm)
+        add_tok_s(tok_s)
+        add_mfu(mfu_pct)
 
     def cut_from(self, step: int) -> None:
         """Forget the records of `step` and later: a resumed run writes them again."""
         keep = len(self.step)
         while keep and self.step[keep - 1] >= step:
             keep -= 1
-        for column in (self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct):
+        for column in self._columns():
             del column[keep:]
 
 
