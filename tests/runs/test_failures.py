@@ -37,6 +37,7 @@ HARMLESS = [
     "  [diag] ERROR: [Errno 2] No such file or directory: 'diagnostics.jsonl'",
     "wandb: ERROR could not upload; retrying",
     "FutureWarning: GradScaler is deprecated",
+    "W0101 torch/distributed/elastic] Sending process 77 closing signal SIGTERM",
     "JULIET: My killed heart, what error hath thee interrupt?",
 ]
 
@@ -55,7 +56,9 @@ def test_one_interruption_is_one_error_however_often_it_is_printed(read) -> None
 
 
 def test_the_exception_of_every_rank_is_one_error(read) -> None:
-    ranks = "".join(f"[rank{r}]: ValueError: shapes differ\n" for r in range(4))
+    ranks = (
+        "".join(f"[rank{r}]: ValueError: shapes differ\n" for r in range(4)) + "builtins.ValueError:   shapes differ\n"
+    )
     log = read(STEPS + ranks + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n")
 
     assert [error.message for error in log.errors] == ["ValueError: shapes differ"]

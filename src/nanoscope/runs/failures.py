@@ -64,7 +64,7 @@ class ErrorFinder:
         if exception and (self._in_traceback or exception.start() == 0 or "rank" in line[:12]):
             return self._add_exception(number, line, exception)
         killed = _KILLED.search(line)
-        if killed:
+        if killed and "closing signal" not in line:  # torchrun ends the other ranks: a consequence
             return self._add(
                 number, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "killed", line[killed.start() :]
             )
@@ -84,12 +84,12 @@ class ErrorFinder:
         return self._add(number, kind, exception.group().lstrip("]: "))
 
     def _add(self, number: int, kind: ErrorKind, message: str) -> bool:
-        message = message.strip()[:300]
+        message = " ".join(message.split())[:300]
         near = number - self._last_line < 400
         self._last_line = number
         for _, known_kind, known in self.found[-8:]:
             # The same exception of every rank, a second Ctrl-C, the echo of a kill: one cause.
-            if known == message or (near and kind == known_kind != "exception"):
+            if known.endswith(message) or message.endswith(known) or (near and kind == known_kind != "exception"):
                 return False
         self.found.append((number, kind, message))
         return True
