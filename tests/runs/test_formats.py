@@ -179,6 +179,27 @@ def test_litgpt_repeats_its_validation_loss_without_evaluating_again(read) -> No
     assert [(e.step, e.val, e.seconds) for e in run.evals] == [(9, 2.2514, 1.5)]
 
 
+def test_lines_with_both_losses_are_evaluations_where_training_has_lines_of_its_own(read) -> None:
+    lines = []
+    for step in range(0, 600, 10):
+        if step % 100 == 0:
+            lines.append(f"[eval] step={step} train_loss={4 - step / 500:.3f} val_loss={4.1 - step / 500:.3f}")
+        lines.append(f"[train] step={step} loss={4 - step / 500:.3f} dt={0.9 if step % 100 == 0 else 0.1}s")
+    (run,) = read("\n".join(lines)).runs
+
+    assert len(run.steps) == 60
+    assert run.steps.time_s[0] == 0.9
+    assert [e.step for e in run.evals] == list(range(0, 600, 100))
+
+
+def test_lines_with_both_losses_are_all_there_is_where_epochs_are_counted(read) -> None:
+    (run,) = read(
+        "\n".join(f"Epoch {e}: train_loss={3 - e / 999:.3f} val_loss={3.1 - e / 999:.3f}" for e in range(1, 20))
+    ).runs
+
+    assert len(run.steps) == len(run.evals) == 19
+
+
 def test_a_time_that_only_rises_is_a_clock_that_runs_on(read) -> None:
     (run,) = read(
         "\n".join(f"Step {s:5,d} | Loss: {9 - s / 999:.6f} | Time: {0.3 + s * 0.25:.2f}s" for s in range(0, 3000, 10))

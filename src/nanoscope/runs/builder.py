@@ -55,7 +55,7 @@ class RunBuilder:
     def last_step(self) -> int | None:
         return self._current.last_step if self._current else None
 
-    # --- what formats call -------------------------------------------------------------------------------------
+    # --- what formats call ---
 
     def step(
         self,
@@ -183,7 +183,7 @@ class RunBuilder:
         self._queued = []
         return self.runs
 
-    # --- where a record belongs --------------------------------------------------------------------------------
+    # --- where a record belongs ---
 
     def _place(self, step: int, loss: float) -> Run | None:
         """The run that a step record belongs to; None if it is a copy of one that is there."""
@@ -281,7 +281,7 @@ class RunBuilder:
             return MISSING
         return (clock_s - before[1]) / (step - before[0])
 
-    # --- evaluations and checkpoints ---------------------------------------------------------------------------
+    # --- evaluations and checkpoints ---
 
     def _put(self, item: Evaluation | Checkpoint, before: bool) -> None:
         """Attach to the current run, or wait for the step record that says which run it is (`before`)."""

@@ -3,6 +3,7 @@
 import re
 from array import array
 from itertools import pairwise
+from typing import Literal
 
 from nanoscope.runs.fields import Fields, read_fields, timestamp_s
 from nanoscope.runs.formats.base import Format
@@ -15,6 +16,7 @@ _BARE_STEP = re.compile(
     r"|epoch (\d{1,6}):?\s{1,6}(\d{1,12}) / (\d{1,12}) loss|^\s{0,8}()(\d{1,12})(?:/(\d{1,12}))?\s?[|:,]\s"
 )
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
+_TIMES = frozenset(("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed"))
 _HEAD = re.compile(r"(?:step|iter(?:ation)?|epoch)s?\b.{1,200}loss", re.IGNORECASE)
 _SAVED = re.compile(r"\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b", re.IGNORECASE)
 _OVER = re.compile(r"\btraining (?:is )?(?:complete[d]?|finished|done)\b", re.IGNORECASE)
@@ -27,6 +29,9 @@ class Generic(Format):
     def __init__(self) -> None:
         super().__init__()
         self._columns: list[str] = []  # of the table whose head was last seen
+        # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
+        self._both_are: Literal["unknown", "evaluations", "steps"] = "unknown"
+        self._held: list[tuple[str, Fields, int, int | None, float]] = []
 
     def read(self, line: str) -> str | None:
         row = self._table_row(line)
@@ -61,38 +66,50 @@ class Generic(Format):
     def _read_losses(self, line: str) -> str | None:
         fields = read_fields(line)
         step, total, epoch = self._step_of(line, fields)
-        val = fields.get("val_loss") if "val_loss" in fields else fields.get("val_bpb")
         has_val = "val_loss" in fields or "val_bpb" in fields
-        if "loss" in fields and step is not None and not (has_val and self.log.last_step == step):
-            times = self._time_of(line, fields)
-            self.log.step(
-                step,
-                fields.get("loss"),
-                times[0],
-                clock_s=times[1],
-                clock="timestamps" if times[2] else "cumulative",
-                lr=fields.get("lr"),
-                grad_norm=fields.get("grad_norm"),
-                tok_s=fields.get("tok_s"),
-                mfu_pct=fields.get("mfu_pct"),
-                total=total,
-                epoch=epoch,
-            )
-            if times[2] and self.log.current is not None:
-                self.log.current.clock_resolution_s = times[2]
-        elif not has_val or (step is None and self.log.last_step is None):
+        if not has_val:
+            if "loss" not in fields or step is None:
+                return None
+            self._both_are = "evaluations"
+            self._held.clear()
+            self._record(line, fields, step, total, epoch)
+            return "step"
+        if step is None and self.log.last_step is None:
             return None
-        if has_val:
-            at = self.log.last_step if "loss" in fields and step is not None else step
-            self.log.evaluation(
-                at,
-                val,
-                fields.values.get("loss"),
-                metric="bpb" if "val_loss" not in fields else "loss",
-                seconds=fields.values.get("eval_s"),
-            )
-            return "eval"
-        return "step"
+        if "loss" in fields and step is not None:
+            if self._both_are == "steps" or not _TIMES.isdisjoint(fields.values):
+                self._record(line, fields, step, total, epoch)
+                step = self.log.last_step
+            elif self._both_are == "unknown":
+                self._held.append((line, fields, step, total, epoch))
+                if len(self._held) >= 500:
+                    self._release()
+        self.log.evaluation(
+            step,
+            fields.get("val_loss") if "val_loss" in fields else fields.get("val_bpb"),
+            fields.values.get("loss"),
+            metric="loss" if "val_loss" in fields else "bpb",
+            seconds=fields.values.get("eval_s"),
+        )
+        return "eval"
+
+    def _record(self, line: str, fields: Fields, step: int, total: int | None, epoch: float) -> None:
+        time_s, clock_s, resolution_s = self._time_of(line, fields)
+        self.log.step(
+            step,
+            fields.get("loss"),
+            time_s,
+            clock_s=clock_s,
+            clock="timestamps" if resolution_s else "cumulative",
+            lr=fields.get("lr"),
+            grad_norm=fields.get("grad_norm"),
+            tok_s=fields.get("tok_s"),
+            mfu_pct=fields.get("mfu_pct"),
+            total=total,
+            epoch=epoch,
+        )
+        if resolution_s and self.log.current is not None:
+            self.log.current.clock_resolution_s = resolution_s
 
     @staticmethod
     def _step_of(line: str, fields: Fields) -> tuple[int | None, int | None, float]:
@@ -129,8 +146,15 @@ class Generic(Format):
             return MISSING, at, 0.001 if re.search(r":\d\d[.,]\d", line[:80]) else 1.0
         return MISSING, None, 0.0
 
+    def _release(self) -> None:
+        self._both_are = "steps"
+        for held in self._held:
+            self._record(*held)
+        self._held.clear()
+
     def end(self) -> None:
-        """A time that only ever rises was not a step's own: it is a clock that runs on."""
+        """Now it is known whether lines with both losses are all there is, and whether times only ever rise."""
+        self._release()
         for run in self.log.runs:
             steps, times = run.steps.step, run.steps.time_s
             rises = sum(a < b for a, b in pairwise(times))
@@ -141,7 +165,7 @@ class Generic(Format):
                 for (a, b), (s, t) in zip(pairwise(times), pairwise(steps), strict=True)
             ]
             run.steps.time_s = array("d", [MISSING, *seconds])
-            run.time_source, run.time_spans_steps = "cumulative", True
+            run.time_source, run.time_spans_steps = "cumulative", True  # not a step's own time: a clock that runs on
 
 
 def _whole(value: float) -> int | None:
