@@ -86,3 +86,25 @@ def test_nothing_is_found_where_nothing_is(read, nothing) -> None:
 
     assert log.format == "none"
     assert log.runs == []
+
+
+PREFIXES = ["    ", "[rank0]: ", "0: ", "2031-05-06 07:08:09,123 - root - INFO - ", "[2031-05-06 07:08:09] ", "jj"]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_stands_before_a_line_hides_no_evaluation_and_no_step(read, prefix) -> None:
+    build = [
+        "validation loss: 9.5000",
+        "step     0 | loss: 9.1 | lr 1e-4 | norm: 1.0 | dt: 400.00ms | tok/sec: 1000.00",
+    ]
+    llm_c = ["val loss 9.500000", "step    1/20 | loss 7.0 (+0.1z)| norm 1.0 (+0.1z)| lr 1e-4 | 100.00 ms | 9 tok/s"]
+    log_txt = ["0 val 9.5000", "0 train 9.100000", "1 train 9.000000"]
+    for lines in (build, llm_c, log_txt):
+        if prefix == "jj":
+            lines = [lines[0], *(prefix + line for line in lines[1:])]
+        else:
+            lines = [prefix + line for line in lines]
+        (run,) = read("\n".join(lines)).runs
+
+        assert [e.val for e in run.evals] == [9.5]
+        assert len(run.steps) >= 1

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from nanoscope.runs.run import ErrorKind
+from nanoscope.runs.text import without_prefix
 
 _EXCEPTION = re.compile(
     r"(?:^|[\]:] )((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure))"
@@ -45,7 +46,9 @@ class ErrorFinder:
             return self._add(number - 1, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "exception", line)
         if not _HINTS.search(line):
             return False
-        if line.lstrip("[]:rank0123456789 ").startswith("Traceback (most recent call last)"):
+        if line[:1] in "[0123456789" and not line.startswith(("[CUDA", "[NCCL", "[MPI")):
+            line = without_prefix(line)
+        if line.lstrip().startswith("Traceback (most recent call last)"):
             self._in_traceback = True
             return False
         if "During handling of the above exception" in line or "direct cause of the following exception" in line:
@@ -61,7 +64,7 @@ class ErrorFinder:
                 number, "out_of_memory" if _OUT_OF_MEMORY.search(line) else "exception", line.strip()[:300]
             )
         exception = _EXCEPTION.search(line) if not line.startswith("  ") else None
-        if exception and (self._in_traceback or exception.start() == 0 or "rank" in line[:12]):
+        if exception and (self._in_traceback or exception.start() == 0):
             return self._add_exception(number, line, exception)
         killed = _KILLED.search(line)
         if killed and "closing signal" not in line:  # torchrun ends the other ranks: a consequence

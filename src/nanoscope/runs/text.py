@@ -67,3 +67,16 @@ def clean(line: str) -> str:
     if "```" in line:
         line = line.replace("```", "")
     return line
+
+
+# What loggers and launchers put before a line: a rank, a time, a logger's name and level.
+_PREFIX = re.compile(
+    r"(?:\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: )?(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[\d.,]{0,8}\]?\s?)?"
+    r"(?:- [\w.]{1,40} - [A-Z]{4,8} - |\[[A-Z]{4,8}\]:?\s|[A-Z]{4,8}:\s)?"
+)
+
+
+def without_prefix(line: str) -> str:
+    """The line without its indentation and what a logger or launcher wrote before it."""
+    line = line.lstrip(" \t")
+    return line[_PREFIX.match(line).end() :] if line[:1] in "[0123456789" else line  # type: ignore[union-attr]

@@ -5,12 +5,13 @@ import re
 from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Traits
+from nanoscope.runs.text import without_prefix
 
-_STEP = re.compile(r"\bstep:?\s{0,8}(\d{1,9})\s{0,4}[|,]\s{0,4}(?:train )?loss:?\s{1,4}(\S{1,24}?)(?=[\s|,]|$)")
+_STEP = re.compile(r"step:?\s{0,8}(\d{1,9})\s{0,4}[|,]\s{0,4}(?:train )?loss:?\s{1,4}(\S{1,24}?)(?=[\s|,]|$)")
 _VALIDATION = re.compile(
     r"^\W{0,4}(?:step:?\s{0,8}(\d{1,9})\s{0,4}[|,:]\s{0,4})?val(?:idation)?[ _]loss:?\s{1,4}(\S{1,24})\s{0,4}$"
 )
-_LOG_TXT = re.compile(r"^(\d{1,9}) (train|val|hella) (\S{1,24})\s{0,4}$")
+_LOG_TXT = re.compile(r"(?:^|[^\d.])(\d{1,9}) (train|val|hella) (\d{1,6}\.\d{1,10}|nan|inf)\s{0,4}$")
 
 
 class BuildNanoGPT(Format):
@@ -39,14 +40,14 @@ class BuildNanoGPT(Format):
                     self.log.evaluation(step, self._val)
                     self._val = None
                 return "step"
-        validation = _VALIDATION.match(line) if "loss" in line else None
+        validation = _VALIDATION.match(without_prefix(line)) if "loss" in line else None
         if validation:
             if validation[1]:
                 self.log.evaluation(int(validation[1]), number(validation[2]))
             else:
                 self._val = number(validation[2])
             return "eval"
-        entry = _LOG_TXT.match(line)
+        entry = _LOG_TXT.search(line)
         if entry:
             if entry[2] == "train":
                 self.log.step(int(entry[1]), number(entry[3]))

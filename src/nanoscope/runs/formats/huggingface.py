@@ -6,6 +6,7 @@ import re
 from nanoscope.runs.fields import number
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, TimeSource, Traits
+from nanoscope.runs.text import without_prefix
 
 _PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<")
@@ -48,7 +49,7 @@ class HuggingFace(Format):
                 self.log.finished()
                 return "end"
         if "eval_loss" in line or "eval_runtime" in line:
-            metric = _METRIC.match(line)
+            metric = _METRIC.match(without_prefix(line))
             if metric and metric[1] == "eval_loss":
                 self._commit(None)
                 self.log.evaluation(None, number(metric[2]))

@@ -5,6 +5,7 @@ import re
 from nanoscope.runs.fields import number
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
+from nanoscope.runs.text import without_prefix
 
 _ITER = re.compile(
     r"iter\s{1,4}(\d{1,12})\s?\|?\s?(?:st[eE]p\s{1,4}(\d{1,12})\s?)?[|:]?\s?"
@@ -52,10 +53,11 @@ class LitGPT(Format):
         if old:
             self.log.step(int(old[1]), number(old[2]), number(old[3]) / 1e3)
             return "step"
-        if line.startswith(("Training time:", "Saving LoRA weights", "Saved merged weights")):
+        plain = without_prefix(line)
+        if plain.startswith(("Training time:", "Saving LoRA weights", "Saved merged weights")):
             self.log.finished()
             return "end"
-        if line.startswith("Saving checkpoint to"):
+        if plain.startswith("Saving checkpoint to"):
             self.log.checkpoint()
             return "checkpoint"
         return None

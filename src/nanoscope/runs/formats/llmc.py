@@ -5,6 +5,7 @@ import re
 from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, Traits
+from nanoscope.runs.text import without_prefix
 
 _STEP = re.compile(r"step\s{1,8}(\d{1,9})/(\d{1,9})\s?[|:]\s{0,4}(?:train )?loss\s{1,8}(\S{1,24})")
 _CPU_STEP = re.compile(r"step (\d{1,9}): train loss (\S{1,24}) \(took ([\d.]{1,20}) ms\)")
@@ -21,6 +22,8 @@ class LlmC(Format):
         found = _STEP.search(line)
         if found:
             rest = read_fields(line[found.end(3) :])
+            if "time_s" not in rest:
+                return None  # cut by the terminal: the rest is on the next line
             mfu = _MFU.search(line)
             self.log.step(
                 int(found[1]),
@@ -34,7 +37,7 @@ class LlmC(Format):
             )
             return "step"
         if "val loss" in line:
-            val = _VAL.search(line)
+            val = _VAL.match(without_prefix(line))
             if val:
                 self.log.evaluation(self.log.last_step or 0, number(val[1]))
                 return "eval"

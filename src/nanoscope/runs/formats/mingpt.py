@@ -11,6 +11,7 @@ _EPOCH_STEP = re.compile(
     r"epoch (\d{1,6}) iter (\d{1,12}): train loss (\d{1,6}\.\d{1,10}|nan|inf)\.? lr ([\d.e+-]{1,16})"
 )
 _RATE = re.compile(r", {1,4}([\d.]{1,12})(it/s|s/it)")
+_SAVES = re.compile(r"saving (?:model|\S{1,200}\.pt\w?)\s{0,4}$")
 _TEST = re.compile(r"\btest loss: (\S{1,24})$")
 
 
@@ -32,7 +33,7 @@ class MinGPT(Format):
                 time_s = 1 / speed if rate[2] == "it/s" else speed
             self.log.step(int(found[2]), number(found[3]), time_s, lr=number(found[4].rstrip(".")), epoch=int(found[1]))
             return "step"
-        if line.startswith("saving "):
+        if "saving " in line and _SAVES.search(line):
             self.log.checkpoint()
             return "checkpoint"
         test = _TEST.search(line)

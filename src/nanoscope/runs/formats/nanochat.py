@@ -5,6 +5,7 @@ import re
 from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Traits
+from nanoscope.runs.text import without_prefix
 
 _STEP = re.compile(
     r"[Ss]tep\s{1,8}(\d{1,9})(?:/(\d{1,9}))?\s{0,3}(?:\([\d.]{1,8}%\))?\s{0,3}\|\s{0,3}(?:[Ll]oss|Training loss)\b"
@@ -49,7 +50,7 @@ class Nanochat(Format):
             if saved:
                 self.log.checkpoint(int(saved[1]) if saved[1] else None)
                 return "checkpoint"
-        if line.startswith(("Total training time:", "=== Training complete")):
+        if without_prefix(line).startswith(("Total training time:", "=== Training complete")):
             self.log.finished()
             return "end"
         return None

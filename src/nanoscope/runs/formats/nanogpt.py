@@ -21,7 +21,7 @@ _EVALUATION = re.compile(
     r"step\s{1,8}(\d{1,12})\s?:\s{0,4}train loss:?\s{1,4}([^\s,]{1,24})(?: \([^)]{1,80}\) \||,)\s{0,4}"
     r"val loss:?\s{1,4}([^\s,]{1,24})"
 )
-_SAVES = re.compile(r"\bsav(?:ing|ed)(?: \w{1,12})? checkpoint\b")
+_SAVES = re.compile(r"sav(?:ing|ed)(?: \w{1,12})? checkpoint\b")
 
 
 def read_evaluation(line: str) -> tuple[int, float, float] | None:
