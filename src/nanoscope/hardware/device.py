@@ -1,5 +1,6 @@
 """Which device, number format and compilation a run gets, and why. Looking is kept apart from deciding."""
 
+import ctypes
 import importlib.util
 import platform
 import re
@@ -163,3 +164,21 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what tensors free, instead of giving it to the system and asking for it again.
+
+    Each step allocates the same tensors; with glibc's defaults every one of them is paid for in page faults, which
+    are dear on virtual machines (benchmarks/LOG.md). Elsewhere than on glibc this does nothing.
+    """
+    if sys.platform != "linux":
+        return
+    mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # the parameters' numbers in malloc.h
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return
+    mallopt(mmap_threshold, 32 << 20)  # the highest that glibc takes
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(top_pad, 64 << 20)

@@ -105,6 +105,8 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     if choice.type == "cuda":
         torch.cuda.set_device(choice.device)
         torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
+    if choice.type == "cpu":
+        hardware.keep_freed_memory()
     processes.connect(config.backend, choice.type)
     if config.sequences_per_step < processes.world:
         raise UsageError(f"{processes.world} processes cannot share {config.sequences_per_step} sequences an iteration")
