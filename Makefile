@@ -20,7 +20,7 @@ $(VENV)/.dev: $(VENV)/.base
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.base  ## the one-minute tour: prepare, train, sample
+demo: $(VENV)/.base  ## the one-minute tour: prepare, train, explain, sample
 	$(BIN)/nanoscope demo
 
 test: lint  ## lint, types and all tests

@@ -28,7 +28,7 @@ Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
 
 COMMANDS = {
-    "demo": "The one-minute tour: prepare, train, sample.",
+    "demo": "The one-minute tour: prepare, train, explain, sample.",
     "prepare": "Turn text into token shards that training reads.",
     "train": "Train a GPT, or go on with a run.",
     "sample": "Let a trained model write.",

@@ -6,10 +6,10 @@ from nanoscope.errors import JobError, UsageError
 
 
 def demo(*, minutes: float = 1.5) -> int:
-    """The one-minute tour: prepare, train, sample.
+    """The one-minute tour: prepare, train, explain, sample.
 
     Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
-    the given minutes, lets it write, and says where everything is: data/ and runs/demo in this folder.
+    the given minutes, explains the run, lets it write, and says where everything is: data/ and runs/demo in this folder.
 
     For example: nanoscope demo --minutes=0.5
 
@@ -21,6 +21,7 @@ def demo(*, minutes: float = 1.5) -> int:
     if not 0 < minutes < float("inf"):
         raise UsageError(f"minutes must be a positive number, it is {minutes}")
 
+    from nanoscope.cli.explain import explain
     from nanoscope.config import resolve
     from nanoscope.data.dataset import find_dataset
     from nanoscope.generation.sampler import Sampling
@@ -40,6 +41,7 @@ def demo(*, minutes: float = 1.5) -> int:
     words = [
         "laptop",
         f"--dataset={corpus}",
+        "--tokenizer=char",
         "--out_dir=runs/demo",
         "--overwrite=True",
         f"--max_minutes={minutes}",
@@ -49,7 +51,10 @@ def demo(*, minutes: float = 1.5) -> int:
     if status or not (Path("runs/demo/checkpoints") / "last").exists():
         return status
 
-    print("\n3. It writes: nanoscope sample runs/demo")
+    print("\n3. What happened: nanoscope explain runs/demo\n")
+    explain("runs/demo")
+
+    print("\n4. It writes: nanoscope sample runs/demo")
     settings = Sampling(max_new_tokens=400)
     write_samples(
         Path("runs/demo"),
@@ -63,7 +68,7 @@ def demo(*, minutes: float = 1.5) -> int:
     )
 
     print(f"""
-4. Where everything is
+5. Where everything is
    {folder}/  the tokens
    runs/demo/config.toml  every setting      runs/demo/events.jsonl  every event, for programs
    runs/demo/console.log  what you saw       runs/demo/checkpoints/  the model
