@@ -18,7 +18,7 @@ def row(comparison, measure: str):
 
 
 @pytest.fixture
-def notes(read_run, nanogpt_log):
+def two_runs(read_run, nanogpt_log):
     """Laptop: 2000 steps to 1.76 / 1.89. Card: 5000 steps to 0.62 / 1.70, past a best of 1.47 at 2000."""
     laptop = nanogpt_log(
         last=2000, header=LAPTOP, step_s=lambda s: 0.116, eval_s=1.4, startup_s=0.5,
@@ -29,7 +29,12 @@ def notes(read_run, nanogpt_log):
         loss=lambda s: 0.58 + 3.6 * math.exp(-s / 1100),
         val=lambda s: 1.47 + max(0, s - 2000) / 3000 * 0.2344 + 2.8 * math.exp(-s / 250),
     )  # fmt: skip
-    return compare([read_run(laptop), read_run(card)], ["laptop", "4070 Ti"])
+    return {"laptop": read_run(laptop), "4070 Ti": read_run(card)}
+
+
+@pytest.fixture
+def notes(two_runs):
+    return compare(list(two_runs.values()), list(two_runs))
 
 
 def test_the_table_has_the_ends_the_bests_and_equal_steps_tokens_and_time(notes) -> None:
@@ -49,6 +54,29 @@ def test_another_model_and_overfitting_explain_the_difference_and_the_device_doe
     assert explains["other_batch"] is True
     assert explains["overfitting"] is True
     assert explains["device"] is False
+
+
+@pytest.mark.parametrize("names", [("laptop", "4070 Ti"), ("4070 Ti", "laptop")])
+def test_each_explanation_is_told_of_the_run_that_it_is_true_of(two_runs, names) -> None:
+    comparison = compare([two_runs[name] for name in names], names)
+    told_of = {e.reason: (names[e.run], names[e.other]) for e in comparison.explanations}
+    overfitting = next(e for e in comparison.explanations if e.reason == "overfitting")
+
+    assert told_of["overfitting"] == ("4070 Ti", "laptop")
+    assert told_of["fewer_steps"] == ("laptop", "4070 Ti")
+    assert overfitting.loss_difference == pytest.approx(1.70 - 1.89, abs=0.02)
+
+
+def test_a_shorter_run_that_ends_lower_has_not_been_trained_too_little(read_run, nanogpt_log) -> None:
+    past_its_best = nanogpt_log(
+        last=4000, loss=lambda s: 4 * math.exp(-s / 900), val=lambda s: 1.5 + abs(s - 1000) / 4000
+    )
+    until_its_best = nanogpt_log(
+        last=1000, loss=lambda s: 4 * math.exp(-s / 900), val=lambda s: 1.5 + abs(s - 1000) / 4000
+    )
+    comparison = compare([read_run(past_its_best), read_run(until_its_best)], ["long", "short"])
+
+    assert [(e.reason, e.run) for e in comparison.explanations] == [("overfitting", 0)]
 
 
 def test_differing_settings_are_listed_and_equal_ones_are_not(notes) -> None:

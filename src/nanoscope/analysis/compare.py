@@ -200,38 +200,54 @@ def _speed_reason(curves: list[_Curve]) -> RowReason:
 
 
 def _explain(curves: list[_Curve], one: int, two: int) -> list[Explanation]:
+    """What explains the difference of two runs; each explanation is told of the run that it is true of."""
     a, b = curves[one], curves[two]
-    difference = None if a.last is None or b.last is None else a.last - b.last
     found: list[Explanation] = []
 
-    def say(reason: str, explains: bool) -> None:
-        found.append(Explanation(reason, explains, one, two, difference))  # type: ignore[arg-type]
+    def say(reason: str, explains: bool, of: int = one) -> None:
+        other = two if of == one else one
+        ends = curves[of].last, curves[other].last
+        difference = None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
+        found.append(Explanation(reason, explains, of, other, difference))  # type: ignore[arg-type]
 
     noise = max(x.analysis.evals.noise or 0.0 if x.analysis.evals else 0.0 for x in (a, b))
-    if difference is not None and abs(difference) <= max(2 * noise, 0.002 * abs(a.last or 0.0)):
+    if a.last is not None and b.last is not None and abs(a.last - b.last) <= max(2 * noise, 0.002 * abs(a.last)):
         say("noise", True)
     if _differ(a.run, b.run, DATA_KEYS):
         say("other_data", True)
-    steps = [x.analysis.progress.last_step or 0 for x in (a, b)]
-    if abs(steps[0] - steps[1]) > SAME_STEPS * max(steps):
-        common = min(float(x.steps[-1]) if len(x.steps) else 0.0 for x in (a, b))
-        at = [x.at(common) for x in (a, b)]
-        shrinks = True
-        if difference and at[0] is not None and at[1] is not None:
-            shrinks = abs(at[0] - at[1]) < 0.8 * abs(difference) or (at[0] - at[1]) * difference < 0
-        say("fewer_steps", shrinks)
+    shorter, longer = sorted((one, two), key=lambda index: curves[index].analysis.progress.last_step or 0)
+    steps = [curves[index].analysis.progress.last_step or 0 for index in (shorter, longer)]
+    if steps[1] - steps[0] > SAME_STEPS * steps[1]:
+        explains = _trained_less(curves[shorter], curves[longer])
+        if explains is not None:
+            say("fewer_steps", explains, shorter)
     if _differ(a.run, b.run, MODEL_KEYS):
         say("other_model", True)
     if _differ(a.run, b.run, BATCH_KEYS):
         say("other_batch", True)
-    if any(isinstance(v, Overfitting) for x in (a, b) for v in x.analysis.verdicts):
-        say("overfitting", True)
+    for index in (one, two) if two == 1 else (two,):  # the first run's own fault is told once
+        if any(isinstance(v, Overfitting) for v in curves[index].analysis.verdicts):
+            say("overfitting", True, index)
     # At the same settings and step count, neither the device nor its number format changes what is learnt by much.
     if _differ(a.run, b.run, ("device", "device_name")):
         say("device", False)
     if _differ(a.run, b.run, ("dtype",)):
         say("precision", False)
     return found
+
+
+def _trained_less(shorter: _Curve, longer: _Curve) -> bool | None:
+    """Whether fewer steps explain a higher loss; None where the shorter run is not behind at all, or nobody knows."""
+    if shorter.last is None or longer.last is None:
+        return None
+    behind = shorter.last - longer.last
+    common = min(float(shorter.steps[-1]), float(longer.steps[-1]))
+    then = shorter.at(common), longer.at(common)
+    if then[0] is None or then[1] is None:
+        return True if behind > 0 else None
+    if behind <= 0:
+        return False if then[0] - then[1] < 0.8 * behind else None
+    return then[0] - then[1] < 0.8 * behind
 
 
 def _differ(a: Run, b: Run, keys: Sequence[str]) -> bool:

@@ -1,10 +1,8 @@
 """Several runs side by side on a terminal."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from string import ascii_uppercase
 
-from nanoscope.analysis.findings import Analysis, Comparison, Explanation, Overfitting
+from nanoscope.analysis.findings import Comparison
 from nanoscope.views.page import Page, printable
 from nanoscope.words.comparing import measure_name, row_reason, row_value, who_leads
 from nanoscope.words.language import NOTHING
@@ -26,9 +24,8 @@ def print_comparison(comparison: Comparison, page: Page) -> None:
     page.line()
     for row in comparison.rows:
         page.paragraph(who_leads(row, language, names), style="bold")
-    explanations = [_turned(e, comparison.analyses) for e in comparison.explanations]
-    explains = [e for e in explanations if e.explains]
-    does_not = [e for e in explanations if not e.explains]
+    explains = [e for e in comparison.explanations if e.explains]
+    does_not = [e for e in comparison.explanations if not e.explains]
     if not explains:
         page.paragraph(say("What makes the difference cannot be seen in these logs."))
     page.section(say("What explains the difference"), [sentence(e, language, names) for e in explains])
@@ -57,18 +54,3 @@ def print_comparison(comparison: Comparison, page: Page) -> None:
             ],
             numeric=len(names),
         )
-
-
-def _turned(explanation: Explanation, analyses: Sequence[Analysis]) -> Explanation:
-    """The explanation told of the run that it is true of: the shorter, or the overfitting one."""
-    run, other = analyses[explanation.run], analyses[explanation.other]
-
-    def is_past_its_best(analysis: Analysis) -> bool:
-        return any(isinstance(verdict, Overfitting) for verdict in analysis.verdicts)
-
-    turn = False
-    if explanation.reason == "fewer_steps":
-        turn = (run.progress.last_step or 0) > (other.progress.last_step or 0)
-    elif explanation.reason == "overfitting" and explanation.explains:
-        turn = is_past_its_best(other) and not is_past_its_best(run)
-    return replace(explanation, run=explanation.other, other=explanation.run) if turn else explanation
