@@ -78,6 +78,23 @@ def test_the_snapshot_does_not_change_when_training_goes_on(tmp_path: Path) -> N
     assert all(torch.equal(before[name], tensor) for name, tensor in taken.model.items())
 
 
+def test_a_large_checkpoint_is_written_in_the_background_and_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, optimizer = trained_model()
+    writer = CheckpointWriter(tmp_path / "small", 0)
+    assert writer.save(snapshot(3, model, optimizer), best=True) == (tmp_path / "small/step-000003", False)
+    monkeypatch.setattr(CheckpointWriter, "SMALL_BYTES", 0)
+    writer = CheckpointWriter(tmp_path / "large", 0)
+    assert writer.save(snapshot(3, model, optimizer), best=True) == (tmp_path / "large/step-000003", True)
+    train(model, optimizer, 3)  # goes on at once
+    writer.wait()
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        assert (tmp_path / "large/step-000003" / name).read_bytes() == (
+            tmp_path / "small/step-000003" / name
+        ).read_bytes()
+
+
 def test_no_pickle_is_written(tmp_path: Path) -> None:
     save(tmp_path, 3)
     files = {path.name for path in (tmp_path / "checkpoints/step-000003").iterdir()}

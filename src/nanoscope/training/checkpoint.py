@@ -65,20 +65,28 @@ class Snapshot:
 
 
 class CheckpointWriter:
-    """Saves checkpoints of one run, one at a time, in a thread; prunes old ones."""
+    """Saves checkpoints of one run, one at a time; large ones in a thread while training goes on; prunes old ones."""
+
+    # Writing takes a core. A small checkpoint costs a small model as much in slower steps as in waiting, but waiting
+    # is counted where it belongs (benchmarks/LOG.md).
+    SMALL_BYTES = 64 << 20
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
         self._thread: threading.Thread | None = None
         self._failures: list[str] = []
 
-    def save(self, snapshot: Snapshot, *, best: bool) -> Path:
-        """Begin to write; returns where. Waits for the one before if that is still being written."""
+    def save(self, snapshot: Snapshot, *, best: bool) -> tuple[Path, bool]:
+        """Write, or begin to; returns where, and whether it goes on in the background. The one before is waited for."""
         self.wait()
         target = self.folder / f"step-{snapshot.state['progress']['step']:06d}"
+        tensors = [*snapshot.model.values(), *snapshot.optimizer.values()]
+        if sum(tensor.nbytes for tensor in tensors) <= self.SMALL_BYTES:
+            self._write(snapshot, target, best)
+            return target, False
         self._thread = threading.Thread(target=self._write, args=(snapshot, target, best), name="checkpoint")
         self._thread.start()
-        return target
+        return target, True
 
     def wait(self) -> None:
         if self._thread is not None:

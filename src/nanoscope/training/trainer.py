@@ -155,7 +155,7 @@ def evaluate(session: Session, stop: StopRequest, lr: float) -> None:
 
 
 def save(session: Session, *, best: bool = False) -> None:
-    """Copy the state aside and have it written while training goes on."""
+    """Have the state written; what is large, while training goes on with a copy."""
     session.saved_at = session.progress.step
     if not session.processes.first:
         return
@@ -165,9 +165,9 @@ def save(session: Session, *, best: bool = False) -> None:
             tokenizer=tokenizer_json(session.dataset.tokenizer),
             run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
         )  # fmt: skip
-        target = session.checkpoints.save(snapshot, best=best)
+        target, in_background = session.checkpoints.save(snapshot, best=best)
     session.pace.extra("checkpoint", timed.seconds)
-    session.say(f"saving checkpoint to {target} (in background)")
+    session.say(f"saving checkpoint to {target}" + (" (in background)" if in_background else ""))
     path = target.relative_to(session.folder.path).as_posix()
     session.record("checkpoint", step=session.progress.step, path=path, seconds=timed.seconds, best=best)
 
