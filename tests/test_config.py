@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.config import KEYS, TYPES, TrainConfig, _alternatives, build, resolve, to_toml
+from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives, build, to_toml
+from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
 
 
@@ -158,8 +159,8 @@ def test_a_mistyped_preset_gets_a_suggestion_and_the_list() -> None:
 
 # --- values ------------------------------------------------------------------------------------------------------
 
-NUMBERS = [key for key in KEYS if {int, float} & set(_alternatives(TYPES[key]))]
-WHOLE = [key for key in NUMBERS if float not in _alternatives(TYPES[key])]
+NUMBERS = [key for key in KEYS if {int, float} & set(alternatives(TYPES[key]))]
+WHOLE = [key for key in NUMBERS if float not in alternatives(TYPES[key])]
 
 
 @pytest.mark.parametrize("key", NUMBERS)
@@ -197,7 +198,7 @@ def test_a_share_of_one_is_refused(key: str) -> None:
 
 def example_of(key: str) -> Any:
     """A value that differs from the preset's and is allowed."""
-    kinds = _alternatives(TYPES[key])
+    kinds = alternatives(TYPES[key])
     special: dict[str, Any] = {
         "n_embd": 256, "n_head": 8, "min_lr": 1e-5, "dropout": 0.5, "beta1": 0.5, "beta2": 0.5, "device": "cpu"
     }  # fmt: skip
@@ -228,7 +229,7 @@ def test_no_key_takes_a_list_a_table_or_a_date(key: str, value: str, tmp_path: P
     assert f"mine.toml: {key}: " in mistakes_of(toml_file(tmp_path, f"{key} = {value}"))
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if str in _alternatives(TYPES[key])])
+@pytest.mark.parametrize("key", [key for key in KEYS if str in alternatives(TYPES[key])])
 @pytest.mark.parametrize("value", ['"a\\u0000b"', '"a\\nb"', '"\\u001b[31m"', "5", "true"])
 def test_no_text_takes_control_characters_or_other_types(key: str, value: str, tmp_path: Path) -> None:
     assert f"{key}: " in mistakes_of(toml_file(tmp_path, f"{key} = {value}"))
@@ -473,7 +474,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
     if key in special:
         return special[key]
     options: list[st.SearchStrategy[Any]] = []
-    for kind in _alternatives(TYPES[key]):
+    for kind in alternatives(TYPES[key]):
         if kind is bool:
             options.append(st.booleans())
         elif kind is int:

@@ -4,7 +4,8 @@ from importlib import resources
 
 import pytest
 
-from nanoscope.config import KEYS, preset_note, presets, resolve
+from nanoscope.config import KEYS
+from nanoscope.config_sources import preset_note, presets, resolve
 
 
 def preset_text(name: str) -> str:

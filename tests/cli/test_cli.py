@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nanoscope import __version__, cli
-from nanoscope.config import KEYS, presets
+from nanoscope.config import KEYS
+from nanoscope.config_sources import presets
 from nanoscope.errors import JobError, UsageError
 
 

@@ -13,8 +13,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
-from nanoscope.config import did_you_mean
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, did_you_mean
 
 EPILOGUE = """\
 Examples:

@@ -22,7 +22,7 @@ def demo(*, minutes: float = 1.5) -> int:
         raise UsageError(f"minutes must be a positive number, it is {minutes}")
 
     from nanoscope.cli.explain import explain
-    from nanoscope.config import resolve
+    from nanoscope.config_sources import resolve
     from nanoscope.data.dataset import find_dataset
     from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import write_samples

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.config import KEYS, preset_note, presets, resolve
+from nanoscope.config import KEYS
+from nanoscope.config_sources import preset_note, presets, resolve
 from nanoscope.hardware.probe import make_cpu_ready
 
 

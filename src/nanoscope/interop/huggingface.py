@@ -9,8 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from nanoscope.config import did_you_mean
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, did_you_mean
 from nanoscope.model import ModelConfig
 
 NAMES = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}

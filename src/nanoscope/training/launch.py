@@ -2,7 +2,7 @@
 
 import signal
 
-from nanoscope.config import Resolved
+from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
 from nanoscope.training.pace import short_duration
 from nanoscope.training.phases import PhaseClock

@@ -5,7 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanoscope.config import KEYS, SHAPE_KEYS, Resolved, TrainConfig, build, resolve
+from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
+from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")

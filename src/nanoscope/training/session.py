@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nanoscope import __version__
-from nanoscope.config import Resolved, TrainConfig, to_toml
+from nanoscope.config import TrainConfig, to_toml
+from nanoscope.config_sources import Resolved
 from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
 from nanoscope.data.loader import BatchLoader, check_length
 from nanoscope.data.tokenizer import Tokenizer
