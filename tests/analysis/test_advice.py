@@ -45,6 +45,31 @@ def test_memory_that_ran_out_is_advised_on(explain, nanogpt_log) -> None:
 
 
 def test_a_healthy_finished_run_that_still_improves_is_told_to_go_on(explain, nanogpt_log) -> None:
-    actions = [a.action for a in explain(nanogpt_log(last=1000, eval_s=0.1), max_iters=1000).advice]
+    (advice,) = explain(nanogpt_log(last=1000, eval_s=0.1), max_iters=1000).advice
 
-    assert actions == ["train_longer"]
+    assert (advice.action, advice.from_value, advice.to_value) == ("train_longer", 1000, 2000)
+    assert 0.02 < advice.loss_gain < 0.6
+
+
+def test_too_few_evaluations_to_tell_what_more_steps_bring_give_no_advice(explain, nanogpt_log) -> None:
+    analysis = explain(nanogpt_log(last=500, eval_s=0.1), max_iters=500)
+
+    assert [v.code for v in analysis.verdicts] == ["verdict.improving"]
+    assert analysis.advice == ()
+
+
+def test_a_loss_that_was_not_finite_for_a_moment_needs_no_checkpoint(explain, nanogpt_log) -> None:
+    lines = nanogpt_log(last=1500, eval_s=0.1).replace("iter 700: loss ", "iter 700: loss nan, was ")
+    analysis = explain(lines, max_iters=3000)
+
+    assert [v.code for v in analysis.verdicts] == ["verdict.non_finite", "verdict.improving"]
+    assert "resume_from_checkpoint" not in [a.action for a in analysis.advice]
+    assert analysis.eta.expected_s > 0
+
+
+def test_a_loss_that_is_not_finite_to_the_end_leads_back_to_the_last_good_checkpoint(explain, nanogpt_log) -> None:
+    lines = nanogpt_log(last=1500, eval_s=0.1, loss=lambda s: math.nan if s in (700, 710) or s > 1000 else 2.0)
+    analysis = explain(lines, max_iters=3000)
+
+    assert analysis.eta.reason == "not_finite"
+    assert (analysis.advice[0].action, analysis.advice[0].step) == ("resume_from_checkpoint", 500)

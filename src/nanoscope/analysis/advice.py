@@ -1,9 +1,13 @@
 """What to do, ranked by what this log says it would bring; nothing that it gives no reason for."""
 
+import math
+
+from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Advice,
     Diverged,
     Eta,
+    Evaluations,
     HiddenEvaluations,
     Improving,
     LogError,
@@ -17,11 +21,12 @@ from nanoscope.analysis.findings import (
 )
 from nanoscope.analysis.loss import Learning
 from nanoscope.analysis.numbers import common_gap
-from nanoscope.analysis.timing import Timing, run_seconds
+from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import Run
 
 WORTH_SHARE = 0.03  # of the time: below it, a change of settings is not worth the words
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
+LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
 EVALS_WANTED = 8  # fewer points show no turning point
 
 
@@ -38,6 +43,8 @@ def advise(
     urgent: list[Advice] = []
     for verdict in verdicts:
         urgent.extend(_for_verdict(verdict, progress, timing))
+        if isinstance(verdict, Improving) and verdict.measure == "val":
+            urgent.extend(_train_longer(run, progress, learning.evals))
     if any(error.kind == "out_of_memory" for error in errors):
         urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
     if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
@@ -71,23 +78,35 @@ def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) ->
     if isinstance(verdict, NonFinite):
         if verdict.from_start:
             return [Advice("check_setup", step=verdict.step)]
-        return [
-            Advice("resume_from_checkpoint", step=verdict.last_good_checkpoint),
-            Advice("lower_learning_rate", setting="learning_rate"),
-        ]
+        if verdict.recovered:
+            return []
+        good = verdict.last_good_checkpoint
+        resume = [] if good is None else [Advice("resume_from_checkpoint", step=good)]
+        return [*resume, Advice("lower_learning_rate", setting="learning_rate")]
     if isinstance(verdict, SlowingDown) and normal and progress.steps_left:
         lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
         return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
-    if isinstance(verdict, Improving) and progress.finished and verdict.measure == "val":
-        length = progress.total_steps or progress.last_step
-        return [Advice("train_longer", setting="max_iters", from_value=length, loss_gain=verdict.gain)]
     return []
+
+
+def _train_longer(run: Run, progress: Progress, evals: Evaluations | None) -> list[Advice]:
+    """Twice the steps, where even the more cautious law through the evaluations promises more than their noise."""
+    length = progress.total_steps or progress.last_step
+    points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]
+    ends = extrapolate(points, 2 * length) if length and progress.finished else None
+    if ends is None or evals is None or length is None:
+        return []
+    last = points[-1][1]
+    gain = last - max(ends)
+    if gain < max(evals.noise or 0.0, LONGER_SHARE * last):
+        return []
+    return [Advice("train_longer", "max_iters", from_value=length, to_value=2 * length, loss_gain=gain)]
 
 
 def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:
     """Evaluating less often, where evaluations take a share of the time that matters."""
     cost, normal, interval = timing.eval_cost_s, timing.normal_step, common_gap([e.step for e in run.evals])
-    whole = run_seconds(timing, run)
+    whole = timing.run_s
     if cost is None or normal is None or not interval or not whole:
         return []
     count = len(run.evals) - 1
@@ -105,7 +124,7 @@ def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Adv
 
 
 def _time_savings(timing: Timing, run: Run) -> list[Advice]:
-    whole = run_seconds(timing, run)
+    whole = timing.run_s
     if not whole or not timing.log_interval:
         return []
     advice = []

@@ -6,7 +6,16 @@ from itertools import pairwise
 
 from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
-from nanoscope.analysis.findings import Analysis, LogError, NoTraining, Reading, SlowingDown, VerdictFinding
+from nanoscope.analysis.findings import (
+    Analysis,
+    LogError,
+    NoEta,
+    NonFinite,
+    NoTraining,
+    Reading,
+    SlowingDown,
+    VerdictFinding,
+)
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
 from nanoscope.analysis.mfu import analyse_mfu
 from nanoscope.analysis.progress import analyse_progress, tokens_in_step
@@ -30,6 +39,8 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     progress = analyse_progress(run, options.max_iters, timing.log_interval)
     learning = analyse_learning(run, progress, timing, interval)
     eta = analyse_eta(run, progress, timing, interval) if run.steps or run.evals else None
+    if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
+        eta = NoEta("not_finite", None)
     verdicts: tuple[VerdictFinding, ...] = learning.verdicts
     normal = timing.normal_step
     if normal and normal.slowing_down and normal.first_third_s and normal.last_third_s and normal.trend_share:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Analysis,
     Comparison,
@@ -18,7 +19,7 @@ from nanoscope.analysis.findings import (
     RowMeasure,
     RowReason,
 )
-from nanoscope.analysis.numbers import between, line_through, mean, median
+from nanoscope.analysis.numbers import between, median
 from nanoscope.analysis.verdicts import Curve
 from nanoscope.runs.run import ConfigValue, Run
 
@@ -285,37 +286,18 @@ def _continued(curves: list[_Curve]) -> list[Continued]:
 
 
 def _extrapolate(index: int, curve: _Curve, to_step: int) -> Continued:
-    """Where the run would be, by two laws that fit its past: a power law to a floor, and a line over log(step)."""
+    """Where the run would be, give or take its noise, or why that cannot be told."""
     verdicts = curve.analysis.verdicts
-    points = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if step > 0]
-    steps, values = [float(step) for step, _ in points], [value for _, value in points]
     if any(isinstance(v, Overfitting) for v in verdicts):
         return Continued(index, to_step, None, None, "overfitting")
     if any(isinstance(v, Diverged | NonFinite) for v in verdicts):
         return Continued(index, to_step, None, None, "diverged")
-    if len(values) < 4 or min(values) <= 0:
+    guesses = extrapolate(list(zip(curve.steps, curve.values, strict=True)), to_step)
+    if guesses is None:
         return Continued(index, to_step, None, None, "too_short" if curve.of_validation else "no_evaluations")
-    half = max(3, len(values) // 2)
-    slope, level = line_through([math.log(step) for step in steps[-half:]], values[-half:])
-    guesses = [_power_law(steps[-2 * half :], values[-2 * half :], to_step), level + slope * math.log(to_step)]
-    guesses = [min(guess, values[-1]) for guess in guesses]
     noise = curve.analysis.evals.noise or 0.0 if curve.analysis.evals else 0.0
-    doubt = max(noise, 0.01 * values[-1])
+    doubt = max(noise, 0.01 * curve.values[-1])
     return Continued(index, to_step, max(0.0, min(guesses) - doubt), max(guesses) + doubt, None)
-
-
-def _power_law(steps: list[float], values: list[float], to_step: int) -> float:
-    """floor + a·step^−b, with the floor that fits best."""
-    best, guess = math.inf, values[-1]
-    logs = [math.log(step) for step in steps]
-    for percent in range(0, 99, 2):
-        floor = percent / 100 * min(values)
-        slope, level = line_through(logs, [math.log(value - floor) for value in values])
-        fitted = [floor + math.exp(level + slope * x) for x in logs]
-        miss = mean([(f - value) ** 2 for f, value in zip(fitted, values, strict=True)])
-        if miss < best and slope < 0:
-            best, guess = miss, floor + math.exp(level + slope * math.log(to_step))
-    return guess
 
 
 def _last_train(analysis: Analysis) -> float | None:

@@ -73,7 +73,10 @@ def _checkpoints_left(run: Run, progress: Progress, timing: Timing) -> tuple[int
     printed = any(c.seconds is not None for c in run.checkpoints)
     if timing.checkpoint_cost_s is None or not (own or printed) or progress.steps_left is None:
         return 0, None
-    steps = [c.step for c in run.checkpoints]
+    # The one that an interrupted run writes last does not come again.
+    steps = [c.step for c in run.checkpoints if not (run.failed and c.step == progress.last_step)]
+    if not steps:
+        return 0, None
     done = steps[-1] - steps[0]
     every = done / (len(steps) - 1) if len(steps) > 1 and done > 0 else max(steps[-1], 1)
     return int(progress.steps_left // every), timing.checkpoint_cost_s

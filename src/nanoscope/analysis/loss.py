@@ -54,7 +54,7 @@ def analyse_learning(run: Run, progress: Progress, timing: Timing, eval_interval
 def _judge(
     run: Run, curve: judge.Curve, train: TrainLoss, progress: Progress
 ) -> tuple[tuple[VerdictFinding, ...], tuple[LossSpike, ...]]:
-    """The verdicts, gravest first. Where one of them holds, the run is not called improving or at rest as well."""
+    """The verdicts, gravest first. Where one of them lasts, the run is not called improving or at rest as well."""
     bad = judge.non_finite(run)
     if bad is not None and bad.from_start:
         return (bad,), ()
@@ -69,8 +69,9 @@ def _judge(
         judge.memorising(run, train, progress),
     ]
     found = [verdict for verdict in grave if verdict is not None]
-    direction = None if found else judge.direction(run, curve, train.noise or 0.0)
-    return (*found, *([direction] if direction else [])), judge.spikes(curve)
+    if not found or (len(found) == 1 and bad is not None and bad.recovered):
+        found.append(judge.direction(run, curve, train.noise or 0.0) or TooShort(trained))
+    return tuple(found), judge.spikes(curve)
 
 
 def _train_loss(run: Run, curve: judge.Curve) -> TrainLoss:

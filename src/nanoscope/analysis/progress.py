@@ -11,10 +11,9 @@ from nanoscope.runs.run import Run
 def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> Progress:
     """Total, steps left and end of a run, from what the person or the log says."""
     total, source = _total(run, max_iters)
-    # The last evaluation may come after the last printed step.
-    last = max(
-        (step for step in (run.last_step, run.evals[-1].step if run.evals else None) if step is not None), default=None
-    )
+    # The last evaluation or checkpoint may come after the last printed step.
+    told = [*run.steps.step[-1:], *(e.step for e in run.evals[-1:]), *(c.step for c in run.checkpoints[-1:])]
+    last = max(told, default=None)
     finished = _finished(run, total, last, log_interval)
     left = None
     if finished:
@@ -22,7 +21,9 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     elif total is not None and last is not None:
         left = max(0, last_step_of(run, total) - last)
     tokens_per_step = tokens_in_step(run)
-    seen = (last + 1) * tokens_per_step if tokens_per_step and last is not None else None
+    # A printed step is over; an evaluation comes before the step of its number.
+    done = max(last, run.last_step + 1 if run.last_step is not None else 0) if last is not None else None
+    seen = done * tokens_per_step if tokens_per_step and done else None
     train_tokens = run.config.get("train_tokens")
     passes = seen / train_tokens if seen and isinstance(train_tokens, int) and train_tokens > 0 else None
     return Progress(last, total, source, left, finished, tokens_per_step, seen, passes)

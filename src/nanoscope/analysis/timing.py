@@ -28,6 +28,7 @@ class Timing:
     steady_s: Sequence[float] = ()  # the same, without one-off stalls
     steady_steps: Sequence[int] | None = None  # how many steps each of those stands for; None: one
     last_printed_s: float | None = None
+    run_s: float | None = None  # the run's time over the steps of the log, as far as the log shows it
 
 
 def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | None) -> Timing:
@@ -61,7 +62,8 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         steady_steps=array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None,
         last_printed_s=times[records.measured[-1]],
     )
-    return replace(timing, phase_costs=_phase_costs(run, timing))
+    phase_costs, run_s = _phase_costs(run, timing)
+    return replace(timing, phase_costs=phase_costs, run_s=run_s)
 
 
 def _without(indices: Sequence[int], others: set[int]) -> Sequence[int]:
@@ -185,34 +187,38 @@ def _hidden(
     return HiddenEvaluations(hidden, len(inside), interval, eval_interval) if hidden >= 2 else None
 
 
-def run_seconds(timing: Timing, run: Run) -> float | None:
-    """The run's time over the steps of the log, as far as the log shows it."""
-    if run.wall_seconds is not None or timing.normal_step is None:
-        return run.wall_seconds
-    steps = run.steps.step
-    seconds = (steps[-1] - steps[0] + 1) * timing.normal_step.mean_s
-    seconds += sum(s.extra_s for s in timing.slow_steps if "startup" in s.causes or "resume" in s.causes)
-    return seconds + sum(e.step > steps[0] for e in run.evals) * (timing.eval_cost_s or 0.0)
+def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float | None]:
+    """What evaluation, checkpoints, samples and start-up took, as time and share of the run's time, and that time."""
+    counts = {"evaluation": len(run.evals), "checkpoint": len(run.checkpoints), "startup": 1, "sample": run.samples}
+    if run.phases:
+        spent = {phase: run.phases.get("eval" if phase == "evaluation" else phase, 0.0) for phase in counts}
+    else:
+        spent = _spent(run, timing)
+    whole = run.wall_seconds
+    if whole is None and timing.normal_step:
+        steps = run.steps.step
+        whole = (steps[-1] - steps[0] + 1) * timing.normal_step.mean_s + sum(spent.values())
+        whole += sum(s.extra_s for s in timing.slow_steps if "resume" in s.causes)
+        if any(s.causes == ("evaluation", "checkpoint") for s in timing.slow_steps):
+            whole -= spent["checkpoint"]  # it is in the evaluations' time as well
+    costs = [
+        PhaseCost(phase, counts[phase], total / counts[phase], total, min(1.0, total / whole))  # type: ignore[arg-type]
+        for phase, total in spent.items()
+        if whole and total > 0 and counts[phase]
+    ]
+    return tuple(sorted(costs, key=lambda cost: -cost.total_s)), whole
 
 
-def _phase_costs(run: Run, timing: Timing) -> tuple[PhaseCost, ...]:
-    """What evaluation, checkpoints and start-up took, as time and share."""
-    whole = run_seconds(timing, run)
-    if not whole:
-        return ()
-    costs: list[PhaseCost] = []
-
-    def add(phase: str, count: int, each: float | None) -> None:
-        if each is not None and count and each > 0:
-            total = each * count
-            costs.append(PhaseCost(phase, count, each, total, min(1.0, total / whole)))  # type: ignore[arg-type]
-
-    add("evaluation", len(run.evals), timing.eval_cost_s)
-    add("checkpoint", len(run.checkpoints), timing.checkpoint_cost_s)
+def _spent(run: Run, timing: Timing) -> dict[str, float]:
+    """Seconds by phase, from what the slow steps took more than the others."""
+    spent = {
+        "evaluation": len(run.evals) * (timing.eval_cost_s or 0.0),
+        "checkpoint": len(run.checkpoints) * (timing.checkpoint_cost_s or 0.0),
+        "startup": 0.0,
+    }
     starts = [s for s in timing.slow_steps if "startup" in s.causes]
     if starts and timing.normal_step:
         shared = timing.eval_cost_s if "evaluation" in starts[0].causes and timing.eval_cost_s else 0.0
         startup = sum(s.extra_s for s in starts) - shared
-        add("startup", 1, startup if startup > timing.normal_step.typical_s / 4 else None)
-    add("sample", 1, run.phases.get("sample"))
-    return tuple(sorted(costs, key=lambda cost: -cost.total_s))
+        spent["startup"] = startup if startup > timing.normal_step.typical_s / 4 else 0.0
+    return spent

@@ -59,7 +59,7 @@ def non_finite(run: Run) -> NonFinite | None:
     if first is not None:
         step = steps[first]
         before = [loss for loss in losses[:first] if math.isfinite(loss)]
-        recovered = any(math.isfinite(loss) for loss in losses[first:])
+        recovered = next(loss for loss in reversed(losses) if loss == loss) != NOT_FINITE
     else:
         infinite = [e.step for e in run.evals if e.val == NOT_FINITE]
         if not infinite or run.steps:

@@ -203,20 +203,26 @@ class RunBuilder:
             return other
         if step > last:
             if resuming:
-                run.resumed_at.append(step)
+                self._resume(run, step)
             return run
         if not boundary and step in self._recent:
             run.duplicates_dropped += 1
             return None
         if step > 1 and (resuming or (step > run.steps.step[0] and self._same_loss(run, step, loss))):
-            run.steps.cut_from(step)
-            run.evals = [e for e in run.evals if e.step < step]
-            run.resumed_at = [s for s in run.resumed_at if s < step] + [step]
-            run.failed = False
-            self._recent.clear()
-            self._clock = None
+            self._resume(run, step)
             return run
         return self._new_run()
+
+    def _resume(self, run: Run, step: int) -> None:
+        """The run goes on from `step`, with the settings printed since it was left."""
+        run.steps.cut_from(step)
+        run.evals = [e for e in run.evals if e.step <= step]
+        run.resumed_at = [s for s in run.resumed_at if s < step] + [step]
+        run.failed = run.said_finished = False
+        run.config |= self.facts
+        self.facts, self.typed = {}, set()
+        self._recent.clear()
+        self._clock = None
 
     def _interleaved(self, step: int) -> Run | None:
         """Another run of the last lines that was about to print this step, if the current one was not."""

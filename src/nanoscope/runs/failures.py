@@ -23,9 +23,11 @@ _OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemory|MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
     re.I,
 )
+# nanoscope's own words, on its console and among its events.
+_STOPPED = re.compile(r"^stopped at iteration (\d{1,12}) by SIG|\"reason\": \"interrupted\", \"step\": (\d{1,12})")
 _CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "SignalException")
 _HINTS = re.compile(
-    r"rror|ERROR|xception|illed|nterrupt|CANCEL|fault|emory|SIG[KSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
+    r"rror|ERROR|xception|illed|nterrupt|CANCEL|fault|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
 )
 
 
@@ -56,6 +58,9 @@ class ErrorFinder:
             return False
         if line.strip() == "^C":
             return self._add(number, "interrupted", "^C")
+        stopped = _STOPPED.search(line)
+        if stopped:
+            return self._add(number, "interrupted", f"stopped at iteration {stopped[1] or stopped[2]}")
         if _C_ERROR.match(line):
             if line.rstrip().endswith(":"):
                 self._c_error = line.strip()

@@ -50,7 +50,7 @@ class _Reading:
             self._wrapped.clear()
         if kind is None:
             self._read_surroundings(number, line)
-        elif "error" in line:  # a dying job's message glued to a record
+        elif "error" in line or "interrupted" in line:  # a dying job's message glued to a record, or told by an event
             self._read_error(number, line)
 
     def _rejoin(self, line: str) -> str | None:

@@ -124,8 +124,9 @@ class Run:
     time_spans_steps: bool = False  # a record's time is the mean since the record before it
     clock_resolution_s: float | None = None  # of clocks that are differenced
     duplicates_dropped: int = 0
-    wall_seconds: float | None = None  # as the trainer itself measured it
-    phases: dict[str, float] = field(default_factory=dict)
+    wall_seconds: float | None = None  # as the trainer itself measured it, over all its sessions
+    phases: dict[str, float] = field(default_factory=dict)  # seconds by nanoscope's names of the phases
+    samples: int = 0
 
     @property
     def first_step(self) -> int | None:

@@ -12,14 +12,11 @@ from nanoscope.analysis.findings import (
     Finding,
     Improving,
     LogError,
-    Memorising,
-    NoEta,
     NonFinite,
     NormalStep,
     NoTraining,
     Overfitting,
     SlowGroup,
-    TooShort,
     VerdictFinding,
 )
 from nanoscope.runs.run import Log, Run
@@ -68,7 +65,7 @@ def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogErr
 
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
     language, say = page.language, page.language.say
-    _verdicts(analysis.verdicts or [TooShort(analysis.reading.steps_logged)], page)
+    _verdicts(analysis.verdicts, page)
     _errors(errors, page)
     page.section(say("Timing"), [*_said(language, analysis.timing), *_timing(analysis, language)])
     page.section(say("Progress"), [*_said(language, analysis.progress), *_time_left(analysis, language)])
@@ -108,15 +105,8 @@ def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
     return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
 
 
-def _worth_waiting(analysis: Analysis) -> Eta | NoEta | None:
-    """The time left, unless the run is lost."""
-    if any(isinstance(verdict, NonFinite) and not verdict.recovered for verdict in analysis.verdicts):
-        return NoEta("not_finite", None)
-    return analysis.eta
-
-
 def _time_left(analysis: Analysis, language: Language) -> list[str]:
-    eta = _worth_waiting(analysis)
+    eta = analysis.eta
     if eta is None or analysis.progress.finished:
         return []
     texts = [sentence(eta, language)]
@@ -139,9 +129,6 @@ def _style(verdict: VerdictFinding) -> str:
 
 
 def _verdicts(verdicts: Sequence[VerdictFinding], page: Page) -> None:
-    if any(isinstance(verdict, Memorising) for verdict in verdicts):
-        # That its training loss still falls is then no good news.
-        verdicts = [verdict for verdict in verdicts if not isinstance(verdict, Improving)]
     if verdicts:
         page.line()
     for verdict in verdicts:
@@ -209,7 +196,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
     """The time left, in a few lines."""
     language = page.language
-    eta = _worth_waiting(analysis)
+    eta = analysis.eta
     if eta is None:
         page.paragraph(language.say("No time left can be given: the log has no training step."))
         return

@@ -6,13 +6,15 @@ from typing import Any
 
 from nanoscope.runs.fields import number, read_fields
 from nanoscope.runs.formats.base import Format
-from nanoscope.runs.run import MISSING, Traits
+from nanoscope.runs.run import MISSING, NOT_FINITE, Traits
 
 _ITER = re.compile(r"iter (\d{1,12}): loss (\S{1,24}?), time ([\d.]{1,20})ms, mfu (\S{1,12}), tok/s (\S{1,16}), eta ")
 _EVALUATION = re.compile(
     r"step (\d{1,12}): train loss (\S{1,24}?), val loss (\S{1,24}) ± (\S{1,16}?), eval ([\d.]{1,20})(s|ms|min)\b"
 )
 _SAVING = re.compile(r"saving checkpoint to \S{0,300}step-(\d{1,12})")
+_BAD_LOSS = re.compile(r"the loss is not finite at iteration (\d{1,12})")
+_FINISHED = re.compile(r"^finished (\d{1,12}) iterations in ")
 
 _OVER = ("finished", "patience", "max_minutes", "eval_only")
 _SAID_AT_START = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
@@ -21,6 +23,11 @@ _SAID_AT_START = ("device", "parameters", "tokens_per_step", "peak_flops", "voca
 class Nanoscope(Format):
     name = "nanoscope"
     traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._session: dict[str, float] = {}  # seconds by phase since the run was started or resumed
+        self._earlier: dict[str, float] = {}  # the same of the sessions before
 
     def read(self, line: str) -> str | None:
         if line.startswith('{"event"'):
@@ -51,19 +58,41 @@ class Nanoscope(Format):
         if saving:
             self.log.checkpoint(int(saving[1]))
             return "checkpoint"
+        bad = _BAD_LOSS.search(line)
+        if bad:
+            return self._read_bad_loss(int(bad[1]))
+        finished = _FINISHED.match(line)
+        if finished:
+            self.log.total(int(finished[1]))
+            self.log.finished()
+            return "end"
         return None
+
+    def _read_bad_loss(self, step: int) -> str:
+        """The step at which training stopped is told apart from the printed ones."""
+        if self.log.last_step is None or self.log.last_step < step:
+            self.log.step(step, NOT_FINITE)
+        if self.log.current is not None:
+            self.log.current.failed = True
+        return "step"
 
     def _read_event(self, line: str) -> str | None:
         try:
             event: dict[str, Any] = json.loads(line)
-            return self._take(str(event["event"]), event)
+            read = self._take(str(event["event"]), event)
+            if "t" in event:
+                self._count_time(str(event["event"]), event)
+            return read
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
             return None  # torn by a crash, or not ours
 
     def _take(self, kind: str, event: dict[str, Any]) -> str:
         log = self.log
         if kind == "start":
-            log.boundary(resuming=int(event.get("first_step") or 0) > 0)
+            resuming = int(event.get("first_step") or 0) > 0
+            log.boundary(resuming)
+            self._earlier = self._seconds() if resuming else {}
+            self._session = {}
             facts = {**event.get("config", {}), **{key: event[key] for key in _SAID_AT_START if key in event}}
             log.facts.update({k: v for k, v in facts.items() if isinstance(v, str | int | float | bool)})
         elif kind == "iter":
@@ -91,16 +120,33 @@ class Nanoscope(Format):
             log.checkpoint(int(event["step"]), _maybe(event.get("seconds")))
         elif kind == "resume":
             log.boundary(resuming=True)
-        elif kind in ("interrupted", "non_finite"):
-            if log.current is not None:
-                log.current.failed = True
+        elif kind == "sample" and log.current is not None:
+            log.current.samples += 1
+        elif kind == "non_finite":
+            self._read_bad_loss(int(event["step"]))
         elif kind == "end" and log.current is not None:
             log.current.said_finished = event.get("reason") in _OVER
-            log.current.wall_seconds = _maybe(event.get("wall_seconds"))
-            phases = event.get("phases")
-            if isinstance(phases, dict):
-                log.current.phases = {str(k): float(v) for k, v in phases.items()}
+            log.current.failed = not log.current.said_finished
         return kind
+
+    def _count_time(self, kind: str, event: dict[str, Any]) -> None:
+        """Where the time went: by the clock that each event carries, until the end of the session counts it itself."""
+        session, clock_s, seconds = self._session, float(event["t"]), _maybe(event.get("seconds")) or 0.0
+        session["wall"] = clock_s
+        if kind in ("eval", "iter"):
+            session.setdefault("startup", clock_s - seconds)
+        if kind in ("eval", "checkpoint", "sample"):
+            session[kind] = session.get(kind, 0.0) + seconds
+        if kind == "end":
+            session.update({str(name): float(value) for name, value in event["phases"].items()})
+        run = self.log.current
+        if run is not None and kind in ("iter", "end"):  # what comes before a first step is not yet of its run
+            run.phases = self._seconds()
+            run.wall_seconds = run.phases.pop("wall")
+
+    def _seconds(self) -> dict[str, float]:
+        names = self._earlier | self._session
+        return {name: self._earlier.get(name, 0.0) + self._session.get(name, 0.0) for name in names}
 
 
 def _maybe(value: Any) -> float | None:
@@ -113,7 +159,7 @@ def _float(value: Any) -> float:
 
 def _loss(value: Any) -> float:
     """JSON has no NaN: a loss that is null was printed, but is not finite."""
-    return float("inf") if value is None else float(value)
+    return NOT_FINITE if value is None else float(value)
 
 
 def _with_suffix(text: str) -> float:
