@@ -115,6 +115,24 @@ def test_a_run_that_gets_slower_is_said_to(explain, nanogpt_log) -> None:
     assert sorted(causes(analysis)) == list(range(0, 2001, 250))
 
 
+def test_steps_that_take_longer_because_they_hold_more_tokens_are_not_slowing_down(explain) -> None:
+    line = "step {} | loss 3.5 | dt: {}ms | tok/sec: {}\n"
+    grown = [line.format(n, 100 * (1 + n // 40), 80_000) for n in range(120)]
+    slowed = [line.format(n, 100 * (1 + n // 40), 80_000 / (1 + n // 40)) for n in range(120)]
+
+    assert "verdict.slowing_down" not in [v.code for v in explain("".join(grown)).verdicts]
+    assert "verdict.slowing_down" in [v.code for v in explain("".join(slowed)).verdicts]
+
+
+@pytest.mark.parametrize("script", ["", "window_size = schedule(step / num_iterations)\n"])
+def test_a_window_that_grows_by_design_is_not_slowing_down(explain, script) -> None:
+    clock = [sum(100 + n for n in range(step)) for step in range(301)]
+    lines = [f"step:{n}/400 train_loss:{5 - n / 300:.4f} train_time:{clock[n]}ms\n" for n in range(1, 301)]
+    slowing_down = "verdict.slowing_down" in [v.code for v in explain(script + "".join(lines)).verdicts]
+
+    assert slowing_down == (not script)
+
+
 def test_a_coarse_clock_is_no_slowdown_and_no_stall(explain) -> None:
     rng = random.Random(11)
     lines = [

@@ -140,6 +140,19 @@ def test_several_runs_are_listed_before_the_last_is_told_in_full():
     assert text.index("Run 2 of 2") < text.index("Timing")
 
 
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        ("", "Run 2 of 2"),
+        ("KeyboardInterrupt\n", "Run 2 of 2"),
+        ("torch.OutOfMemoryError: CUDA out of memory.\n", "Run 1 of 2"),
+        ("iter 2010: loss nan, time 116.00ms, mfu 1.00%\n", "Run 1 of 2"),
+    ],
+)
+def test_the_run_told_in_full_is_the_last_unless_only_an_earlier_one_went_wrong(ending, told):
+    assert told in report(told_logs.laptop() + ending + told_logs.gpu())
+
+
 def test_in_arabic_every_line_begins_from_the_right_and_tables_become_lists():
     text = report(told_logs.gpu() + told_logs.laptop(), code="ar")
     lines = [line for line in without_charts(text) if re.search("[\u0600-\u06ff]", line)]

@@ -8,6 +8,7 @@ from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
 from nanoscope.analysis.findings import (
     Analysis,
+    Diverged,
     LogError,
     NoEta,
     NonFinite,
@@ -47,7 +48,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         verdicts = (*verdicts, SlowingDown(normal.first_third_s, normal.last_third_s, normal.trend_share))
     if not run.steps and not run.evals:
         verdicts = (NoTraining(log.lines if log else 0),)
-    errors = log_errors(log.errors) if log else []
+    errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
         reading=_reading(run, log, timing.log_interval),
         verdicts=verdicts,
@@ -66,6 +67,17 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         mfu=analyse_mfu(run, options.device),
         advice=advise(run, progress, timing, eta, learning, verdicts, errors),
     )
+
+
+def run_to_tell(log: Log, analyses: Sequence[Analysis]) -> int:
+    """Of several runs the one to tell in full: the last, unless an earlier one went wrong and the last did not."""
+    crashed = [error.run for error in log.errors if error.kind != "interrupted"]
+    wrong = [
+        (run.failed and run in crashed)
+        or any(isinstance(v, Diverged) or (isinstance(v, NonFinite) and not v.recovered) for v in analysis.verdicts)
+        for run, analysis in zip(log.runs, analyses, strict=True)
+    ]
+    return max((index for index, is_wrong in enumerate(wrong) if is_wrong), default=len(wrong) - 1)
 
 
 def log_errors(errors: Sequence[LoggedError]) -> list[LogError]:

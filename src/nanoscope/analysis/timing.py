@@ -81,6 +81,7 @@ def _normal_step(
     weights = [steps_covered(run, index) for index in normal] if run.time_spans_steps else None
     typical = median(values)
     first, last, trend, slowing = _trend(values)
+    slowing = slowing and trend is not None and not _has_more_to_do(run, normal, trend)
     tok_s = array("d", (speed for index in normal if (speed := run.steps.tok_s[index]) == speed))
     throughput = median(tok_s) if tok_s else None
     if throughput is None and tokens_per_step:
@@ -114,6 +115,15 @@ def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float |
     change = last / first - 1
     beyond_noise = last > percentile(begin, 80) and percentile(end, 25) > first
     return first, last, change, change >= SLOWING_DOWN and beyond_noise
+
+
+def _has_more_to_do(run: Run, normal: Sequence[int], change: float) -> bool:
+    """Whether later steps take longer because batch or window grow by design."""
+    speeds, times = run.steps.tok_s, run.steps.time_s
+    tokens = [speeds[index] * times[index] for index in normal if speeds[index] > 0]  # in each step
+    third = len(tokens) // 3
+    grown = median(tokens[-third:]) / median(tokens[:third]) - 1 if third else 0.0
+    return bool(run.config.get("window_grows")) or grown > 0.8 * change
 
 
 # --- costs ---

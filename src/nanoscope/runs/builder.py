@@ -163,13 +163,12 @@ class RunBuilder:
         if resuming:
             self._clock = None
 
-    def error(self) -> int | None:
-        """An error was printed: it ended the current run. The index of that run."""
+    def error(self) -> Run | None:
+        """An error was printed: it ended the current run."""
         self._boundary = True
-        if self._current is None:
-            return None
-        self._current.failed = True
-        return self.runs.index(self._current)
+        if self._current is not None:
+            self._current.failed = True
+        return self._current
 
     def finish(self) -> list[Run]:
         """All the runs, in order."""

@@ -97,12 +97,12 @@ class Checkpoint:
 
 @dataclass(eq=False, repr=False)
 class LoggedError:
-    """Something that went wrong, at a line of the log; `run` is the index of the run it ended."""
+    """Something that went wrong, at a line of the log; `run` is the one it ended."""
 
     line: int
     kind: ErrorKind
     message: str
-    run: int | None
+    run: "Run | None"
 
 
 @dataclass(eq=False, repr=False)

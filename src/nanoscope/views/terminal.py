@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
+from nanoscope.analysis.analyse import analyse, run_to_tell
 from nanoscope.analysis.findings import (
     Analysis,
     Diverged,
@@ -19,7 +20,7 @@ from nanoscope.analysis.findings import (
     SlowGroup,
     VerdictFinding,
 )
-from nanoscope.runs.run import Log, Run
+from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.page import Page, printable
 from nanoscope.words.language import NOTHING, Language
@@ -38,7 +39,7 @@ WIDE = 96  # columns from which the two charts stand side by side
 
 
 def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page) -> None:
-    """Everything about a log; of several runs a table, and the last one in full."""
+    """Everything about a log; of several runs a table, and one in full."""
     say = page.language.say
     source = say("standard input") if log.source == "-" else printable(log.source)
     lines = page.language.plural("{n} line", "{n} lines", log.lines)
@@ -51,16 +52,17 @@ def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogErr
             say("{source}: {lines}, format {format}", source=source, lines=lines, format=log.format),
             style="dim",
         )
-    trained = [(run, a) for run, a in zip(log.runs, analyses, strict=True) if run.steps or run.evals]
-    if not trained:
-        _verdicts([NoTraining(log.lines)], page)
+    if not log.runs:
+        nothing = analyse(Run(log.format, Traits()), log=log)
+        _verdicts(nothing.verdicts, page)
         _errors(errors, page)
-        _advice(analyses[-1] if analyses else None, page)
+        _advice(nothing, page)
         return
-    if len(trained) > 1:
-        _runs_table([a for _, a in trained], page)
-        page.heading(say("Run {number} of {count}", number=len(trained), count=len(trained)))
-    _run(*trained[-1], errors, page)
+    told = run_to_tell(log, analyses)
+    if len(analyses) > 1:
+        _runs_table(analyses, page)
+        page.heading(say("Run {number} of {count}", number=told + 1, count=len(analyses)))
+    _run(log.runs[told], analyses[told], errors, page)
 
 
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
@@ -145,8 +147,8 @@ def _errors(errors: Sequence[LogError], page: Page) -> None:
         page.paragraph(sentence(safe, page.language), style="red", bullet="- ")
 
 
-def _advice(analysis: Analysis | None, page: Page) -> None:
-    if analysis is None or not analysis.advice:
+def _advice(analysis: Analysis, page: Page) -> None:
+    if not analysis.advice:
         return
     page.heading(page.language.say("What to do"))
     for number, advice in enumerate(analysis.advice[:MOST_ADVICE], start=1):

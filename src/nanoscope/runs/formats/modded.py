@@ -15,6 +15,8 @@ class ModdedNanoGPT(Format):
 
     def read(self, line: str) -> str | None:
         found = _LINE.search(line)
+        if found is None and "window_size" in line:  # the script is in the log: its attention window follows a schedule
+            self.log.facts["window_grows"] = True
         if found is None or "train_time" not in line:
             return None
         step, total, kind, value = int(found[1]), int(found[2]), found[3], found[4]

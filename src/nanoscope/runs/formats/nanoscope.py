@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from nanoscope.runs.fields import number, read_fields
+from nanoscope.runs.fields import number
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import MISSING, NOT_FINITE, Traits
 
@@ -34,13 +34,12 @@ class Nanoscope(Format):
             return self._read_event(line)
         found = _ITER.search(line)
         if found:
-            fields = read_fields(line[found.start() :])
             self.log.step(
                 int(found[1]),
                 number(found[2]),
                 number(found[3]) / 1e3,
                 mfu_pct=number(found[4].rstrip("%")),
-                tok_s=_with_suffix(found[5]) if found[5] else fields.get("tok_s"),
+                tok_s=_with_suffix(found[5]),
             )
             return "step"
         evaluation = _EVALUATION.search(line)
