@@ -79,6 +79,17 @@ def test_a_shorter_run_that_ends_lower_has_not_been_trained_too_little(read_run,
     assert [(e.reason, e.run) for e in comparison.explanations] == [("overfitting", 0)]
 
 
+def test_a_machine_is_called_faster_only_where_the_machines_differ(notes, read_run, nanogpt_log) -> None:
+    small, wide = (
+        read_run(nanogpt_log(header=["device = cpu", f"n_embd = {width}"], step_s=lambda s, w=width: w / 1000))
+        for width in (64, 128)
+    )
+
+    assert row(notes, "throughput").reason == "faster_machine"
+    assert row(notes, "time_to_loss").reason == "faster_machine"
+    assert row(compare([small, wide], ["a", "b"]), "time_to_loss").reason == "other_model"
+
+
 def test_differing_settings_are_listed_and_equal_ones_are_not(notes) -> None:
     differences = {d.key: d.values for d in notes.config}
 

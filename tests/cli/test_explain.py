@@ -114,14 +114,21 @@ def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here
     assert len(error.splitlines()) <= 3
 
 
-def test_explaining_needs_no_torch(here, child_environment):
-    program = (
-        "import sys; sys.modules['torch'] = None\n"  # importing it now fails, as where it is not installed
-        "from nanoscope.cli import main\n"
-        "main(['explain', 'gpu.log', '--lang', 'ar'])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=here, env=child_environment, capture_output=True, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "فرط تخصيص شديد" in done.stdout
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("", "It is empty."),
+        (
+            "loading data\nFileNotFoundError: train.bin\n",
+            "the program stopped with an error. FileNotFoundError: train.bin",
+        ),
+        ("number of parameters: 10.65M\ntorch.OutOfMemoryError: CUDA out of memory.\n", "Halve batch_size"),
+        ("compiling the model... (takes a ~minute)\n^C\n", "the run was interrupted by hand"),
+    ],
+)
+def test_a_log_that_ends_before_training_is_answered_with_what_it_says(text, answer, here, capsys):
+    (here / "short.log").write_text(text, encoding="utf-8")
+    assert run(["explain", "short.log"]) == 0
+    text = said(capsys)
+    assert "No training in this log." in text
+    assert answer in text

@@ -26,10 +26,11 @@ from nanoscope.runs.run import ConfigValue, Run
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
 MODEL_KEYS = ("parameters", "n_layer", "n_embd", "n_head", "block_size", "model_type", "depth")
 BATCH_KEYS = ("tokens_per_step", "batch_size", "gradient_accumulation_steps")
+DEVICE_KEYS = ("device", "device_name")
 DATA_KEYS = ("vocab_size", "dataset")
 SHOWN_KEYS = (
     *MODEL_KEYS, *BATCH_KEYS, *DATA_KEYS, "max_iters", "learning_rate", "min_lr", "warmup_iters", "dropout",
-    "weight_decay", "optimizer", "dtype", "device", "device_name", "compile", "seed", "eval_interval",
+    "weight_decay", "optimizer", "dtype", *DEVICE_KEYS, "compile", "seed", "eval_interval",
 )  # fmt: skip
 
 
@@ -112,25 +113,26 @@ def _rows(curves: list[_Curve], explanations: tuple[Explanation, ...]) -> list[C
     analyses = [c.analysis for c in curves]
     equal = _equal_reason(explanations)
     times = [a.timing for a in analyses]
-    speed = _speed_reason(curves)
+    speed, throughput = _speed_reasons(curves)
+    best: RowReason = "fewer_steps" if any(e.reason == "fewer_steps" and e.explains for e in explanations) else equal
     lengths = [c.seconds_at(float(c.steps[-1])) if len(c.steps) else None for c in curves]
     rows = [
         _row("last_step", [_float(a.progress.last_step) for a in analyses], "fewer_steps", highest=True),
         _row("step_time", [t.typical_s if t else None for t in times], speed),
-        _row("throughput", [t.throughput_tok_s if t else None for t in times], "faster_machine", highest=True),
+        _row("throughput", [t.throughput_tok_s if t else None for t in times], throughput, highest=True),
         _row("total_time", lengths, speed),
         _row("last_train_loss", [_last_train(a) for a in analyses], ending),
     ]
     if curves[0].of_validation:
         rows.append(_row("last_val_loss", [a.evals.last_val if a.evals else None for a in analyses], ending))
-        rows.append(_row("best_val_loss", [a.evals.best_val if a.evals else None for a in analyses], equal))
-    rows.extend(_at_equal(curves, equal))
+        rows.append(_row("best_val_loss", [a.evals.best_val if a.evals else None for a in analyses], best))
+    rows.extend(_at_equal(curves, equal, throughput))
     mfus = [(a.mfu.recomputed or a.mfu.logged) if a.mfu else None for a in analyses]
-    rows.append(_row("mfu", mfus, "faster_machine", highest=True))
+    rows.append(_row("mfu", mfus, throughput, highest=True))
     return [row for row in rows if sum(value is not None for value in row.values) >= 1]
 
 
-def _at_equal(curves: list[_Curve], reason: RowReason) -> list[ComparisonRow]:
+def _at_equal(curves: list[_Curve], reason: RowReason, throughput: RowReason) -> list[ComparisonRow]:
     """The loss of all runs at the same step, tokens and time, as far as the shortest of them goes."""
     if any(len(c.steps) < 2 for c in curves):
         return []
@@ -145,13 +147,11 @@ def _at_equal(curves: list[_Curve], reason: RowReason) -> list[ComparisonRow]:
     times = [c.seconds_at(float(c.steps[-1])) for c in curves]
     if all(t is not None for t in times):
         shortest = min(t for t in times if t is not None)
-        rows.append(
-            _row("val_at_equal_time", [c.at(_step_at(c, shortest)) for c in curves], "faster_machine", at=shortest)
-        )
+        rows.append(_row("val_at_equal_time", [c.at(_step_at(c, shortest)) for c in curves], throughput, at=shortest))
     target = max(min(c.values) for c in curves)
     reached = [c.first_at(target) for c in curves]
     waits = [c.seconds_at(step) if step is not None else None for c, step in zip(curves, reached, strict=True)]
-    rows.append(_row("time_to_loss", waits, "faster_machine" if all(waits) else "not_in_log", at=target))
+    rows.append(_row("time_to_loss", waits, throughput, at=target))
     return rows
 
 
@@ -193,8 +193,12 @@ def _equal_reason(explanations: tuple[Explanation, ...]) -> RowReason:
     return "other_settings"
 
 
-def _speed_reason(curves: list[_Curve]) -> RowReason:
-    return "other_model" if _differ(curves[0].run, curves[-1].run, (*MODEL_KEYS, *BATCH_KEYS)) else "faster_machine"
+def _speed_reasons(curves: list[_Curve]) -> tuple[RowReason, RowReason]:
+    """Why a step, and why a token, takes another time."""
+    ends = curves[0].run, curves[-1].run
+    if not _differ(*ends, (*MODEL_KEYS, *BATCH_KEYS)):
+        return "faster_machine", "faster_machine"
+    return "other_model", "faster_machine" if _differ(*ends, DEVICE_KEYS) else "other_model"
 
 
 # --- what explains the difference ---
@@ -230,7 +234,7 @@ def _explain(curves: list[_Curve], one: int, two: int) -> list[Explanation]:
         if any(isinstance(v, Overfitting) for v in curves[index].analysis.verdicts):
             say("overfitting", True, index)
     # At the same settings and step count, neither the device nor its number format changes what is learnt by much.
-    if _differ(a.run, b.run, ("device", "device_name")):
+    if _differ(a.run, b.run, DEVICE_KEYS):
         say("device", False)
     if _differ(a.run, b.run, ("dtype",)):
         say("precision", False)
