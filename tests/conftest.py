@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,11 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch loads: tests run side by side, and wait for each other
+
+# Whoever started us may ignore signals (a shell's '&', nohup), and children would inherit that.
+for name in ("SIGINT", "SIGHUP"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), signal.default_int_handler)
 
 SOURCES = Path(__file__).parents[1] / "src"
 SONG = "".join(f"Verse {n}: row, row, row your boat gently down the stream.\n" for n in range(200))

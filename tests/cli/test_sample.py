@@ -120,8 +120,8 @@ def test_characters_outside_the_vocabulary_are_explained(sampled) -> None:
         (["run", "other"], 2, "other"),
         (["missing"], 1, "missing"),
         (["data"], 1, "data"),
-        (["run", "--checkpoint=step-000009"], 1, "it has step-000002"),
-        (["run", "--checkpoint=../../etc"], 1, "it has step-000002"),
+        (["run", "--checkpoint=step-000009"], 2, "it has step-000002"),
+        (["run", "--checkpoint=../../etc"], 2, "it has step-000002"),
         (["run", "--prompt=FILE:missing.txt"], 1, "missing.txt"),
     ],
 )

@@ -1,6 +1,7 @@
 """Stopping and going on: the resumed run is the run that was never stopped."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -63,6 +64,22 @@ def test_a_closed_pipe_ends_the_run_with_everything_saved(folder: Folder) -> Non
     assert end["reason"] == "interrupted"
     assert folder.weights(end["step"])
     assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no nohup")
+def test_a_run_under_nohup_survives_the_terminal(folder: Folder) -> None:
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, sys.executable, "-m", "nanoscope", "train", *TINY, "--max_iters=300"]
+    process = subprocess.Popen(command, cwd=folder.path, env=folder.environment, text=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("iter 20:"):
+        pass
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert folder.events(kind="end")[-1]["reason"] == "finished"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
