@@ -87,7 +87,7 @@ def test_a_lower_value_is_called_lower():
 
 
 def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
-    finding = findings.Overfitting(None, None, 1.7044, 0.6224, None, 1.082, None, None, "severe")
+    finding = findings.Overfitting(None, None, 1.7044, 0.6224, None, None, None, "severe")
     assert verdict_title(finding, ENGLISH) == "Severe overfitting"
     text = sentence(finding, ENGLISH)
     assert "1.7044" in text
@@ -102,11 +102,11 @@ def test_the_device_is_said_not_to_explain_a_higher_loss():
 
 def test_mfu_on_a_4070_ti_is_told_from_the_printed_one():
     finding = findings.Mfu(
-        0.1107, 0.0999, "wrong_peak", "assumes_other_device", "A100", 312.0, "RTX 4070 Ti", 80.2, "vendor", 0.43, 0.01
+        0.1107, 0.0999, "wrong_peak", "assumes_other_device", "A100", "RTX 4070 Ti", 80.2, "vendor", 0.43, 0.01
     )
     assert sentence(finding, ENGLISH) == (
         "The printed MFU of 11.1% is measured against the peak of A100, which this is not. "
-        "On RTX 4070 Ti (peak 80.2 TFLOPS) it is 43%."
+        "On RTX 4070 Ti (peak 80.2 TFLOPS; vendor) it is 43%."
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
+from nanoscope.runs.run import ErrorKind, TimeSource
+
 Verdict = Literal[
     "improving",
     "plateau",
@@ -20,7 +22,6 @@ Verdict = Literal[
     "no_training",
 ]
 Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
-ErrorKind = Literal["out_of_memory", "exception", "killed", "interrupted"]
 MfuTrust = Literal["ok", "wrong_peak", "smoothing_lag", "unmeasured"]
 MfuReason = Literal[
     "matches_device",
@@ -87,7 +88,6 @@ class Progress(Finding):
     code: ClassVar[str] = "progress"
     last_step: int | None
     total_steps: int | None
-    total_source: Literal["option", "log"] | None
     steps_left: int | None
     finished: bool | None
     tokens_per_step: int | None
@@ -115,7 +115,7 @@ class NormalStep(Finding):
     jittery: bool  # many steps far above the typical one, without a cause in the log
     clock_resolution_s: float | None  # set where the spread is only the clock's own steps
     includes_evaluation: bool | None  # whether printed times hold the evaluation; None: no way to tell
-    source: Literal["printed", "cumulative", "timestamps", "progress_bar", "throughput"]
+    source: TimeSource
     throughput_tok_s: float | None
 
 
@@ -141,7 +141,6 @@ class SlowGroup(Finding):
     last_step: int
     period_steps: int | None  # the distance between them, where it is regular
     typical_s: float
-    extra_each_s: float
     extra_total_s: float  # over the printed lines
     times_slower: float
 
@@ -222,7 +221,6 @@ class TrainLoss(Finding):
     first: float | None
     last: float | None
     min: float | None
-    min_step: int | None
     smoothed_last: float | None  # median of the last lines
     noise: float | None
     perplexity: float | None  # exp(smoothed_last), where it is a loss in nats
@@ -293,7 +291,6 @@ class Overfitting(Finding):
     last_val: float
     last_train: float | None
     rise: float | None  # last validation loss above the best
-    gap: float | None  # validation above training loss
     wasted_steps: int | None
     wasted_share: float | None
     severity: Literal["slight", "clear", "severe"]
@@ -390,7 +387,6 @@ class Mfu(Finding):
     trust: MfuTrust
     reason: MfuReason
     assumed_device: str | None
-    assumed_peak_tflops: float | None
     device: str | None
     peak_tflops: float | None
     peak_source: str | None

@@ -80,16 +80,14 @@ def _train_loss(run: Run, curve: judge.Curve) -> TrainLoss:
     uniform = math.log(vocab) if vocab else None
     values = curve.values
     if not values:
-        return TrainLoss(None, None, None, None, None, None, None, None, vocab, uniform, None)
-    lowest = min(values)
+        return TrainLoss(None, None, None, None, None, None, None, vocab, uniform, None)
     smoothed = median(values[-max(1, min(len(values) // 10, 50)) :])
     begins = run.steps.step[0] <= 1
     last = run.steps.loss[-1]
     return TrainLoss(
         first=values[0],
         last=last if math.isfinite(last) else None,
-        min=lowest,
-        min_step=curve.steps[values.index(lowest)],
+        min=min(values),
         smoothed_last=smoothed,
         noise=scatter(values[len(values) // 2 :]) if len(values) >= 8 else None,
         perplexity=math.exp(smoothed) if smoothed < 50 else None,

@@ -50,7 +50,6 @@ def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
         trust=trust,
         reason=reason,
         assumed_device=assumed_name,
-        assumed_peak_tflops=_tflops(assumed, "bfloat16"),
         device=device.name if device else device_name,
         peak_tflops=_tflops(device, dtype),
         peak_source=device.source if device else None,

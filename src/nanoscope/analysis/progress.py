@@ -1,7 +1,6 @@
 """How far a run is, and whether it is over."""
 
 from itertools import pairwise
-from typing import Literal
 
 from nanoscope.analysis.findings import Progress
 from nanoscope.analysis.numbers import spread_indices
@@ -10,7 +9,7 @@ from nanoscope.runs.run import Run
 
 def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> Progress:
     """Total, steps left and end of a run, from what the person or the log says."""
-    total, source = _total(run, max_iters)
+    total = max_iters if max_iters is not None else _total(run)
     # The last evaluation or checkpoint may come after the last printed step.
     told = [*run.steps.step[-1:], *(e.step for e in run.evals[-1:]), *(c.step for c in run.checkpoints[-1:])]
     last = max(told, default=None)
@@ -26,7 +25,7 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     seen = done * tokens_per_step if tokens_per_step and done else None
     train_tokens = run.config.get("train_tokens")
     passes = seen / train_tokens if seen and isinstance(train_tokens, int) and train_tokens > 0 else None
-    return Progress(last, total, source, left, finished, tokens_per_step, seen, passes)
+    return Progress(last, total, left, finished, tokens_per_step, seen, passes)
 
 
 def last_step_of(run: Run, total: int) -> int:
@@ -64,16 +63,14 @@ def _tokens_from_speed(run: Run) -> int | None:
     return round(middle) if consistent else None
 
 
-def _total(run: Run, max_iters: int | None) -> tuple[int | None, Literal["option", "log"] | None]:
-    if max_iters is not None:
-        return max_iters, "option"
+def _total(run: Run) -> int | None:
     if run.total_steps is not None:
-        return run.total_steps, "log"
+        return run.total_steps
     for key in run.traits.total_keys:
         value = run.config.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            return int(value), "log"
-    return None, None
+            return int(value)
+    return None
 
 
 def _finished(run: Run, total: int | None, last: int | None, log_interval: int | None) -> bool | None:

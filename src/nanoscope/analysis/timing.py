@@ -177,7 +177,6 @@ def _groups(slow: tuple[SlowStep, ...], normal: NormalStep) -> tuple[SlowGroup, 
                 last_step=members[-1].step,
                 period_steps=gap if causes != ("stall",) else None,
                 typical_s=typical,
-                extra_each_s=median(extras),
                 extra_total_s=sum(extras),
                 times_slower=typical / normal.typical_s,
             )

@@ -81,13 +81,12 @@ def overfitting(run: Run, curve: Curve, min_step: int) -> Overfitting | None:
         # The training loss when the evaluation was made: later lines have moved on.
         around = curve.until(last.step)[-10:]
         train = median(around) if len(around) >= 3 else None
-    gap = last.val - train if train is not None and comparable else None
     if len(evals) < 3:
         # No history to see a turning point in: only a gap that no early run has speaks for itself.
-        if train is None or gap is None or gap < 0.3 or last.val < 2 * train or last.step < min_step:
+        if train is None or not comparable or last.val < max(2 * train, train + 0.3) or last.step < min_step:
             return None
         severity = "severe" if last.val > 2.5 * train else "clear"
-        return Overfitting(None, None, last.val, train, None, gap, None, None, severity)  # type: ignore[arg-type]
+        return Overfitting(None, None, last.val, train, None, None, None, severity)  # type: ignore[arg-type]
     values = [e.val for e in evals]
     best = min(evals, key=lambda e: e.val)
     after = values[evals.index(best) + 1 :]
@@ -109,7 +108,6 @@ def overfitting(run: Run, curve: Curve, min_step: int) -> Overfitting | None:
         last_val=last.val,
         last_train=train,
         rise=rise,
-        gap=gap,
         wasted_steps=last.step - best.step,
         wasted_share=(last.step - best.step) / last.step if last.step else None,
         severity="slight" if share < 0.02 else "clear" if share < 0.08 else "severe",

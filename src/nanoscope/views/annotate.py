@@ -1,5 +1,4 @@
-"""The log itself, with each kind of line explained where it first appears, and every slow step with its "
-"cause."""
+"""The log itself, with each kind of line explained where it first appears, and every slow step with its cause."""
 
 from collections.abc import Iterable, Sequence
 

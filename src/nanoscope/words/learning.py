@@ -235,11 +235,12 @@ def mfu(finding: Mfu, language: Language) -> str:
         case "matches_device" | "trainer_knows_device":
             sentences = [say("MFU {logged}: this share of the device's arithmetic peak is used.", logged=logged)]
     if finding.recomputed is not None:
+        peak = language.significant(finding.peak_tflops) + " TFLOPS"
         sentences.append(
             say(
                 "On {device} (peak {peak}) it is {recomputed}.",
                 device=_device(finding.device, language),
-                peak=language.significant(finding.peak_tflops) + " TFLOPS",
+                peak="; ".join(filter(None, (peak, finding.peak_source))),
                 recomputed=language.percent(finding.recomputed),
             )
         )

@@ -73,7 +73,7 @@ class Nanoscope(Format):
             self.log.step(step, NOT_FINITE)
         if self.log.current is not None:
             self.log.current.failed = True
-        return "step"
+        return "non_finite"
 
     def _read_event(self, line: str) -> str | None:
         try:
