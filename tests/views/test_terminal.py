@@ -87,6 +87,16 @@ def test_the_reason_of_a_cause_is_told_once():
     assert text.count("measures the losses over many batches") == 1
 
 
+def test_a_first_step_with_an_evaluation_does_not_use_up_the_reason_of_the_later_ones():
+    lines = ["step 0: train loss 4.2, val loss 4.2", "iter 0: loss 4.2, time 25250.00ms, mfu -100.00%"]
+    lines += [f"iter {n}: loss {4 - n / 300:.4f}, time 52.{n % 7}0ms, mfu 1.70%" for n in range(10, 250, 10)]
+    lines += ["step 250: train loss 3.2, val loss 3.3", "saving checkpoint to out"]
+    lines += ["iter 250: loss 3.2, time 5120.00ms, mfu 1.60%", "iter 260: loss 3.2, time 52.00ms, mfu 1.60%"]
+    text = on_one_line(report("\n".join(lines) + "\n"))
+    assert text.index("start-up + evaluation: step 0 took 25.2 s") < text.index("evaluation + checkpoint: step 250")
+    assert "the trainer measures the losses over many batches and writes the model to disk" in text
+
+
 def test_a_normal_run_is_told_in_few_lines():
     titles_and_axes = 4
     assert len(without_charts(report(told_logs.gpu()))) - titles_and_axes <= 35

@@ -93,7 +93,8 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         if unexplained:
             text += " " + why(unexplained, language)
-        explained.update(group.causes)
+        begins = set(unexplained) & {"startup", "resume"}  # what else such a step held is told with the next ones
+        explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     texts.append(" ".join(sentence(cost, language) for cost in costs))
