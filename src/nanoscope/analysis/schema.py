@@ -1,6 +1,7 @@
-"""Findings → the JSON of `explain --json`, schema nanoscope.explain/1. A number that is not finite is null."""
+"""Findings → JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding as it is."""
 
 import math
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from nanoscope.analysis.analyse import Options, analyse, log_errors
@@ -19,7 +20,7 @@ def explain_json(log: Log, options: Options) -> dict[str, Any]:
         "runs": [run_json(analyse(run, options, log)) for run in log.runs],
         "errors": [{"line": e.line, "kind": e.kind, "message": e.message} for e in log_errors(log.errors)],
     }
-    return _finite(document)  # type: ignore[no-any-return]
+    return plain(document)  # type: ignore[no-any-return]
 
 
 def run_json(analysis: Analysis) -> dict[str, Any]:
@@ -79,11 +80,12 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+def plain(value: Any) -> Any:
+    """Findings as JSON has them: dicts and lists, and null for a number that is not finite."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

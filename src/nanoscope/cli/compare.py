@@ -47,7 +47,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
         raise UsageError(f"{logs[0]} holds one run only. Give another log to compare it with.")
     comparison = compare_runs(runs, names)
     if json:
-        from nanoscope.views.plain import plain
+        from nanoscope.analysis.schema import plain
 
         document = {"schema": "nanoscope.compare/1", "sources": list(logs), **plain(comparison)}
         del document["analyses"]  # `explain --json` has them

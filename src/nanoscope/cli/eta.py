@@ -66,7 +66,7 @@ def eta(
         asked = tuple(scenario(analysis.eta, seconds) for seconds in step_time)
         analysis = replace(analysis, eta=replace(analysis.eta, scenarios=asked))
     if json:
-        from nanoscope.views.plain import plain
+        from nanoscope.analysis.schema import plain
 
         document = {
             "schema": "nanoscope.eta/1",

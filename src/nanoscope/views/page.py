@@ -90,8 +90,7 @@ class Page:
             self.line(Text.assemble(mark + start, line))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> None:
-        """A table whose columns after the first, `numeric` of them, are right-aligned; a list where it "
-        "would break."""
+        """A table whose columns after the first, `numeric` of them, are right-aligned; a list where it would break."""
         if self.language.right_to_left or self.width < NARROW:
             for row in rows:
                 cells = [f"{header}: {cell}" for header, cell in zip(headers[1:], row[1:], strict=True) if cell]

@@ -142,8 +142,7 @@ def explanation(finding: Explanation, language: Language, names: tuple[str, ...]
             return say("{run} and {other} ran on different devices.", **values)
         case "device", False:
             return say(
-                "It is not the device: with the same settings and as many steps a CPU learns as well as a "
-                "GPU, "
+                "It is not the device: with the same settings and as many steps a CPU learns as well as a GPU, "
                 "only more slowly.",
                 **values,
             )

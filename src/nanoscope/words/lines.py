@@ -60,8 +60,7 @@ def explain_line(kind: LineKind, line: str, language: Language) -> str:
             return _fields(line, language)
         case "eval":
             return say(
-                "Evaluation: training stops for a moment, and the loss is averaged over many batches of the "
-                "training "
+                "Evaluation: training stops for a moment, and the loss is averaged over many batches of the training "
                 "text and of held-back text (val). Only the second shows what the model can do with new text."
             )
         case "checkpoint":
@@ -74,8 +73,7 @@ def explain_line(kind: LineKind, line: str, language: Language) -> str:
             return say("The size of the model: how many numbers are trained.")
         case "vocabulary":
             return say(
-                "The vocabulary: how many different tokens there are. An untrained model's loss is its "
-                "logarithm, "
+                "The vocabulary: how many different tokens there are. An untrained model's loss is its logarithm, "
                 "{formula}.",
                 formula="ln(vocab_size)",
             )

@@ -50,8 +50,7 @@ def why(causes: tuple[Cause, ...], language: Language) -> str:
         return say("After a restart the first step pays for start-up again.")
     if "evaluation" in causes and "checkpoint" in causes:
         return say(
-            "Before these lines the trainer measures the losses over many batches and writes the model to "
-            "disk; "
+            "Before these lines the trainer measures the losses over many batches and writes the model to disk; "
             "the training step itself is as fast as any other."
         )
     if "evaluation" in causes:
@@ -181,11 +180,9 @@ def phase_cost(finding: PhaseCost, language: Language) -> str:
 
 def hidden_evaluations(finding: HiddenEvaluations, language: Language) -> str:
     return language.plural(
-        "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide "
-        "{eval_interval}, "
+        "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
         "so its step is not printed. It costs as much as the others.",
-        "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide "
-        "{eval_interval}, "
+        "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
         "so their steps are not printed. They cost as much as the others.",
         finding.hidden,
         count=finding.count,
@@ -232,8 +229,7 @@ def naive_eta(finding: Eta, language: Language) -> str:
         )
     if finding.naive_s < finding.expected_s * (1 - WORTH_SAYING):
         return language.say(
-            "Last printed time × steps left would be {naive}: too little, because it leaves out the "
-            "evaluations and "
+            "Last printed time × steps left would be {naive}: too little, because it leaves out the evaluations and "
             "checkpoints to come, or caught a fast step.",
             naive=naive,
         )

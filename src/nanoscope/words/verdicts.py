@@ -109,8 +109,7 @@ def _gap(finding: Overfitting, language: Language) -> str:
             last=language.loss(finding.last_val),
         )
     return language.say(
-        "Validation loss {last} lies far above training loss {train}: the model knows its training text by "
-        "heart. "
+        "Validation loss {last} lies far above training loss {train}: the model knows its training text by heart. "
         "Its best validation loss came earlier, but this log does not show where.",
         last=language.loss(finding.last_val),
         train=language.loss(finding.last_train),
