@@ -129,12 +129,15 @@ def _time_savings(timing: Timing, run: Run) -> list[Advice]:
         return []
     advice = []
     scale = 1 if run.time_spans_steps else timing.log_interval  # only every k-th step is printed
+    normal_s = (
+        timing.normal_step.typical_s * (run.steps.step[-1] - run.steps.step[0] + 1) if timing.normal_step else 0.0
+    )
     for group in timing.slow_groups:
         if group.causes == ("stall",) and group.count >= 2 and group.extra_total_s * scale > WORTH_SHARE * whole:
             advice.append(
                 Advice(
                     "find_stalls",
-                    saves_s=min(group.extra_total_s * scale, whole),
+                    saves_s=min(group.extra_total_s * scale, max(whole - normal_s, group.extra_total_s)),
                     of_s=whole,
                     step=group.first_step,
                 )

@@ -93,11 +93,10 @@ class Page:
         """A table whose columns after the first, `numeric` of them, are right-aligned; a list where it would break."""
         if self.language.right_to_left or self.width < NARROW:
             for row in rows:
-                cells = [f"{header}: {cell}" for header, cell in zip(headers[1:], row[1:], strict=True) if cell]
-                self.paragraph(
-                    f"{row[0]}: " + self.language.say("; ").join(map(self.language.isolate, cells)),
-                    bullet="- ",
-                )
+                isolate = self.language.isolate  # a Latin header must not turn the words beside it around
+                pairs = zip(headers[1:], row[1:], strict=True)
+                cells = [f"{isolate(header)}: {isolate(cell)}" for header, cell in pairs if cell]
+                self.paragraph(f"{row[0]}: " + self.language.say("; ").join(cells), bullet="- ")
             return
         from rich.table import Table
 

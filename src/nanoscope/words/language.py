@@ -87,11 +87,14 @@ class Language:
             return NOTHING
         if self.code == "en":  # Python groups as English does; loading Babel takes 50 ms
             return f"{value:,.{decimals}f}"
+        from decimal import Decimal
+
         from babel.numbers import format_decimal
 
         grouping = self._locale.decimal_formats[None].pattern.split(".")[0]  # '#,##,##0' in Hindi
         pattern = grouping + ("." + "0" * decimals if decimals else "")
-        return str(format_decimal(value, format=pattern, locale=self._locale))
+        rounded = Decimal(f"{value:.{decimals}f}")  # as English is rounded: Babel alone rounds halves to even
+        return str(format_decimal(rounded, format=pattern, locale=self._locale))
 
     def significant(self, value: float | None, digits: int = 3) -> str:
         """A number with as many decimals as `digits` significant digits need."""

@@ -103,7 +103,7 @@ def train_loss(finding: TrainLoss, language: Language) -> str:
         sentences = [say("Training loss: from {first} to {now}", first=loss(finding.first), now=loss(now))]
     else:
         sentences = [say("Training loss: {now}", now=loss(now))]
-    if finding.noise:
+    if finding.noise and finding.noise >= 0.00005:  # what four decimals can show
         noise = language.significant(finding.noise, 2)
         sentences[0] += say(", single lines ±{noise}", noise=noise)
     sentences[0] += _other_measures(finding.perplexity, finding.bits_per_char, language) + say(".")
