@@ -1,6 +1,7 @@
 """From a resolved configuration to an exit status: start the run, train, say how it ended and what comes next."""
 
 import signal
+from contextlib import nullcontext
 
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
@@ -15,20 +16,17 @@ from nanoscope.views.progress import training_view
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that asked for the end."""
-    with StopRequest() as stop:
-        session = start_session(resolved, lambda total, first: training_view(total, first_process=first), clock)
-        try:
-            if session.logbook is None:
-                outcome = train(session, stop)
-            else:
-                with session.logbook.view:
-                    outcome = train(session, stop)
-            _report(session, outcome, stop)
-        finally:
-            session.loader.close()
-            if session.logbook is not None:
-                session.logbook.close()
-            session.processes.disconnect()
+    # Until training begins there is nothing to save: there a signal ends the process at once.
+    session = start_session(resolved, lambda total, first: training_view(total, first_process=first), clock)
+    try:
+        with StopRequest() as stop, session.logbook.view if session.logbook else nullcontext():
+            outcome = train(session, stop)
+        _report(session, outcome, stop)
+    finally:
+        session.loader.close()
+        if session.logbook is not None:
+            session.logbook.close()
+        session.processes.disconnect()
     return 128 + stop.signal if outcome.reason == "interrupted" and stop.signal is not None else 0
 
 
@@ -43,7 +41,7 @@ def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
             + (
                 f"The last good checkpoint, {last}, is intact: {resume} "
                 if last
-                else "Nothing had been saved yet: try "
+                else "Nothing was saved before it: try "
             )
             + f"--learning_rate={min(config.learning_rate / 2, 1e-3):g}"
         )
