@@ -21,6 +21,7 @@ Examples:
   nanoscope train laptop                            nanoGPT's laptop recipe
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
+  nanoscope explain train.log                       anybody's log, or a run: what happened?
 
 'nanoscope COMMAND --help' tells more.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
