@@ -26,8 +26,9 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
         session.loader.close()
         if session.logbook is not None:
             session.logbook.close()
-        session.processes.disconnect()
-    return 128 + stop.signal if outcome.reason == "interrupted" and stop.signal is not None else 0
+    status = 128 + stop.signal if outcome.reason == "interrupted" and stop.signal is not None else 0
+    session.processes.leave(status)
+    return status
 
 
 def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
