@@ -2,4 +2,9 @@
 
 from nanoscope.model.classic import GPT, ModelConfig
 
-__all__ = ["GPT", "ModelConfig"]
+__all__ = ["GPT", "ModelConfig", "build_model"]
+
+
+def build_model(config: ModelConfig) -> GPT:
+    """A model of this shape with its first weights."""
+    return GPT(config)
