@@ -1,0 +1,150 @@
+"""nanoGPT's ckpt.pt becomes a model of ours, and a file that is none is told without being run."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanoscope.errors import JobError
+from nanoscope.interop.nanogpt import load_nanogpt
+from nanoscope.model import GPT, ModelConfig, build_model
+
+ARGUMENTS = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 8, "bias": False, "vocab_size": 11, "dropout": 0.1}
+
+
+def a_model(**changes: Any) -> GPT:
+    torch.manual_seed(5)
+    return build_model(ModelConfig(**{**ARGUMENTS, **changes}, recipe="classic"))
+
+
+def save(path: Path, model: GPT, prefix: str = "", arguments: dict[str, Any] | None = None, **extra: Tensor) -> Path:
+    """What nanoGPT's train.py writes."""
+    torch.save(
+        {
+            "model": {prefix + name: tensor for name, tensor in model.state_dict().items()} | extra,
+            "optimizer": torch.optim.AdamW(model.parameters()).state_dict(),
+            "model_args": ARGUMENTS if arguments is None else arguments,
+            "iter_num": 7,
+            "best_val_loss": torch.tensor(1.5),
+            "config": {"out_dir": "out", "device": "cpu"},
+        },
+        path,
+    )
+    return path
+
+
+def same_logits(one: GPT, other: GPT) -> bool:
+    tokens = torch.arange(8)[None]
+    return torch.equal(one.eval()(tokens), other.eval()(tokens))
+
+
+def test_a_checkpoint_becomes_the_same_model(tmp_path: Path) -> None:
+    model = a_model()
+    loaded = load_nanogpt(save(tmp_path / "ckpt.pt", model))
+    assert same_logits(loaded, model)
+    assert loaded.config == ModelConfig(**ARGUMENTS, recipe="classic")
+
+
+def test_biases_are_kept(tmp_path: Path) -> None:
+    model = a_model(bias=True)
+    torch.nn.init.normal_(model.transformer.h[0].mlp.c_fc.bias)
+    loaded = load_nanogpt(save(tmp_path / "ckpt.pt", model, arguments={**ARGUMENTS, "bias": True}))
+    assert same_logits(loaded, model)
+
+
+def test_the_folder_that_nanogpt_writes_to_will_do(tmp_path: Path) -> None:
+    save(tmp_path / "ckpt.pt", a_model())
+    assert same_logits(load_nanogpt(tmp_path), a_model())
+
+
+def test_the_names_of_a_compiled_model_are_understood(tmp_path: Path) -> None:
+    assert same_logits(load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), prefix="_orig_mod.")), a_model())
+
+
+def test_causal_masks_of_older_versions_are_passed_over(tmp_path: Path) -> None:
+    mask = {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8).tril()}
+    assert same_logits(load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), **mask)), a_model())
+
+
+class Malice:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+def test_a_file_that_would_run_something_is_refused_and_runs_nothing(write: Any, tmp_path: Path) -> None:
+    write({"model": Malice(tmp_path / "made"), "model_args": ARGUMENTS}, tmp_path / "ckpt.pt")
+    with pytest.raises(JobError, match="nothing in it was run"):
+        load_nanogpt(tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"hello" * 100])
+def test_a_damaged_file_is_told(damage: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "ckpt.pt", a_model())
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(JobError, match="is not a nanoGPT checkpoint") as told:
+        load_nanogpt(path)
+    assert len(str(told.value).splitlines()) <= 3
+
+
+def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"no nanoGPT checkpoint at .*ckpt\.pt"):
+        load_nanogpt(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"n_layer": 10**12}, "more than it has weights for"),
+        ({"n_embd": 10**6}, r"its sizes say \(11, 1000000\)"),
+        ({"n_head": 3}, "not divisible"),
+        ({"n_layer": "2"}, "n_layer is '2'"),
+        ({"n_head": 0}, "n_head is 0"),
+        ({"vocab_size": True}, "vocab_size is True"),
+        ({"block_size": None}, "block_size is None"),
+        ({"dropout": 1.5}, "dropout is 1.5"),
+        ({"bias": "no"}, "bias is 'no'"),
+        ({"bias": True}, "is missing"),
+        ({"n_layer": 1}, "not part of such a model"),
+        ({"block_size": 9}, r"its sizes say \(9, 16\)"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_weights_are_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=told):
+        load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), arguments={**ARGUMENTS, **change}))
+
+
+def test_a_missing_part_is_named(tmp_path: Path) -> None:
+    torch.save({"model": a_model().state_dict()}, tmp_path / "ckpt.pt")
+    with pytest.raises(JobError, match="it has no 'model_args'"):
+        load_nanogpt(tmp_path)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"model": [1], "model_args": ARGUMENTS}, torch.zeros(3), "text"])
+def test_something_else_that_torch_saved_is_told(content: Any, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "ckpt.pt")
+    with pytest.raises(JobError, match="is not a whole nanoGPT checkpoint"):
+        load_nanogpt(tmp_path)
+
+
+def test_a_tensor_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path) -> None:
+    claimed = {**ARGUMENTS, "vocab_size": 10**9}
+    weights = a_model().state_dict() | {"transformer.wte.weight": torch.zeros(1, 1).expand(10**9, 16)}
+    del weights["lm_head.weight"]
+    torch.save({"model": weights, "model_args": claimed}, tmp_path / "ckpt.pt")
+    with pytest.raises(JobError, match="larger than the file"):
+        load_nanogpt(tmp_path)
+
+
+def test_an_output_layer_of_its_own_is_told_not_dropped(tmp_path: Path) -> None:
+    path = save(tmp_path / "ckpt.pt", a_model(), **{"lm_head.weight": torch.zeros(11, 16)})
+    with pytest.raises(JobError, match="its output layer is not its token table"):
+        load_nanogpt(path)
