@@ -35,8 +35,8 @@ format: $(VENV)/.dev  ## put the code into its usual shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev  ## speed against nanoGPT, side by side: make bench NANOGPT=path/to/nanoGPT
-	$(BIN)/python benchmarks/step_time.py $(if $(NANOGPT),--nanogpt $(NANOGPT))
+bench: $(VENV)/.base  ## speed against nanoGPT, side by side: make bench NANOGPT=path/to/nanoGPT [ROWS="step sample"]
+	$(BIN)/nanoscope bench $(if $(NANOGPT),--nanogpt $(NANOGPT)) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
 
 soak: $(VENV)/.dev  ## slow checks: the memory that preparing 2 GB of text takes
 	$(BIN)/python benchmarks/prepare_memory.py --gigabytes 2
