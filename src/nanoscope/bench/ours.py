@@ -129,10 +129,10 @@ def sample(shape: dict[str, Any], tokens: int, streams: int) -> dict[str, Any]:
     import torch
 
     from nanoscope.generation.sampler import Sampling, generate
-    from nanoscope.model import ModelConfig, build_model
+    from nanoscope.model import GPT, ModelConfig
 
     sizes = {key: value for key, value in shape.items() if key != "batch_size"}
-    model = build_model(ModelConfig(vocab_size=65, recipe="classic", **sizes))
+    model = GPT(ModelConfig(vocab_size=65, recipe="classic", **sizes))
     prompt = torch.zeros(streams, 1, dtype=torch.int64)
     for count in (10, tokens):  # the first few warm up
         began = time.perf_counter()

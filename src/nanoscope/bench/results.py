@@ -1,6 +1,7 @@
 """What the bench found, for people: a table on the terminal, and a Markdown file that keeps rows measured earlier."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,82 +9,72 @@ from typing import Any
 
 from nanoscope.errors import JobError
 
-NANOGPT = "nanoGPT"
+UNITS = {"ms": "ms", "seconds": "s", "minutes": "min", "added_mb": "MB", "mb_per_second": "MB/s", "times": "× median"}
 
 
 @dataclass(frozen=True)
 class Figure:
     """One line of the table: which keys of the result it shows, and what is asked of it."""
 
-    row: str
     what: str
-    value: str
-    """Its key; nanoGPT's is the same with _nanogpt before the unit."""
+    against: str
+    key: str
     unit: str
-    against: str = NANOGPT
     at_least: float | None = None
     aim: float | None = None
     judged: str = ""
     """The key that the targets are about: the ratio, which has to be higher, unless another is named: lower."""
 
-    @property
-    def key(self) -> str:
-        return self.value.removesuffix("_" + UNIT_KEYS.get(self.unit, self.unit))
+    def cells(self, result: dict[str, Any]) -> tuple[str, ...]:
+        """As in COLUMNS."""
+        judged = self.judged or f"{self.key}_ratio"
+        found = [result[judged + part] for part in ("", "_low", "_high") if judged + part in result]
+        shown = [f"{100 * value:.1f} %" if judged.endswith("share") else number(value) for value in found]
+        spread = f" ({shown[1]} to {shown[2]})" if len(shown) == 3 else ""
+        ours, theirs = (result.get(f"{self.key}{side}_{self.unit}") for side in ("", "_nanogpt"))
+        sign = "≤" if self.judged else "≥"
+        targets = ["" if target is None else f"{sign} {target:g}" for target in (self.at_least, self.aim)]
+        unit = UNITS.get(self.unit, "")
+        verdict = "" if self.at_least is None else self._verdict(found[0] if found else None, result)
+        return (self.what, self.against, *targets, "".join(shown[:1]) + spread, number(ours, unit),
+                number(theirs, unit), verdict)  # fmt: skip
 
-    @property
-    def lower_wins(self) -> bool:
-        return bool(self.judged)
-
-    def of(self, result: dict[str, Any], part: str = "") -> float | None:
-        """The value that is judged, or its _low or _high."""
-        found = result.get((self.judged or f"{self.key}_ratio") + part)
-        return None if found is None else float(found)
-
-    def verdict(self, result: dict[str, Any]) -> str:
-        found, reached = self.of(result), str(result.get(f"{self.key}_reached", ""))
-        if self.at_least is None:
+    def _verdict(self, found: float | None, result: dict[str, Any]) -> str:
+        reached, _, runs = str(result.get(f"{self.key}_reached", "")).partition(" of ")
+        if reached != runs:
+            return f"not reached ({reached} of {runs} seeds)"
+        if found is None:
             return ""
-        if found is None or (reached and reached.split(" of ")[0] != reached.split(" of ")[1]):
-            return "not reached" + (f" ({reached} seeds)" if reached else "")
         for target, words in ((self.aim, "aim reached"), (self.at_least, "reached")):
-            if target is not None and (found <= target if self.lower_wins else found >= target):
+            if target is not None and (found <= target if self.judged else found >= target):
                 return words
         return "not reached"
 
 
-UNIT_KEYS = {"s": "seconds", "min": "minutes", "MB": "added_mb", "MB/s": "mb_per_second", "× median": "times",
-             "of a synchronous save": "held_up_share"}  # fmt: skip
-
+COLUMNS = ("what", "against", "at least", "aim", "measured", "nanoscope", "nanoGPT", "")
+SHAPES = {"4x128": "4×128 12×64", "6x384": "6×384 16×256", "12x768": "12×768 1×512"}
 FIGURES = [
-    Figure("peak", "matmul, float32, GFLOPS", "peak_gflops_float32", "", ""),
-    Figure("peak", "matmul, bfloat16, GFLOPS", "peak_gflops_bfloat16", "", ""),
-    Figure("time_to_loss", "whole command to nanoGPT's final val loss", "time_to_loss_seconds", "s",
-           "nanoGPT's README CPU command", 5, 10),
-    Figure("babygpt", "whole command to val loss 1.4697", "babygpt_minutes", "min",
-           "nanoGPT's baby GPT, iteration × 5000", 20, 10, "babygpt_minutes"),
-    *(Figure("step", f"step, {shape}", f"step_{key}_ms", "ms", "nanoGPT eager", 1.3, 1.6)
-      for key, shape in (("4x128", "4×128 12×64"), ("6x384", "6×384 16×256"), ("12x768", "12×768 1×512"))),
-    *(Figure("step_compiled", f"compiled step, {shape}", f"step_compiled_{key}_ms", "ms", "nanoGPT compiled", 1.0, 1.2)
-      for key, shape in (("4x128", "4×128 12×64"), ("6x384", "6×384 16×256"), ("12x768", "12×768 1×512"))),
-    Figure("sample", "1,000 tokens, 6×384", "sample_seconds", "s", "nanoGPT's generate", 8, 20),
-    Figure("sample16", "16 × 1,000 tokens, 6×384", "sample16_seconds", "s", "16 × one nanoGPT sample", 20, 60),
-    *(Figure("checkpoint", f"training held up by a save, {key.replace('x', '×')}", f"checkpoint_{key}_held_up_share",
-             "of a synchronous save", "a synchronous save", 0.10, 0.03, f"checkpoint_{key}_held_up_share")
+    Figure("matmul, float32, GFLOPS", "", "peak", "gflops_float32"),
+    Figure("matmul, bfloat16, GFLOPS", "", "peak", "gflops_bfloat16"),
+    Figure("whole command to nanoGPT's final val loss", "nanoGPT's README CPU command",
+           "time_to_loss", "seconds", 5, 10),
+    Figure("whole command to val loss 1.4697", "nanoGPT's baby GPT: its iteration × 5000, extrapolated",
+           "babygpt", "minutes", 20, 10, "babygpt_minutes"),
+    *(Figure(f"step, {shape}", "nanoGPT eager", f"step_{key}", "ms", 1.3, 1.6) for key, shape in SHAPES.items()),
+    *(Figure(f"compiled step, {shape}", "nanoGPT compiled", f"step_compiled_{key}", "ms", 1.0, 1.2)
+      for key, shape in SHAPES.items()),
+    Figure("1,000 tokens, 6×384, context 256", "nanoGPT's generate", "sample", "seconds", 8, 20),
+    Figure("16 × 1,000 tokens at once", "nanoGPT's generate × 16", "sample16", "seconds", 20, 60),
+    *(Figure(f"training held up by a save, {key.replace('x', '×')}", "a synchronous save of the same state",
+             f"checkpoint_{key}", "held_up_ms", 0.10, 0.03, f"checkpoint_{key}_held_up_share")
       for key in ("4x128", "6x384")),
-    Figure("evaluation", "evaluation, 4×128, 2 × 20 × 12×64", "evaluation_seconds", "s", "estimate_loss", 1.5, 3),
-    Figure("evaluation", "evaluation, 6×384, 2 × 5 × 16×256", "evaluation_6x384_seconds", "s", "estimate_loss", 1.5, 3),
-    Figure("memory", "memory of a step, 6×384 16×256", "memory_added_mb", "MB", NANOGPT, 1.0, 1.25),
-    Figure("neighbours", "step after evaluation and save", "neighbours_times", "× median", "the run's median step",
-           1.1, 1.0, "neighbour_step_ratio"),
-    Figure("prepare", "20 MB of text, char", "prepare_mb_per_second", "MB/s", "nanoGPT's prepare.py"),
+    Figure("evaluation, 4×128, 2 × 20 × 12×64", "nanoGPT's estimate_loss", "evaluation", "seconds", 1.5, 3),
+    Figure("evaluation, 6×384, 2 × 5 × 16×256", "nanoGPT's estimate_loss", "evaluation_6x384", "seconds", 1.5, 3),
+    Figure("memory of a step, 6×384 16×256", "nanoGPT", "memory", "added_mb", 1.0, 1.25),
+    Figure("step after an evaluation and a save", "the run's median step", "neighbours", "times", 1.1, 1.0,
+           "neighbour_step_ratio"),
+    Figure("20 MB of text to characters", "nanoGPT's prepare.py", "prepare", "mb_per_second"),
 ]  # fmt: skip
-
-
-def machine_line(facts: dict[str, Any]) -> str:
-    return (
-        f"{facts['cpu']}, {facts['threads']} threads, {facts['platform']}, Python {facts['python']}, "
-        f"torch {facts['torch']}, nanoscope {facts['nanoscope']}"
-    )
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -94,100 +85,77 @@ def number(value: float | None, unit: str = "") -> str:
     return f"{shown} {unit}".strip()
 
 
+def _lines(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [COLUMNS, *(figure.cells(result) for figure in FIGURES if f"{figure.key}_{figure.unit}" in result)]
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    versions = f"Python {facts['python']}, torch {facts['torch']}, nanoscope {facts['nanoscope']}"
+    return f"{facts['cpu']}, {facts['threads']} threads, {facts['platform']}, {versions}"
+
+
 def table(result: dict[str, Any]) -> str:
-    """For a terminal: what was measured, on both sides, with targets where there is a ratio."""
-    lines = [("", "nanoscope", "nanoGPT", "ratio (low to high)", "at least, aim")]
-    for figure in _measured(result):
-        ratio, low, high = (result.get(f"{figure.key}_ratio{part}") for part in ("", "_low", "_high"))
-        spread = "" if ratio is None else f"{number(ratio)} ({number(low)} to {number(high)})"
-        judged = figure.of(result) is not None and figure.at_least is not None
-        targets = f"{_target(figure, figure.at_least)}, {_target(figure, figure.aim)}: {figure.verdict(result)}"
-        lines.append((figure.what, number(result[figure.value], figure.unit), number(result.get(_their_key(figure)),
-                      figure.unit), spread, targets if judged else ""))  # fmt: skip
-    widths = [max(len(line[column]) for line in lines) for column in range(5)]
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    """For a terminal."""
+    lines = [(what, *rest) for what, _, *rest in _lines(result)]  # 'against' is for those who were not there
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     failed = [f"not measured: {key[:-7]}: {why}" for key, why in result.items() if key.endswith("_failed")]
-    return "\n".join([machine_line(result), "", *shown, *failed])
-
-
-def _measured(result: dict[str, Any]) -> list[Figure]:
-    return [figure for figure in FIGURES if figure.value in result]
-
-
-def _their_key(figure: Figure) -> str:
-    return f"{figure.key}_nanogpt{figure.value.removeprefix(figure.key)}"
-
-
-def _target(figure: Figure, target: float | None) -> str:
-    return "" if target is None else f"{'≤' if figure.lower_wins else '≥'} {target:g}"
-
-
-# --- the file ----------------------------------------------------------------------------------------------------
+    return "\n".join([_machine(result), "", *shown, *failed])
 
 
 def write_markdown(path: Path, facts: dict[str, Any], rows: dict[str, dict[str, Any]], command: str) -> None:
     """Put these rows into the file, and into results.json beside it, among those that were measured before."""
     store = path.with_name("results.json")
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     try:
         kept: dict[str, Any] = json.loads(store.read_text("utf-8")) if store.is_file() else {}
-        date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         for name, result in rows.items():
             kept[name] = {"date": date, "command": f"{command} --only {name}", "facts": facts, "result": result}
+        text = markdown(kept)
         path.parent.mkdir(parents=True, exist_ok=True)
         store.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        path.write_text(markdown(kept), "utf-8")
-    except (OSError, ValueError) as error:
+        path.write_text(text, "utf-8")
+    except OSError as error:
         raise JobError(f"{path} could not be written: {error}") from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise JobError(f"{store} is damaged: delete it, and all rows have to be measured again") from None
 
 
 def markdown(kept: dict[str, Any]) -> str:
     """The whole file from the rows that are kept."""
-    lines = [
-        "# Measured",
-        "",
-        "Written by `make bench` (`nanoscope bench --markdown`); each row can be measured again with its own command.",
-        "nanoscope and nanoGPT take turns in processes of their own; a ratio is the median over the turns (in brackets",
-        "the lowest and the highest), above 1 where nanoscope is better. Validation losses of both are nanoscope's,",
-        "over the whole split, in the same windows.",
-        "",
-        "| what | against | at least | aim | measured | nanoscope | nanoGPT | |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    merged = {key: value for row in kept.values() for key, value in row["result"].items()}
-    lines += [_markdown_line(figure, merged) for figure in _measured(merged)]
-    lines += ["", "| row | command | measured | machine |", "| --- | --- | --- | --- |"]
-    machines = list(dict.fromkeys(machine_line(row["facts"]) for row in kept.values()))
+    lines = _lines({key: value for row in kept.values() for key, value in row["result"].items()})
+    machines = list(dict.fromkeys(_machine(row["facts"]) for row in kept.values()))
+    rows = [("row", "command", "measured", "machine")]
     for name, row in kept.items():
-        machine = machines.index(machine_line(row["facts"])) + 1
         failed = row["result"].get(f"{name}_failed")
-        note = f" (not measured: {' '.join(failed.split())})" if failed else ""
-        lines.append(f"| {name} | `{row['command']}` | {row['date']}{note} | {machine} |")
-    lines += ["", *(f"Machine {place}: {line}." for place, line in enumerate(machines, start=1))]
-    if notes := [note for name, row in kept.items() if (note := _note(name, row["result"]))]:
-        lines += ["", *notes]
-    return "\n".join(lines) + "\n"
+        measured = row["date"] + (f", not measured: {' '.join(failed.split())}" if failed else "")
+        rows.append((name, f"`{row['command']}`", measured, str(machines.index(_machine(row["facts"])) + 1)))
+    return f"""\
+# Measured
+
+Written by `make bench` (`nanoscope bench --markdown`); each row can be measured again with its own command.
+nanoscope and nanoGPT take turns in processes of their own; what is measured is the median ratio of the turns (in
+brackets the lowest and the highest), above 1 where nanoscope is better, unless the target says ≤. Validation losses of
+both are nanoscope's, over the whole split, in the same windows.
+
+{_markdown_table(lines)}
+
+{_markdown_table(rows)}
+
+{"".join(f"Machine {place}: {line}.  " for place, line in enumerate(machines, start=1)).rstrip()}
+{"".join(_seeds(name, row["result"]) for name, row in kept.items())}"""
 
 
-def _markdown_line(figure: Figure, result: dict[str, Any]) -> str:
-    found, low, high = (figure.of(result, part) for part in ("", "_low", "_high"))
-    percent = figure.judged.endswith("share")
-    shown = [f"{100 * value:.1f} %" if percent else number(value) for value in (found, low, high) if value is not None]
-    measured = shown[0] + (f" ({shown[1]} to {shown[2]})" if len(shown) == 3 else "") if shown else ""
-    their = number(result.get(_their_key(figure)), figure.unit)
-    cells = [figure.what, figure.against, _target(figure, figure.at_least), _target(figure, figure.aim),
-             measured, number(result[figure.value], figure.unit), their, figure.verdict(result)]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+def _markdown_table(lines: Sequence[tuple[str, ...]]) -> str:
+    rows = [lines[0], ("---",) * len(lines[0]), *lines[1:]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _note(name: str, result: dict[str, Any]) -> str:
-    """The seeds one by one, where a row has seeds."""
-    losses = result.get(f"{name}_losses")
-    if not losses:
+def _seeds(name: str, result: dict[str, Any]) -> str:
+    """The runs one by one, where a row has seeds."""
+    if f"{name}_losses" not in result:
         return ""
-    told = f"{name}: val losses of seeds 1 to {len(losses)}: {', '.join(f'{loss:.4f}' for loss in losses)}"
-    if target := result.get(f"{name}_target"):
-        told += f"; at or below {target:.4f}: {result[f'{name}_reached']}"
-    if values := result.get(f"{name}_values") or result.get(f"{name}_values_minutes"):
-        unit = "minutes" if f"{name}_values_minutes" in result else "ratios"
-        told += f"; {unit}: {', '.join(number(value) for value in values)}"
-    return told + "."
+    runs = zip(result[f"{name}_losses"], result[f"{name}_runs"], strict=True)
+    target = f", target {result[f'{name}_target']:.4f}" if f"{name}_target" in result else ""
+    told = (f"seed {seed}: {loss:.4f} in {number(time)}" for seed, (loss, time) in enumerate(runs, start=1))
+    return f"\n{name} (val loss, {'minutes' if name == 'babygpt' else 'seconds'}{target}): {'; '.join(told)}.\n"

@@ -47,7 +47,7 @@ class Bench:
 
     @property
     def side_by_side(self) -> bool:
-        return self.workspace.nanogpt is not None
+        return self.workspace.checkout is not None
 
     def compare(
         self, key: str, unit: str, ours: Callable[[], float], theirs: Callable[[], float], higher_wins: bool = False
@@ -71,7 +71,7 @@ class Bench:
 
         space = self.workspace
         if shape == "12x768":
-            ids = str(space.gpt2_ids())
+            ids = str(space.gpt2_ids)
             ours, theirs = {"dataset": ids}, {"dataset": ids, "vocab_size": GPT2_VOCAB_SIZE}
         else:
             ours = {"dataset": str(space.characters)}
@@ -166,7 +166,7 @@ def prepare(bench: Bench) -> Result:
     source.write_bytes(text)
     words = ["-m", "nanoscope", "prepare", str(source), "--out", "data/20-megabytes", "--tokenizer", "char"]
     theirs = space.folder / "their-prepare"
-    if space.nanogpt:
+    if bench.side_by_side:
         theirs.mkdir()
         shutil.copy(space.nanogpt / "data/shakespeare_char/prepare.py", theirs)
     megabytes = len(text) / 1e6
@@ -185,14 +185,14 @@ def neighbours(bench: Bench) -> Result:
     often = ["--eval_interval=20", "--max_iters=201", "--log_interval=1", "--device=cpu", "--compile=False"]
 
     def ours() -> float:
-        words = ["-m", "nanoscope", "train", "laptop", *often, "--always_save_checkpoint=True"]
-        space.command([*words, "--out_dir=often", "--overwrite=True"], space.folder, "nanoscope train")
+        words = ["-m", "nanoscope", "train", "laptop", f"--dataset={space.characters}", *often]
+        words += ["--always_save_checkpoint=True", "--out_dir=often", "--overwrite=True"]
+        space.command(words, space.folder, "nanoscope train")
         lines = (space.folder / "often" / "events.jsonl").read_text("utf-8").splitlines()
         events = [event for event in map(json.loads, lines) if event["event"] == "iter"]
         return neighbour_times({event["step"]: event["seconds"] for event in events}, 20)
 
     def theirs() -> float:
-        assert space.nanogpt is not None
         words = ["train.py", "config/train_shakespeare_char.py", *README, *often, "--always_save_checkpoint=True"]
         printed, _ = space.command(words, space.nanogpt, "nanoGPT's train.py")
         found = re.findall(r"^iter (\d+): loss \S+, time ([\d.]+)ms", printed, re.MULTILINE)
@@ -216,32 +216,28 @@ def time_to_loss(bench: Bench) -> Result:
 
     Both models are evaluated by nanoscope, after the clock has stopped: the whole validation split in windows of 64.
     """
-    space, theirs, targets = bench.workspace, [], []
-    ours, losses = [], []
+    space = bench.workspace
+    ours: list[tuple[float, float]] = []  # seconds and loss
+    theirs: list[tuple[float, float]] = []
     for seed in range(1, bench.seeds + 1):
-        if space.nanogpt:
+        if bench.side_by_side:
             bench.say(f"time_to_loss: turn {seed} of {bench.seeds}, nanoGPT")
             words = ["train.py", "config/train_shakespeare_char.py", *README]
-            theirs.append(space.command(words, space.nanogpt, "nanoGPT's train.py", minutes=60)[1])
-            checkpoint = str(space.nanogpt / "out-shakespeare-char")
-            targets.append(_val_loss(space, 64, nanogpt=checkpoint))
-            bench.say(f"time_to_loss: nanoGPT: {targets[-1]:.4f} in {theirs[-1]:.1f} s")
-        bench.say(f"time_to_loss: turn {seed} of {bench.seeds}, nanoscope, seed {seed}")
-        seconds, loss = _train_preset(space, "laptop", seed, 64)
-        ours.append(seconds)
-        losses.append(loss)
-        bench.say(f"time_to_loss: nanoscope, seed {seed}: {loss:.4f} in {seconds:.1f} s")
-    result: Result = {"time_to_loss_seconds": median(ours), "time_to_loss_losses": losses}
-    if space.nanogpt:
-        reached = [i for i in range(bench.seeds) if losses[i] <= targets[i]]
+            seconds = space.command(words, space.nanogpt, "nanoGPT's train.py", minutes=60)[1]
+            theirs.append((seconds, _val_loss(space, 64, nanogpt=str(space.nanogpt / "out-shakespeare-char"))))
+            bench.say(f"time_to_loss: nanoGPT: {theirs[-1][1]:.4f} in {seconds:.1f} s")
+        ours.append(_train_preset(bench, "laptop", seed, 64))
+    result = _runs("time_to_loss", "seconds", ours)
+    if theirs:
+        pairs = [(mine[0], their[0]) for mine, their in zip(ours, theirs, strict=True) if mine[1] <= their[1]]
         result |= {
-            "time_to_loss_nanogpt_seconds": median(theirs),
-            "time_to_loss_target": median(targets),
-            "time_to_loss_reached": f"{len(reached)} of {bench.seeds}",
-            "time_to_loss_values": [theirs[i] / ours[i] for i in reached],
+            "time_to_loss_nanogpt_seconds": median([seconds for seconds, _ in theirs]),
+            "time_to_loss_target": median([loss for _, loss in theirs]),
+            "time_to_loss_reached": f"{len(pairs)} of {bench.seeds}",
+            "time_to_loss_values": [their / mine for mine, their in pairs],
         }
-        if reached:
-            result |= compared("time_to_loss", "seconds", [ours[i] for i in reached], [theirs[i] for i in reached])
+        if pairs:
+            result |= compared("time_to_loss", "seconds", [mine for mine, _ in pairs], [their for _, their in pairs])
     return result
 
 
@@ -250,37 +246,35 @@ def babygpt(bench: Bench) -> Result:
 
     nanoGPT's own time is extrapolated: its iteration measured here, times the 5000 of its configuration.
     """
-    space, minutes, losses = bench.workspace, [], []
-    for seed in range(1, bench.seeds + 1):
-        bench.say(f"babygpt: nanoscope, seed {seed} of {bench.seeds}")
-        seconds, loss = _train_preset(space, "babygpt", seed, 256)
-        minutes.append(seconds / 60)
-        losses.append(loss)
-        bench.say(f"babygpt: seed {seed}: {loss:.4f} in {minutes[-1]:.1f} min")
-    reached = [i for i in range(bench.seeds) if losses[i] <= BEST_ON_A_GPU]
-    result: Result = {
-        "babygpt_target": BEST_ON_A_GPU,
-        "babygpt_minutes": median(minutes),
-        "babygpt_values_minutes": minutes,
-        "babygpt_losses": losses,
-        "babygpt_reached": f"{len(reached)} of {bench.seeds}",
-    }
-    if space.nanogpt:
+    runs = [_train_preset(bench, "babygpt", seed, 256) for seed in range(1, bench.seeds + 1)]
+    result = _runs("babygpt", "minutes", [(seconds / 60, loss) for seconds, loss in runs])
+    reached = [seconds / 60 for seconds, loss in runs if loss <= BEST_ON_A_GPU]
+    result |= {"babygpt_target": BEST_ON_A_GPU, "babygpt_reached": f"{len(reached)} of {bench.seeds}"}
+    if bench.side_by_side:
         bench.say("babygpt: nanoGPT's iteration")
         told = {"shape": {**BABY, "batch_size": 64}, "dataset": "data/shakespeare_char", "vocab_size": 65}
-        iteration_ms = median(space.theirs("step", **told, compile=False, seconds=0)["ms"])
-        their_minutes = iteration_ms / 60_000 * BABY_ITERATIONS
-        result["babygpt_nanogpt_minutes"] = their_minutes
+        iteration_ms = median(bench.workspace.theirs("step", **told, compile=False, seconds=0)["ms"])
+        minutes = iteration_ms / 60_000 * BABY_ITERATIONS
+        result |= {"babygpt_nanogpt_minutes": minutes}
         if reached:
-            result |= compared("babygpt", "minutes", [minutes[i] for i in reached], [their_minutes for _ in reached])
+            result |= compared("babygpt", "minutes", reached, [minutes] * len(reached))
     return result
 
 
-def _train_preset(space: Workspace, preset: str, seed: int, block_size: int) -> tuple[float, float]:
+def _runs(key: str, unit: str, runs: list[tuple[float, float]]) -> Result:
+    times, losses = map(list, zip(*runs, strict=True))
+    return {f"{key}_{unit}": median(times), f"{key}_runs": times, f"{key}_losses": losses}
+
+
+def _train_preset(bench: Bench, preset: str, seed: int, block_size: int) -> tuple[float, float]:
     """Seconds of the whole command, and the loss of its last checkpoint over the whole validation split."""
-    words = ["-m", "nanoscope", "train", preset, f"--seed={seed}", "--device=cpu", f"--out_dir={preset}-{seed}"]
-    _, seconds = space.command(words, space.folder, f"nanoscope train {preset}", minutes=180)
-    return seconds, _val_loss(space, block_size, run=str(space.folder / f"{preset}-{seed}"))
+    bench.say(f"{preset}: seed {seed} of {bench.seeds}, nanoscope")
+    space, run = bench.workspace, f"{preset}-{seed}"
+    words = ["-m", "nanoscope", "train", preset, f"--dataset={space.characters}", f"--seed={seed}", "--device=cpu"]
+    _, seconds = space.command([*words, f"--out_dir={run}"], space.folder, f"nanoscope train {preset}", minutes=180)
+    loss = _val_loss(space, block_size, run=str(space.folder / run))
+    bench.say(f"{preset}: seed {seed} of {bench.seeds}: {loss:.4f} in {seconds:.1f} s")
+    return seconds, loss
 
 
 def _val_loss(space: Workspace, block_size: int, **model: str) -> float:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,23 +26,38 @@ TASK_MINUTES = 20
 
 
 class Workspace:
-    """The user's nanoGPT is copied, so that nothing is written into it, and its data is prepared in the copy."""
+    """What rows need is made when the first of them needs it."""
 
-    def __init__(self, folder: Path, nanogpt: Path | None) -> None:
-        self.folder = folder
-        self.text = obtain(SHAKESPEARE)
-        self.characters = folder / "data" / "shakespeare-char"
-        prepare(["shakespeare"], self.characters, tokenizer="char")
-        self.nanogpt = None if nanogpt is None else self._copy(nanogpt)
+    def __init__(self, folder: Path, checkout: Path | None) -> None:
+        self.folder, self.checkout = folder, checkout
 
+    @cached_property
+    def text(self) -> Path:
+        return obtain(SHAKESPEARE)
+
+    @cached_property
+    def characters(self) -> Path:
+        """The text as `nanoscope train` finds it in this folder."""
+        return prepare([self.text], self.folder / "data" / "shakespeare-char", tokenizer="char")
+
+    @cached_property
     def gpt2_ids(self) -> Path:
         """A dataset that both read, with GPT-2's vocabulary: random ids, for speed does not depend on them."""
         folder = self.folder / "data" / "gpt2-ids"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True)
         ids = np.random.default_rng(1).integers(0, 50257, 200_000).astype(np.uint16)
         for split in ("train", "val"):
             ids.tofile(folder / f"{split}.bin")
         return folder
+
+    @cached_property
+    def nanogpt(self) -> Path:
+        """A copy of the user's checkout, so that nothing is written into that, with its data prepared."""
+        assert self.checkout is not None
+        left_out = shutil.ignore_patterns(".git", "__pycache__", "out*", "*.bin", "*.ipynb", "wandb")
+        copy = Path(shutil.copytree(self.checkout, self.folder / "nanogpt", ignore=left_out))
+        prepare_nanogpt(self, copy / "data" / "shakespeare_char", self.text.read_bytes())
+        return copy
 
     def ours(self, task: str, **arguments: Any) -> dict[str, Any]:
         """The result of a task of nanoscope.bench.ours."""
@@ -49,7 +65,6 @@ class Workspace:
 
     def theirs(self, task: str, **arguments: Any) -> dict[str, Any]:
         """The result of a task of nanoscope.bench.theirs."""
-        assert self.nanogpt is not None
         return self._task("theirs", task, arguments, self.nanogpt)
 
     def _task(self, side: str, task: str, arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -79,18 +94,15 @@ class Workspace:
             raise JobError(f"{name} failed: {reason[:300]}")
         return printed, seconds
 
-    def _copy(self, nanogpt: Path) -> Path:
-        for name in NANOGPT_FILES:
-            if not (nanogpt / name).is_file():
-                raise UsageError(
-                    f"{nanogpt} is no checkout of nanoGPT: it has no {name}\n"
-                    "Get one: git clone https://github.com/karpathy/nanoGPT"
-                )
-        copy = self.folder / "nanogpt"
-        left_out = shutil.ignore_patterns(".git", "__pycache__", "out*", "*.bin", "*.ipynb", "wandb")
-        shutil.copytree(nanogpt, copy, ignore=left_out)
-        prepare_nanogpt(self, copy / "data" / "shakespeare_char", self.text.read_bytes())
-        return copy
+
+def check_nanogpt(folder: Path) -> None:
+    """Whether the folder is a checkout, by the files that are used of it."""
+    for name in NANOGPT_FILES:
+        if not (folder / name).is_file():
+            raise UsageError(
+                f"{folder} is no checkout of nanoGPT: it has no {name}\n"
+                "Get one: git clone https://github.com/karpathy/nanoGPT"
+            )
 
 
 def prepare_nanogpt(workspace: Workspace, folder: Path, text: bytes) -> float:

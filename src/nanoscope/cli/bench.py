@@ -59,16 +59,18 @@ def bench(
     """
     from nanoscope.bench.results import table, write_markdown
     from nanoscope.bench.rows import ROWS, Bench, expected_minutes, measure
-    from nanoscope.bench.workspace import Workspace
+    from nanoscope.bench.workspace import Workspace, check_nanogpt
 
     for name in only or []:
         if name not in ROWS:
             raise UsageError(f"there is no row {name!r}{did_you_mean(name, ROWS)}\nRows: {', '.join(ROWS)}")
     if repeats < 1 or seeds < 1:
         raise UsageError(f"repeats and seeds must be positive, they are {repeats} and {seeds}")
+    if nanogpt is not None:
+        check_nanogpt(nanogpt)
     names = list(dict.fromkeys(only or (name for name, row in ROWS.items() if not row.long)))
     minutes = expected_minutes(names, repeats, seeds)
-    _say(f"{', '.join(names)}: about {max(minutes, 1):.0f} minutes on two cores; leave the machine alone meanwhile")
+    _say(f"{', '.join(names)}: about {minutes:.2g} min on two cores; leave the machine alone meanwhile")
     with tempfile.TemporaryDirectory(prefix="nanoscope-bench-", ignore_cleanup_errors=True) as folder:
         work = Bench(Workspace(Path(folder), nanogpt), repeats, seeds, _say)
         facts = work.workspace.ours("machine")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nanoscope.errors import JobError
-from nanoscope.model import GPT, ModelConfig, build_model
+from nanoscope.model import GPT, ModelConfig
 
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 COMPILED = "_orig_mod."  # what torch.compile puts before every name
@@ -74,10 +74,10 @@ def _model_config(arguments: Any, weights: dict[str, Tensor]) -> ModelConfig:
 def _empty_model(config: ModelConfig, weights: dict[str, Tensor]) -> GPT:
     """A model of that shape, made only once it is known that the weights fill it exactly."""
     with torch.device("meta"):  # takes no memory, whatever the sizes
-        expected = {name: parameter.shape for name, parameter in build_model(config).named_parameters()}
+        expected = {name: parameter.shape for name, parameter in GPT(config).named_parameters()}
     for name in [*expected, *weights]:
         if name not in weights or name not in expected:
             raise ValueError(f"{name[:60]} is {'missing' if name in expected else 'not part of such a model'}")
         if weights[name].shape != expected[name]:
             raise ValueError(f"{name} is {tuple(weights[name].shape)}, its sizes say {tuple(expected[name])}")
-    return build_model(config)
+    return GPT(config)
