@@ -1,10 +1,14 @@
 """The models. `build_model` makes one from a ModelConfig; a recipe is one file."""
 
-from nanoscope.model.classic import GPT, ModelConfig
+from nanoscope.model.classic import GPT
+from nanoscope.model.config import ModelConfig
+from nanoscope.model.modern import Modern
 
-__all__ = ["GPT", "ModelConfig", "build_model"]
+__all__ = ["GPT", "LanguageModel", "ModelConfig", "Modern", "build_model"]
+
+LanguageModel = GPT | Modern
 
 
-def build_model(config: ModelConfig) -> GPT:
+def build_model(config: ModelConfig) -> LanguageModel:
     """A model of this shape with its first weights."""
-    return GPT(config)
+    return Modern(config) if config.recipe == "modern" else GPT(config)

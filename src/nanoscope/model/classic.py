@@ -4,27 +4,14 @@ Shapes: B sequences, T tokens of each, C = n_embd channels, H heads of D = C / H
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nanoscope.generation.kvcache import KVCache
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The shape of a model: what a checkpoint fixes."""
-
-    vocab_size: int
-    block_size: int
-    n_layer: int
-    n_head: int
-    n_embd: int
-    dropout: float = 0.0
-    bias: bool = False
-    recipe: str = "classic"
+from nanoscope.model import kernels
+from nanoscope.model.config import ModelConfig
 
 
 class LayerNorm(nn.Module):
@@ -44,23 +31,16 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)  # q, k, v in one matmul
         self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
-        self.resid_dropout = nn.Dropout(config.dropout)
         self.n_head = config.n_head
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
-        B, T, C = x.shape
-        q, k, v = self.c_attn(x).view(B, T, 3, self.n_head, C // self.n_head).unbind(2)
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, H, T, D) each
-        mask = None
-        if cache is not None:
-            k, v = cache.extend(layer, k, v)  # (B, H, all so far, D)
-            mask = cache.mask(T, x.device)
-        dropout = self.dropout if self.training else 0.0
-        causal = mask is None and T > 1
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-        y = y.transpose(1, 2).reshape(B, T, C)
-        return self.resid_dropout(self.c_proj(y))  # type: ignore[no-any-return]
+        qkv = self.c_attn(x)  # (B, T, 3C)
+        if cache is None:
+            y = kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
+        else:
+            y = kernels.cached_attention(qkv, self.n_head, layer, cache)
+        return kernels.dropout(self.c_proj(y), self.dropout, self.training)
 
 
 class MLP(nn.Module):
@@ -68,10 +48,10 @@ class MLP(nn.Module):
         super().__init__()
         self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.c_proj(F.gelu(self.c_fc(x))))  # type: ignore[no-any-return]
+        return kernels.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
 
 
 class Block(nn.Module):
@@ -94,7 +74,6 @@ class Transformer(nn.Module):
         super().__init__()
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.block_size, config.n_embd)
-        self.drop = nn.Dropout(config.dropout)
         self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.ln_f = LayerNorm(config.n_embd, config.bias)
 
@@ -131,7 +110,8 @@ class GPT(nn.Module):
         """Logits; with targets their mean cross-entropy; with a cache only the logits after the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = self.transformer.drop(self.transformer.wte(tokens) + self.transformer.wpe(positions))
+        x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
+        x = kernels.dropout(x, self.config.dropout, self.training)
         for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)
         if cache is not None:
@@ -145,3 +125,7 @@ class GPT(nn.Module):
     def parameter_count(self) -> int:
         """Parameters without position embeddings, as nanoGPT counts them."""
         return sum(p.numel() for p in self.parameters()) - self.transformer.wpe.weight.numel()
+
+    def multiplied_parameters(self) -> int:
+        """Those that each token is multiplied with: the token table is the output layer too."""
+        return self.parameter_count()

@@ -1,6 +1,6 @@
 """How much arithmetic a token costs, and which share of the device's peak a run reaches."""
 
-from nanoscope.model.classic import ModelConfig
+from nanoscope.model.config import ModelConfig
 
 
 def flops_per_token(config: ModelConfig, parameters: int) -> int:

@@ -6,12 +6,20 @@ from nanoscope.config import TrainConfig
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """nanoGPT's schedule: linear warm-up, cosine decay to min_lr at lr_decay_iters, min_lr from there on."""
+    """Linear warm-up, then down to lowest_lr at decay_iters and no further.
+
+    Classic decays along a cosine from the end of the warm-up, as nanoGPT; modern stays at the highest rate until
+    `cooldown`, a share of the iterations, is left, and then goes down in a straight line.
+    """
+    highest, lowest = config.peak_lr, config.lowest_lr
     if not config.decay_lr:
-        return config.learning_rate
-    if step < config.warmup_iters:
-        return config.learning_rate * (step + 1) / (config.warmup_iters + 1)
+        return highest
+    if step < config.warmup:
+        return highest * (step + 1) / (config.warmup + 1)
     if step >= config.decay_iters:
-        return config.lowest_lr
-    progress = (step - config.warmup_iters) / (config.decay_iters - config.warmup_iters)
-    return config.lowest_lr + 0.5 * (1 + math.cos(math.pi * progress)) * (config.learning_rate - config.lowest_lr)
+        return lowest
+    if config.recipe == "modern":
+        left = (config.decay_iters - step) / config.decay_iters
+        return lowest + min(1.0, left / config.cooldown) * (highest - lowest)
+    progress = (step - config.warmup) / (config.decay_iters - config.warmup)
+    return lowest + 0.5 * (1 + math.cos(math.pi * progress)) * (highest - lowest)

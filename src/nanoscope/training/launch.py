@@ -3,6 +3,7 @@
 import signal
 from contextlib import nullcontext
 
+from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
 from nanoscope.training.pace import short_duration
@@ -44,7 +45,7 @@ def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
                 if last
                 else "Nothing was saved before it: try "
             )
-            + f"--learning_rate={min(config.learning_rate / 2, 1e-3):g}"
+            + _lower_rates(config)
         )
     by = signal.Signals(stop.signal).name if stop.signal else "another process"
     endings = {
@@ -68,6 +69,12 @@ def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
         session.say(f"saved; to go on: {resume}")
     else:
         session.say(f"to see what it writes: nanoscope sample {run}")
+
+
+def _lower_rates(config: TrainConfig) -> str:
+    if config.recipe == "modern":
+        return f"--learning_rate={config.peak_lr / 2:g} --matrix_lr={config.matrix_lr / 2:g}"
+    return f"--learning_rate={min(config.peak_lr / 2, 1e-3):g}"
 
 
 def _time_shares(session: Session) -> str:

@@ -23,7 +23,7 @@ from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware import device as hardware
 from nanoscope.interop.huggingface import check_source, load_gpt2
-from nanoscope.model import GPT, ModelConfig
+from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training.checkpoint import (
@@ -54,7 +54,7 @@ class Session:
     processes: Processes
     choice: hardware.Choice
     dataset: Dataset
-    plain_model: GPT
+    plain_model: LanguageModel
     model: nn.Module
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
@@ -115,6 +115,9 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     dataset = _dataset(config, processes)
     torch.manual_seed(config.seed)
     plain_model, config = _model(config, dataset, checkpoint, torch.device(choice.device))
+    if isinstance(plain_model, Modern) and plain_model.ngrams is not None:
+        # Processes add up dense gradients only, and a compiled graph has no sparse ones.
+        plain_model.ngrams.sparse = choice.type == "cpu" and processes.world == 1 and not choice.compile
     optimizer = build_optimizer(plain_model, config, choice.type)
     scaler = torch.amp.GradScaler(choice.type, enabled=choice.dtype == "float16")
     progress = Progress()
@@ -149,7 +152,7 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
         clock=clock,
         pace=Pace(config),
         progress=progress,
-        flops_per_token=flops_per_token(plain_model.config, parameters),
+        flops_per_token=flops_per_token(plain_model.config, plain_model.multiplied_parameters()),
         peak_flops=peak * processes.world if peak else None,
         saved_at=progress.step if checkpoint is not None else None,
         parameters=list(plain_model.parameters()),
@@ -182,7 +185,7 @@ def _dataset(config: TrainConfig, processes: Processes) -> Dataset:
 
 def _model(
     config: TrainConfig, dataset: Dataset, checkpoint: Checkpoint | None, device: torch.device
-) -> tuple[GPT, TrainConfig]:
+) -> tuple[LanguageModel, TrainConfig]:
     """The model with its first weights, and the configuration with the shape that it has."""
     weights = None
     needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
@@ -197,6 +200,7 @@ def _model(
         shape = ModelConfig(
             vocab_size=padded_vocabulary(dataset.vocab_size), block_size=config.block_size, n_layer=config.n_layer,
             n_head=config.n_head, n_embd=config.n_embd, dropout=config.dropout, bias=config.bias, recipe=config.recipe,
+            ngrams=config.ngrams if config.recipe == "modern" else 1,
         )  # fmt: skip
     else:
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
@@ -204,13 +208,13 @@ def _model(
             raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {needed}")
     _check_memory(shape, device, config.batch_size)
     try:
-        model = GPT(shape)
+        model = build_model(shape)
         if weights is not None:
             load_model_weights(model, weights)
         model = model.to(device)
     except (RuntimeError, MemoryError) as error:
         raise JobError(f"a model of this size cannot be made here: {str(error).splitlines()[0]}") from None
-    made = {key: getattr(shape, key) for key in ("block_size", "n_layer", "n_head", "n_embd", "bias", "recipe")}
+    made = {key: getattr(shape, key) for key in ("block_size", "n_layer", "n_head", "n_embd", "bias")}
     return model, replace(config, **made)
 
 
@@ -248,7 +252,7 @@ def _loader(
 
 
 def _evaluator(
-    config: TrainConfig, dataset: Dataset, model: GPT, processes: Processes, choice: hardware.Choice
+    config: TrainConfig, dataset: Dataset, model: LanguageModel, processes: Processes, choice: hardware.Choice
 ) -> Evaluator:
     return Evaluator(
         {"train": dataset.split("train"), "val": dataset.split("val")}, block_size=config.block_size,

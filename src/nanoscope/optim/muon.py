@@ -1,0 +1,67 @@
+"""Muon: momentum whose matrix is replaced by the nearest orthogonal one, so that every direction learns at one pace.
+
+After Keller Jordan's Muon (2024). torch.optim.Muon takes one matrix after the other, in bfloat16; here equal shapes are
+stacked into one batched matmul, in float32 on a CPU, where bfloat16 is slow or ends the process (benchmarks/LOG.md).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Coefficients of x → a·x + b·x³ + c·x⁵, applied to the singular values: they end between about 0.7 and 1.2.
+ITERATION = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
+
+
+@torch.no_grad()
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """About U·Vᵀ of each U·S·Vᵀ in a stack (N, rows, columns), rows ≥ columns, by Newton–Schulz iteration."""
+    a, b, c = ITERATION
+    x: Tensor = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7)
+    for _ in range(ITERATIONS):
+        gram = torch.bmm(x.mT, x)
+        x = torch.baddbmm(x, x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), beta=a)
+    return x
+
+
+class Muon(torch.optim.Optimizer):
+    """For matrices only. A group's `parts` says how many square matrices lie one above the other in each parameter."""
+
+    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            by_shape: dict[tuple[int, int], list[Tensor]] = {}
+            for parameter in parameters:
+                rows, columns = parameter.shape[0] // group["parts"], parameter.shape[1]
+                by_shape.setdefault((max(rows, columns), min(rows, columns)), []).append(parameter)
+            for (tall, narrow), alike in by_shape.items():
+                self._step_alike(alike, group, tall, narrow)
+
+    def _step_alike(self, parameters: list[Tensor], group: dict[str, Any], tall: int, narrow: int) -> None:
+        averages = []
+        for parameter in parameters:
+            if not (state := self.state[parameter]):
+                state["momentum"] = torch.zeros_like(parameter)
+            averages.append(state["momentum"])
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        torch._foreach_lerp_(averages, gradients, 1 - group["momentum"])
+        ahead = torch._foreach_lerp(gradients, averages, group["momentum"])  # Nesterov
+        # (parts · rows, columns) → a stack of upright matrices
+        upright = [m if m.shape[0] >= m.shape[1] else m.mT for m in ahead]
+        stack = torch.stack(upright).view(-1, tall, narrow)
+        if stack.device.type == "cuda":
+            stack = stack.bfloat16()
+        updates = orthogonalized(stack).to(parameters[0].dtype).view(len(parameters), -1, narrow)
+        if group["weight_decay"]:
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        for parameter, update in zip(parameters, updates, strict=True):
+            rows, columns = parameter.shape[0] // group["parts"], parameter.shape[1]
+            scale = max(1.0, rows / columns) ** 0.5  # an output's step does not depend on how many there are
+            lying = parameter.shape[0] < parameter.shape[1]
+            parameter.add_(update.mT if lying else update, alpha=-group["lr"] * scale)

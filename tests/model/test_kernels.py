@@ -1,0 +1,113 @@
+"""The functions whose backward is written by hand give what torch's own give."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nanoscope.model import kernels
+
+
+def plain_attention(qkv: Tensor, n_head: int, rotation: Tensor | None = None) -> Tensor:
+    B, T, width = qkv.shape
+    q, k, v = qkv.view(B, T, 3, n_head, -1).permute(2, 0, 3, 1, 4)
+    if rotation is not None:
+        q, k = (
+            torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * rotation).flatten(-2) for x in (q, k)
+        )
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, width // 3)
+
+
+def value_and_gradient(function, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+    x = x.clone().requires_grad_()
+    y = function(x)
+    weights = torch.linspace(-1, 1, y.numel()).view(y.shape)
+    (y * weights).sum().backward()
+    assert x.grad is not None
+    return y.detach(), x.grad
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 64, 300])  # 300: more than one block of queries
+@pytest.mark.parametrize("rotary", [False, True])
+def test_attention_and_its_gradient_are_torchs_own(tokens: int, rotary: bool) -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(2, tokens, 3 * 32)
+    rotation = kernels.rotary_positions(tokens, 8) if rotary else None
+    ours = value_and_gradient(lambda x: kernels.causal_attention(x, 4, rotation=rotation), qkv)
+    theirs = value_and_gradient(lambda x: plain_attention(x, 4, rotation), qkv)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_without_a_gradient_is_the_same_as_with_one() -> None:
+    qkv, rotation = torch.randn(2, 40, 3 * 32), kernels.rotary_positions(40, 8)
+    with_gradient = kernels.causal_attention(qkv.clone().requires_grad_(), 4, rotation=rotation)
+    torch.testing.assert_close(kernels.causal_attention(qkv, 4, rotation=rotation), with_gradient.detach())
+
+
+def test_dropout_in_attention_drops_shares_and_its_gradient_follows() -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(2, 20, 3 * 32)
+
+    def reference(x: Tensor) -> Tensor:
+        q, k, v = x.view(2, 20, 3, 4, 8).permute(2, 0, 3, 1, 4).reshape(3, 8, 20, 8)
+        scores = q @ k.mT / math.sqrt(8) + torch.full((20, 20), -torch.inf).triu(1)
+        torch.manual_seed(7)
+        mask, scale = kernels._dropout_mask(scores.shape, 0.3)
+        y = (scores.softmax(-1) * mask * scale) @ v
+        return y.view(2, 4, 20, 8).transpose(1, 2).reshape(2, 20, 32)
+
+    def ours(x: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return kernels.causal_attention(x, 4, dropout=0.3)
+
+    for mine, other in zip(value_and_gradient(ours, qkv), value_and_gradient(reference, qkv), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.5, 0.9])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(p: float) -> None:
+    torch.manual_seed(1)
+    y = kernels.dropout(torch.ones(200_000, requires_grad=True), p, training=True)
+    assert float((y == 0).float().mean()) == pytest.approx(p, abs=0.005)
+    assert float(y.detach().mean()) == pytest.approx(1, abs=0.03)
+
+
+def test_dropout_depends_on_torchs_seed_alone_and_differs_from_call_to_call() -> None:
+    def twice() -> tuple[Tensor, Tensor]:
+        torch.manual_seed(3)
+        return kernels.dropout(torch.ones(1000), 0.5, True), kernels.dropout(torch.ones(1000), 0.5, True)
+
+    first, second = twice()
+    assert not torch.equal(first, second)
+    assert all(map(torch.equal, (first, second), twice()))
+
+
+def test_dropout_passes_the_gradient_of_what_it_kept() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(50, 7, requires_grad=True)
+    y = kernels.dropout(x, 0.4, True)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad * x, y)  # it is linear in what it keeps
+
+
+def test_nothing_is_dropped_in_evaluation() -> None:
+    x = torch.randn(100)
+    assert kernels.dropout(x, 0.5, training=False) is x
+
+
+def test_relu_squared_and_its_gradient_are_torchs_own() -> None:
+    x = torch.randn(30, 11)
+    for mine, other in zip(
+        value_and_gradient(kernels.relu_squared, x), value_and_gradient(lambda z: F.relu(z).square(), x), strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_other_number_formats_take_the_plain_formulas_and_agree() -> None:
+    qkv, rotation = torch.randn(1, 16, 3 * 32, dtype=torch.float64), kernels.rotary_positions(16, 8)
+    ours = kernels.causal_attention(qkv, 4, rotation=rotation)
+    single = kernels.causal_attention(qkv.float().requires_grad_(), 4, rotation=rotation)
+    torch.testing.assert_close(ours.float(), single.detach(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,80 @@
+"""The modern recipe's model."""
+
+import math
+
+import pytest
+import torch
+
+from nanoscope.config import build
+from nanoscope.model import ModelConfig, Modern
+from nanoscope.optim.groups import build_optimizer
+
+SHAPE = ModelConfig(vocab_size=29, block_size=32, n_layer=2, n_head=2, n_embd=16, recipe="modern", ngrams=4)
+
+
+def trained(model: Modern, steps: int = 5) -> Modern:
+    config = build({"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 32})
+    optimizer = build_optimizer(model, config, "cpu")
+    for step in range(steps):
+        tokens = torch.randint(29, (4, 33), generator=torch.Generator().manual_seed(step))
+        model(tokens[:, :-1], tokens[:, 1:]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+def made(shape: ModelConfig = SHAPE) -> Modern:
+    torch.manual_seed(0)
+    return Modern(shape)
+
+
+def test_at_first_every_token_is_equally_likely() -> None:
+    tokens = torch.randint(29, (2, 32))
+    assert float(made()(tokens, tokens).detach()) == pytest.approx(math.log(29), abs=1e-6)
+
+
+def test_a_token_does_not_see_those_after_it() -> None:
+    model = trained(made()).eval()
+    tokens = torch.randint(29, (1, 32))
+    changed = tokens.clone()
+    changed[0, 20] = (changed[0, 20] + 1) % 29
+    before, after = model(tokens), model(changed)
+    torch.testing.assert_close(before[:, :20], after[:, :20])
+    assert not torch.allclose(before[:, 20], after[:, 20])
+
+
+def test_every_weight_learns() -> None:
+    fresh, model = made(), trained(made())
+    for (name, before), after in zip(fresh.named_parameters(), model.parameters(), strict=True):
+        assert not torch.equal(before, after), name
+
+
+def test_an_ngram_has_one_row_wherever_it_stands() -> None:
+    ngrams = made().ngrams
+    assert ngrams is not None
+    rows = ngrams.rows(torch.tensor([[0, 0, 0, 5, 6, 7, 8, 1, 2, 6, 7, 8]]))[0]
+    pairs, triples, fours = rows.unbind(-1)
+    assert pairs[3] == pairs[8]  # 7 8
+    assert triples[3] == triples[8]  # 6 7 8
+    assert fours[3] != fours[8]  # 5 6 7 8, 2 6 7 8
+    assert len({int(pairs[3]), int(triples[3]), int(fours[3])}) == 3
+
+
+def test_sparse_and_dense_gradients_of_the_tables_train_the_same_weights() -> None:
+    sparse = made()
+    assert sparse.ngrams is not None
+    sparse.ngrams.sparse = True
+    for one, other in zip(trained(made()).parameters(), trained(sparse).parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_without_ngrams_there_is_no_table() -> None:
+    model = made(ModelConfig(vocab_size=29, block_size=32, n_layer=2, n_head=2, n_embd=16, recipe="modern"))
+    assert model.ngrams is None
+    tokens = torch.randint(29, (2, 32))
+    assert torch.isfinite(model(tokens, tokens))
+
+
+def test_lookups_are_not_counted_as_arithmetic() -> None:
+    model = made()
+    assert model.multiplied_parameters() == 2 * 12 * 16**2 + 29 * 16 + 3 * 64 * 16

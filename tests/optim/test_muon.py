@@ -1,0 +1,55 @@
+import torch
+
+from nanoscope.optim.adagrad import Adagrad
+from nanoscope.optim.muon import Muon, orthogonalized
+
+
+def test_singular_values_become_about_one() -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonalized(torch.randn(5, 64, 32)))
+    assert values.min() > 0.5
+    assert values.max() < 1.4
+
+
+def test_a_zero_gradient_changes_nothing() -> None:
+    assert torch.equal(orthogonalized(torch.zeros(2, 8, 4)), torch.zeros(2, 8, 4))
+
+
+def test_matrices_in_a_stack_are_treated_as_each_by_itself() -> None:
+    torch.manual_seed(0)
+    shapes = [(12, 4), (4, 12), (12, 4)]
+    starts, gradients = [torch.randn(*shape) for shape in shapes], [torch.randn(*shape) for shape in shapes]
+
+    def stepped(indices: list[int]) -> list[torch.Tensor]:
+        parameters = [torch.nn.Parameter(starts[i].clone()) for i in indices]
+        optimizer = Muon([{"params": parameters}], lr=0.1, momentum=0.9, weight_decay=0.01)
+        for _ in range(3):
+            for parameter, i in zip(parameters, indices, strict=True):
+                parameter.grad = gradients[i].clone()
+            optimizer.step()
+        return [parameter.detach() for parameter in parameters]
+
+    for together, alone in zip(stepped([0, 1, 2]), [stepped([i])[0] for i in range(3)], strict=True):
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_a_tall_matrix_are_made_orthogonal_one_by_one() -> None:
+    torch.manual_seed(0)
+    parameter = torch.nn.Parameter(torch.zeros(12, 4))
+    parameter.grad = torch.randn(12, 4)
+    Muon([{"params": [parameter], "parts": 3}], lr=1.0, momentum=0.0, weight_decay=0.0).step()
+    for part in parameter.detach().view(3, 4, 4):
+        assert torch.linalg.svdvals(part).max() < 1.4
+
+
+def test_adagrad_is_torchs_own() -> None:
+    torch.manual_seed(0)
+    start = torch.randn(10, 3)
+    ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
+    mine, other = Adagrad([{"params": [ours]}], lr=0.1), torch.optim.Adagrad([theirs], lr=0.1)
+    for _ in range(4):
+        ours.grad = torch.randn(10, 3)
+        theirs.grad = ours.grad.clone()
+        mine.step()
+        other.step()
+    torch.testing.assert_close(ours, theirs)
