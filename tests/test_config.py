@@ -56,7 +56,7 @@ def test_the_last_of_two_flags_wins() -> None:
 
 
 def test_a_toml_file_may_build_on_a_preset_whatever_the_order_of_its_lines(tmp_path: Path) -> None:
-    config = resolve([toml_file(tmp_path, 'n_layer = 3\npreset = "babygpt"\n')]).config
+    config = resolve([toml_file(tmp_path, 'n_layer = 3\npreset = "babygpt-classic"\n')]).config
     assert (config.n_layer, config.n_embd, config.dropout) == (3, 384, 0.2)
 
 
@@ -154,7 +154,7 @@ def test_a_mistyped_word_gets_a_suggestion(typed: str, meant: str) -> None:
 def test_a_mistyped_preset_gets_a_suggestion_and_the_list() -> None:
     told = mistakes_of("labtop")
     assert "did you mean laptop?" in told
-    assert "Presets: babygpt, finetune, gpt2-124m, laptop" in told
+    assert "Presets: babygpt, babygpt-classic, finetune, gpt2-124m, laptop, laptop-classic, quick" in told
 
 
 # --- values ------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_whole_number_is_whole_and_fits_into_64_bits(key: str, value: str) -> 
 
 ZERO_MEANS_SOMETHING = {
     "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "dropout", "weight_decay",
-    "beta1", "beta2", "grad_clip", "warmup_iters", "min_lr",
+    "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
 }  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_zero_is_taken_only_where_it_means_something(key: str) -> None:
         assert f"{key} must be positive" in mistakes_of(f"--{key}=0")
 
 
-@pytest.mark.parametrize("key", ["dropout", "beta1", "beta2"])
+@pytest.mark.parametrize("key", ["dropout", "beta1", "beta2", "muon_momentum"])
 def test_a_share_of_one_is_refused(key: str) -> None:
     assert f"{key} must be at least 0 and below 1" in mistakes_of(f"--{key}=1")
 
@@ -200,7 +200,8 @@ def example_of(key: str) -> Any:
     """A value that differs from the preset's and is allowed."""
     kinds = alternatives(TYPES[key])
     special: dict[str, Any] = {
-        "n_embd": 256, "n_head": 8, "min_lr": 1e-5, "dropout": 0.5, "beta1": 0.5, "beta2": 0.5, "device": "cpu"
+        "n_embd": 256, "n_head": 8, "min_lr": 1e-5, "dropout": 0.5, "beta1": 0.5, "beta2": 0.5, "muon_momentum": 0.5,
+        "device": "cpu",
     }  # fmt: skip
     if key in special:
         return special[key]
@@ -218,9 +219,36 @@ def example_of(key: str) -> Any:
 def test_every_key_can_be_set_by_flag_by_toml_and_by_nanogpts_file(key: str, tmp_path: Path) -> None:
     value = example_of(key)
     literal = str(value).lower() if isinstance(value, bool) else repr(value)
-    assert getattr(resolve([f"--{key}={value}"]).config, key) == value
-    assert getattr(resolve(["laptop", toml_file(tmp_path, f"{key} = {literal}")]).config, key) == value
-    assert getattr(resolve(["laptop", nanogpt_file(tmp_path, f"{key} = {value!r}")]).config, key) == value
+    recipe = "classic" if key in ("bias", "init_from") else "modern"
+    beside = "" if key == "recipe" else f"recipe = '{recipe}'\n"
+    flags = [] if key == "recipe" else [f"--recipe={recipe}"]
+    assert getattr(resolve([f"--{key}={value}", *flags]).config, key) == value
+    assert getattr(resolve(["laptop", toml_file(tmp_path, f"{beside}{key} = {literal}")]).config, key) == value
+    assert getattr(resolve(["laptop", nanogpt_file(tmp_path, f"{beside}{key} = {value!r}")]).config, key) == value
+
+
+@pytest.mark.parametrize("key", ["ngrams", "matrix_lr", "table_lr", "muon_momentum", "cooldown"])
+def test_what_only_the_modern_recipe_knows_is_refused_for_a_classic_run(key: str) -> None:
+    assert f"{key} is for recipe=modern" in mistakes_of("laptop-classic", f"--{key}={example_of(key)}")
+
+
+def test_what_only_the_classic_recipe_knows_is_refused_for_a_modern_run() -> None:
+    assert "bias=True is for recipe=classic" in mistakes_of("laptop", "--bias=True")
+    assert "init_from=gpt2 needs --recipe=classic" in mistakes_of("laptop", "--init_from=gpt2")
+    assert "n_embd / n_head must be even" in mistakes_of("laptop", "--n_embd=36")
+    assert "cooldown is a share of the iterations" in mistakes_of("laptop", "--cooldown=2")
+    assert "ngrams must be at most 8" in mistakes_of("laptop", "--ngrams=9")
+
+
+def test_a_config_file_of_nanogpt_means_nanogpts_recipe(tmp_path: Path) -> None:
+    assert resolve([nanogpt_file(tmp_path, "n_layer = 3")]).config.recipe == "classic"
+    assert resolve(["laptop"]).config.recipe == "modern"
+
+
+def test_rates_left_alone_are_the_recipes_own() -> None:
+    modern, classic = build({}), build({"recipe": "classic"})
+    assert (modern.peak_lr, modern.lowest_lr, modern.warmup) == (1e-2, 0.0, 0)
+    assert (classic.peak_lr, classic.lowest_lr, classic.warmup) == (6e-4, pytest.approx(6e-5), 2000)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -250,12 +278,12 @@ def test_n_embd_that_n_head_does_not_divide_comes_with_one_that_it_does() -> Non
 
 
 def test_min_lr_above_the_learning_rate_is_refused_unless_the_rate_is_constant() -> None:
-    assert "min_lr must lie between 0 and learning_rate=0.001" in mistakes_of("--min_lr=0.1")
+    assert "min_lr must lie between 0 and learning_rate=0.01" in mistakes_of("--min_lr=0.1")
     assert resolve(["--min_lr=0.1", "--decay_lr=False"]).config.min_lr == 0.1
 
 
 def test_auto_follows_the_keys_it_stands_for() -> None:
-    config = build({"max_iters": 500, "learning_rate": 0.5})
+    config = build({"recipe": "classic", "max_iters": 500, "learning_rate": 0.5})
     assert config.decay_iters == 500
     assert math.isclose(config.lowest_lr, 0.05)
 
@@ -466,10 +494,15 @@ def test_an_unknown_key_of_nanogpts_file_gets_its_line_and_a_suggestion(tmp_path
 def values_of(key: str) -> st.SearchStrategy[Any]:
     special: dict[str, st.SearchStrategy[Any]] = {
         "n_head": st.sampled_from([1, 2, 3, 4, 6, 12]),
-        "n_embd": st.integers(1, 1000).map(lambda twelfth: 12 * twelfth),
+        "n_embd": st.integers(1, 1000).map(lambda times: 24 * times),
         "learning_rate": st.floats(1e-3, 1.0),
         "min_lr": st.floats(0.0, 1e-4) | st.just("auto"),
-        **dict.fromkeys(("dropout", "beta1", "beta2"), st.floats(0, 1, exclude_max=True)),
+        "recipe": st.just("modern"),
+        "init_from": st.sampled_from(["scratch", "resume"]),
+        "bias": st.just(False),
+        "ngrams": st.integers(1, 8),
+        "cooldown": st.floats(0, 1, exclude_min=True),
+        **dict.fromkeys(("dropout", "beta1", "beta2", "muon_momentum"), st.floats(0, 1, exclude_max=True)),
     }
     if key in special:
         return special[key]
@@ -480,7 +513,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
         elif kind is int:
             options.append(st.integers(1, 2**63 - 1))
         elif kind is float:
-            options.append(st.floats(0, 1e300))
+            options.append(st.floats(1e-300, 1e300))
         elif kind is str:
             names = st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from("\"'\\#=[]" + string.ascii_letters)
             options.append(st.text(names, min_size=1))

@@ -13,7 +13,7 @@ def preset_text(name: str) -> str:
 
 
 def test_the_presets_that_the_readme_speaks_of_are_there() -> None:
-    assert presets() == ["babygpt", "finetune", "gpt2-124m", "laptop"]
+    assert presets() == ["babygpt", "babygpt-classic", "finetune", "gpt2-124m", "laptop", "laptop-classic", "quick"]
 
 
 @pytest.mark.parametrize("name", presets())
@@ -39,8 +39,9 @@ def test_a_preset_says_what_it_reaches(name: str) -> None:
     assert any(word.rstrip(";,.").replace(".", "", 1).isdigit() for word in notes.split())
 
 
-def test_laptop_is_the_cpu_command_of_nanogpt() -> None:
-    config = resolve(["laptop"]).config
+def test_laptop_classic_is_the_cpu_command_of_nanogpt() -> None:
+    config = resolve(["laptop-classic"]).config
+    assert config.recipe == "classic"
     shape = (config.n_layer, config.n_head, config.n_embd, config.block_size, config.batch_size)
     assert shape == (4, 4, 128, 64, 12)
     assert (config.learning_rate, config.lowest_lr, config.beta2) == (1e-3, 1e-4, 0.99)
@@ -48,8 +49,9 @@ def test_laptop_is_the_cpu_command_of_nanogpt() -> None:
     assert (config.dropout, config.bias, config.eval_iters, config.eval_interval) == (0.0, False, 20, 250)
 
 
-def test_babygpt_is_the_shakespeare_config_of_nanogpt() -> None:
-    config = resolve(["babygpt"]).config
+def test_babygpt_classic_is_the_shakespeare_config_of_nanogpt() -> None:
+    config = resolve(["babygpt-classic"]).config
+    assert config.recipe == "classic"
     shape = (config.n_layer, config.n_head, config.n_embd, config.block_size, config.batch_size)
     assert shape == (6, 6, 384, 256, 64)
     assert (config.dropout, config.max_iters, config.decay_iters, config.eval_iters) == (0.2, 5000, 5000, 200)

@@ -177,7 +177,7 @@ def _wrong_for_recipe(config: TrainConfig, unread: set[str]) -> list[str]:
     if config.bias:
         found.append("bias=True is for recipe=classic; modern has no biases")
     if config.init_from not in ("scratch", "resume"):
-        found.append(f"init_from={config.init_from} needs recipe=classic: these are weights of GPT-2")
+        found.append(f"init_from={config.init_from} needs --recipe=classic: these are weights of GPT-2")
     if not unread & {"n_embd", "n_head"} and config.n_head > 0 and config.n_embd // config.n_head % 2:
         found.append(f"n_embd / n_head must be even for recipe=modern, it is {config.n_embd // config.n_head}")
     if config.cooldown > 1:

@@ -1,6 +1,5 @@
 import torch
 
-from nanoscope.optim.adagrad import Adagrad
 from nanoscope.optim.muon import Muon, orthogonalized
 
 
@@ -40,16 +39,3 @@ def test_parts_of_a_tall_matrix_are_made_orthogonal_one_by_one() -> None:
     Muon([{"params": [parameter], "parts": 3}], lr=1.0, momentum=0.0, weight_decay=0.0).step()
     for part in parameter.detach().view(3, 4, 4):
         assert torch.linalg.svdvals(part).max() < 1.4
-
-
-def test_adagrad_is_torchs_own() -> None:
-    torch.manual_seed(0)
-    start = torch.randn(10, 3)
-    ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
-    mine, other = Adagrad([{"params": [ours]}], lr=0.1), torch.optim.Adagrad([theirs], lr=0.1)
-    for _ in range(4):
-        ours.grad = torch.randn(10, 3)
-        theirs.grad = ours.grad.clone()
-        mine.step()
-        other.step()
-    torch.testing.assert_close(ours, theirs)

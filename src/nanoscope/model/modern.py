@@ -18,7 +18,7 @@ from nanoscope.model import kernels
 from nanoscope.model.config import ModelConfig
 
 NGRAM_ROWS = 2**15  # of each table; more rows gained little at a megabyte of text
-NGRAM_WIDTH = 64
+NGRAM_WIDTH = 64  # at most, and at most half the model's
 
 
 def norm(x: Tensor) -> Tensor:
@@ -32,8 +32,9 @@ class NgramEmbedding(nn.Module):
     def __init__(self, longest: int, width: int) -> None:
         super().__init__()
         self.longest = longest
-        self.table = nn.Parameter(torch.empty((longest - 1) * NGRAM_ROWS, NGRAM_WIDTH))
-        self.proj = nn.Linear((longest - 1) * NGRAM_WIDTH, width, bias=False)
+        narrow = min(NGRAM_WIDTH, width // 2)
+        self.table = nn.Parameter(torch.empty((longest - 1) * NGRAM_ROWS, narrow))
+        self.proj = nn.Linear((longest - 1) * narrow, width, bias=False)
         self.sparse = False  # gradients of the rows that were read only; the session says where that works
 
     def forward(self, tokens: Tensor, before: Tensor, dropout: float) -> Tensor:
