@@ -13,6 +13,7 @@ class KVCache:
     def __init__(self, layers: int, size: int) -> None:
         self.size = size
         self.length = 0
+        self.tail: Tensor | None = None  # the last tokens, for a model whose embeddings look back
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
 

@@ -12,7 +12,7 @@ from nanoscope.config import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation.kvcache import KVCache
-from nanoscope.model import GPT
+from nanoscope.model import LanguageModel
 
 LOWEST_TEMPERATURE = 1e-5  # below it the division could overflow, and the likeliest token is certain anyway
 
@@ -58,7 +58,7 @@ def window_start(length: int, block_size: int) -> int:
 
 @torch.inference_mode()
 def generate(
-    model: GPT, prompt: Tensor, settings: Sampling, vocab_size: int, *, use_cache: bool = True
+    model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_size: int, *, use_cache: bool = True
 ) -> Iterator[Tensor]:
     """Yield the next token of each sequence (B) until max_new_tokens; prompt is (B, T), T at least 1."""
     was_training = model.training
@@ -99,7 +99,7 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
 
 
 def generate_texts(
-    model: GPT,
+    model: LanguageModel,
     tokenizer: Tokenizer,
     prompt: str,
     settings: Sampling,
@@ -132,7 +132,7 @@ def generate_texts(
     return [text + tail for text, tail in zip(texts, tails, strict=True)]
 
 
-def generate_text(model: GPT, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:
+def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:
     """One continuation; a prompt that the vocabulary does not have gives way to one that it has."""
     if tokenizer.unknown(prompt):
         prompt = tokenizer.decode([0])

@@ -9,7 +9,7 @@ from nanoscope.data.tokenizer import Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
 from nanoscope.hardware.device import decide, look
-from nanoscope.model import GPT
+from nanoscope.model import LanguageModel, build_model
 from nanoscope.training.checkpoint import Checkpoint, find_checkpoint, load_model_weights
 from nanoscope.training.session import autocast
 
@@ -53,9 +53,9 @@ def write_samples(
     _show("\n")
 
 
-def load_model(found: Checkpoint) -> GPT:
+def load_model(found: Checkpoint) -> LanguageModel:
     try:
-        model = GPT(found.model_config)
+        model = build_model(found.model_config)
         load_model_weights(model, found.model)
     except (JobError, RuntimeError, TypeError, ValueError) as error:  # state.json and weights disagree
         raise JobError(f"{found.folder} is not whole: {str(error).splitlines()[0]}") from None

@@ -9,18 +9,22 @@ import json
 import os
 import shutil
 import threading
+import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
-from nanoscope.model import GPT, ModelConfig
+from nanoscope.model import LanguageModel, ModelConfig
 from nanoscope.training.run_folder import checkpoint_folders, read_pointer
+from nanoscope.training.tensor_file import TensorFile
 
 STATE_VERSION = 1
 
@@ -56,39 +60,59 @@ class Checkpoint:
 
 @dataclass
 class Snapshot:
-    """A copy of everything a checkpoint holds, which training no longer changes."""
+    """What a checkpoint will hold. The tensors are training's own: they are copied by the writer (`copied`)."""
 
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     state: dict[str, Any]
-    tokenizer: dict[str, Any] | None
+    tokenizer: Tokenizer | None
 
 
 class CheckpointWriter:
-    """Saves checkpoints of one run, one at a time; large ones in a thread while training goes on; prunes old ones."""
+    """Saves checkpoints of one run, one at a time, in a thread while training goes on; prunes old ones.
 
-    # Writing takes a core. A small checkpoint costs a small model as much in slower steps as in waiting, but waiting
-    # is counted where it belongs (benchmarks/LOG.md).
-    SMALL_BYTES = 64 << 20
+    An iteration changes weights and optimizer state only at its end. So the thread copies them while the forward and
+    backward passes of the next iteration read them, and then writes the copy. The rule: `copied` is called before
+    anything changes the model or the optimizer in place.
+    """
+
+    # While training goes on, the writer rests so many times as long as it works, after each chunk: a core taken away
+    # for longer, or more often, shows in the iterations (benchmarks/LOG.md).
+    REST = 32
+    CHUNK_BYTES = 1 << 18
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
+        self._files = {"model.safetensors": TensorFile(), "optimizer.safetensors": TensorFile()}
+        self._tokenizer_json: bytes | None = None
         self._thread: threading.Thread | None = None
+        self._copied, self._hurry = threading.Event(), threading.Event()
+        self._copied.set()
+        self._last_save = time.monotonic()
+        self._rest_seconds = 0.0
         self._failures: list[str] = []
 
-    def save(self, snapshot: Snapshot, *, best: bool) -> tuple[Path, bool]:
-        """Write, or begin to; returns where, and whether it goes on in the background. The one before is waited for."""
+    def save(self, snapshot: Snapshot, *, best: bool) -> Path:
+        """Begin to save in the background; returns where. The one before is waited for."""
         self.wait()
         target = self.folder / f"step-{snapshot.state['progress']['step']:06d}"
-        tensors = [*snapshot.model.values(), *snapshot.optimizer.values()]
-        if sum(tensor.nbytes for tensor in tensors) <= self.SMALL_BYTES:
-            self._write(snapshot, target, best)
-            return target, False
-        self._thread = threading.Thread(target=self._write, args=(snapshot, target, best), name="checkpoint")
+        now = time.monotonic()
+        self._rest_seconds, self._last_save = (now - self._last_save) / 2, now  # done well before the next save
+        self._copied.clear()
+        self._hurry.clear()
+        self._thread = threading.Thread(target=self._work, args=(snapshot, target, best), name="checkpoint")
         self._thread.start()
-        return target, True
+        if any(tensor.device.type != "cpu" for tensor in snapshot.model.values()):
+            self.copied()  # a device copies faster than the next iteration could be held up
+        return target
+
+    def copied(self) -> None:
+        """Wait until the state that is being saved may be changed: usually it may long since."""
+        self._copied.wait()
 
     def wait(self) -> None:
+        """Wait until what was begun is on disk, or has failed; the writer no longer takes its time."""
+        self._hurry.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -98,27 +122,53 @@ class CheckpointWriter:
         found, self._failures = self._failures, []
         return found
 
-    def _write(self, snapshot: Snapshot, target: Path, best: bool) -> None:
+    def _work(self, snapshot: Snapshot, target: Path, best: bool) -> None:
         aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            shutil.rmtree(aside, ignore_errors=True)
+            time.sleep(0.001)  # let the caller go on first: it could do nothing while this thread prepares the copy
+            try:
+                self._files["model.safetensors"].copy(snapshot.model)
+                self._files["optimizer.safetensors"].copy(snapshot.optimizer)
+            finally:
+                self._copied.set()
+            for left_by_a_killed_run in self.folder.glob(".step-*.tmp"):
+                shutil.rmtree(left_by_a_killed_run, ignore_errors=True)
             aside.mkdir(parents=True)
-            save_file(snapshot.model, aside / "model.safetensors", {"format": "pt"})
-            save_file(snapshot.optimizer, aside / "optimizer.safetensors", {"format": "pt"})
-            if snapshot.tokenizer is not None:
-                (aside / "tokenizer.json").write_text(json.dumps(snapshot.tokenizer, ensure_ascii=False), "utf-8")
-            snapshot.state["sha256"] = {file.name: file_sha256(file) for file in sorted(aside.iterdir())}
-            (aside / "state.json").write_text(json.dumps(snapshot.state, indent=1), "utf-8")
-            for file in aside.iterdir():
-                _sync(file)
+            self._write(snapshot, aside)
             _sync(aside)
             _move_into_place(aside, target)
             for pointer in ("last", "best") if best else ("last",):
                 _replace_text(self.folder / pointer, target.name + "\n")
             self._prune()
-        except (OSError, SafetensorError) as error:
+        except Exception as error:  # no disk, no memory: training goes on, and the person is told
             shutil.rmtree(aside, ignore_errors=True)
-            self._failures.append(f"{target.name} could not be saved: {error}")
+            self._failures.append(f"{target.name} could not be saved: {error or type(error).__name__}")
+
+    def _write(self, snapshot: Snapshot, aside: Path) -> None:
+        total = sum(file.nbytes for file in self._files.values())
+        sha256 = {}
+        for name, tensors in self._files.items():
+            sha256[name] = self._write_file(aside / name, tensors.chunks(self.CHUNK_BYTES), self._rest_seconds / total)
+        if snapshot.tokenizer is not None:
+            if self._tokenizer_json is None:  # it stays the same as long as the run lives
+                self._tokenizer_json = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False).encode()
+            sha256["tokenizer.json"] = self._write_file(aside / "tokenizer.json", [self._tokenizer_json])
+        state = json.dumps({**snapshot.state, "sha256": sha256}, indent=1).encode()
+        self._write_file(aside / "state.json", [state])
+
+    def _write_file(self, path: Path, chunks: Iterable[bytes | memoryview], rest_seconds_per_byte: float = 0.0) -> str:
+        """Write, have the disk hold it, and return the checksum."""
+        digest = hashlib.sha256()
+        with path.open("wb") as file:
+            for chunk in chunks:
+                began = time.thread_time()
+                digest.update(chunk)
+                written = file.write(chunk)
+                if threading.main_thread().is_alive():  # not: the process is about to end
+                    self._hurry.wait(min(self.REST * (time.thread_time() - began), rest_seconds_per_byte * written))
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
 
     def _prune(self) -> None:
         if self.keep == 0:
@@ -130,19 +180,19 @@ class CheckpointWriter:
 
 
 def take_snapshot(
-    model: GPT,
+    model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     progress: Progress,
     *,
     scaler: dict[str, Any],
-    tokenizer: dict[str, Any] | None,
+    tokenizer: Tokenizer | None,
     run: dict[str, Any],
 ) -> Snapshot:
-    """Copy weights, optimizer state and progress to memory that training does not touch."""
+    """What a checkpoint of this moment holds, for CheckpointWriter.save, which copies the tensors."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
-    weights = {name: _copy(parameter) for parameter, name in names.items()}
+    weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
-        f"{names[parameter]}.{key}": _copy(value)
+        f"{names[parameter]}.{key}": value.detach()
         for parameter, values in optimizer.state.items()
         for key, value in values.items()
     }
@@ -154,10 +204,6 @@ def take_snapshot(
         "run": run,
     }
     return Snapshot(weights, moments, state, tokenizer)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True).contiguous()
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: dict[str, Tensor]) -> None:
@@ -173,7 +219,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: 
     optimizer.load_state_dict(saved)
 
 
-def load_model_weights(model: GPT, weights: dict[str, Tensor]) -> None:
+def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None:
     """Weights by name; the output layer is the token table, so it may be missing."""
     try:
         missing, unexpected = model.load_state_dict(weights, strict=False)

@@ -3,6 +3,7 @@
 Each passage is timed under its own phase, so that the time of an iteration is never the time of something else.
 """
 
+import gc
 import math
 from dataclasses import dataclass
 
@@ -10,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.hardware.device import synchronize
 from nanoscope.model.flops import mfu
+from nanoscope.optim.groups import clip_gradients
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.training.checkpoint import take_snapshot
-from nanoscope.training.session import Session, tokenizer_json
+from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
 
 
@@ -32,12 +35,14 @@ def train(session: Session, stop: StopRequest) -> Outcome:
     config, clock, progress, pace = session.config, session.clock, session.progress, session.pace
     on_cpu = session.device.type == "cpu"
     first_bad = torch.full((), -1, device=session.device)  # first iteration whose loss was not finite
+    gc.collect()
+    gc.freeze()  # what start-up made lives as long as the run: looking through it again and again finds nothing
     clock.enter("other")
 
     while True:
         step = progress.step
         lr = learning_rate(step, config)
-        if (step % config.eval_interval == 0 or step == config.max_iters) and progress.evaluated_at != step:
+        if due_for_evaluation(step, config) and progress.evaluated_at != step:
             evaluate(session, stop, lr)
         if config.sample_interval and step and step % config.sample_interval == 0:
             sample(session)
@@ -73,6 +78,12 @@ def train(session: Session, stop: StopRequest) -> Outcome:
     return finish(session, reason, int(first_bad.item()))
 
 
+def due_for_evaluation(step: int, config: TrainConfig) -> bool:
+    if step == 0 and config.recipe == "modern" and not config.eval_only:
+        return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
+    return step % config.eval_interval == 0 or step == config.max_iters
+
+
 def optimizer_step(
     session: Session, batches: list[tuple[Tensor, Tensor]], lr: float, first_bad: Tensor
 ) -> tuple[Tensor, Tensor | None]:
@@ -103,14 +114,15 @@ def optimizer_step(
     grad_norm = None
     if config.grad_clip > 0:
         scaler.unscale_(optimizer)
-        grad_norm = torch.nn.utils.clip_grad_norm_(session.parameters, config.grad_clip)
+        grad_norm = clip_gradients(session.parameters, config.grad_clip)
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_scale", 1.0)
 
     # float16 overflows in passing, which is what the scaler is for: there only the loss is a sign of trouble.
     signs = total if grad_norm is None or scaler.is_enabled() else total + grad_norm
     first_bad.copy_(torch.where(torch.isfinite(signs) | (first_bad >= 0), first_bad, session.progress.step))
     if session.device.type != "cpu" or not processes.any(first_bad.item() >= 0)[0]:
+        session.checkpoints.copied()  # from here on weights change
         scaler.step(optimizer)
         scaler.update()
     optimizer.zero_grad(set_to_none=True)
@@ -155,21 +167,27 @@ def evaluate(session: Session, stop: StopRequest, lr: float) -> None:
 
 
 def save(session: Session, *, best: bool = False) -> None:
-    """Have the state written; what is large, while training goes on with a copy."""
+    """Have the state saved while training goes on: copied during the next forward pass, then written."""
     session.saved_at = session.progress.step
     if not session.processes.first:
         return
     with session.clock.phase("checkpoint") as timed:
         snapshot = take_snapshot(
             session.plain_model, session.optimizer, session.progress, scaler=session.scaler.state_dict(),
-            tokenizer=tokenizer_json(session.dataset.tokenizer),
+            tokenizer=session.dataset.tokenizer,
             run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
         )  # fmt: skip
-        target, in_background = session.checkpoints.save(snapshot, best=best)
+        target = session.checkpoints.save(snapshot, best=best)
     session.pace.extra("checkpoint", timed.seconds)
-    session.say(f"saving checkpoint to {target}" + (" (in background)" if in_background else ""))
+    session.say(f"saving checkpoint to {target} (in background)")
     path = target.relative_to(session.folder.path).as_posix()
     session.record("checkpoint", step=session.progress.step, path=path, seconds=timed.seconds, best=best)
+
+
+def wait_for_saves(session: Session) -> None:
+    with session.clock.phase("checkpoint"):
+        session.checkpoints.wait()
+    tell_failed_saves(session)
 
 
 def tell_failed_saves(session: Session) -> None:
@@ -219,11 +237,10 @@ def finish(session: Session, reason: str, bad_step: int) -> Outcome:
     progress = session.progress
     session.loader.close()
     worth_saving = reason not in ("eval_only", "non_finite") and progress.step > 0
-    if worth_saving and session.saved_at != progress.step:
+    wait_for_saves(session)
+    if worth_saving and session.saved_at != progress.step:  # also if saving it has just failed: once more
         save(session, best=progress.best_step == progress.step)
-    with session.clock.phase("checkpoint"):
-        session.checkpoints.wait()
-    tell_failed_saves(session)
+        wait_for_saves(session)
     step = bad_step if reason == "non_finite" else progress.step
     if reason == "non_finite":
         session.record("non_finite", step=step)
