@@ -10,6 +10,13 @@ def test_singular_values_become_about_one() -> None:
     assert values.max() < 1.4
 
 
+def test_tall_matrices_take_a_shorter_way_to_the_same_result() -> None:
+    torch.manual_seed(0)
+    tall = torch.randn(3, 48, 16) * torch.logspace(0, -3, 16)
+    exact = orthogonalized(tall.double())  # the plain iteration: the shorter way is for float32 alone
+    torch.testing.assert_close(orthogonalized(tall).double(), exact, rtol=1e-3, atol=1e-4)
+
+
 def test_a_zero_gradient_changes_nothing() -> None:
     assert torch.equal(orthogonalized(torch.zeros(2, 8, 4)), torch.zeros(2, 8, 4))
 

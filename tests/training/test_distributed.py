@@ -20,7 +20,7 @@ def test_two_processes_train_on_the_tokens_of_one_and_reach_the_same_losses(fold
     assert out.count("iter 19:") == 1  # only the first process speaks
     assert folder.losses("together") == pytest.approx(folder.losses("alone"), rel=2e-4)
     ours, theirs = folder.evaluations("together"), folder.evaluations("alone")
-    for step in (0, 10, 20):
+    for step in (10, 20):
         assert ours[step] == pytest.approx(theirs[step], rel=2e-4)
     (start,) = folder.events("together", "start")
     assert start["processes"] == 2

@@ -20,10 +20,29 @@ def orthogonalized(matrices: Tensor) -> Tensor:
     """About U·Vᵀ of each U·S·Vᵀ in a stack (N, rows, columns), rows ≥ columns, by Newton–Schulz iteration."""
     a, b, c = ITERATION
     x: Tensor = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7)
+    if x.shape[1] >= 2 * x.shape[2] and x.dtype == torch.float32:
+        return torch.bmm(x, _through_gram(torch.bmm(x.mT, x)))
     for _ in range(ITERATIONS):
         gram = torch.bmm(x.mT, x)
         x = torch.baddbmm(x, x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), beta=a)
     return x
+
+
+def _through_gram(gram: Tensor) -> Tensor:
+    """What x is to be multiplied with, from xᵀ·x alone: tall matrices need not take part in every iteration.
+
+    One step multiplies x with q = a·I + b·g + c·g², a function of g = xᵀ·x, which becomes q·g·q.
+    """
+    a, b, c = ITERATION
+    product: Tensor | None = None
+    identity = a * torch.eye(gram.shape[-1], device=gram.device)
+    for iteration in range(ITERATIONS):
+        q = torch.baddbmm(gram, gram, gram, beta=b, alpha=c).add_(identity)
+        product = q if product is None else torch.bmm(product, q)
+        if iteration < ITERATIONS - 1:
+            gram = torch.bmm(q, torch.bmm(gram, q))
+    assert product is not None
+    return product
 
 
 class Muon(torch.optim.Optimizer):
