@@ -23,7 +23,7 @@ def test_a_run_prints_nanogpt_shaped_lines_and_leaves_a_whole_folder(folder: Fol
     out = folder.train()
     assert [int(m[1]) for m in map(ITERATION.fullmatch, out.splitlines()) if m] == list(range(20))
     assert [int(m[1]) for m in map(EVALUATION.fullmatch, out.splitlines()) if m] == [10, 20]
-    assert "saving checkpoint to run/checkpoints/step-000010\n" in out
+    assert "saving checkpoint to run/checkpoints/step-000010 (in background)\n" in out
     run = folder.path / "run"
     assert {path.name for path in run.iterdir()} == {"config.toml", "console.log", "events.jsonl", "checkpoints"}
     assert "iter 19: loss" in (run / "console.log").read_text("utf-8")
