@@ -41,7 +41,7 @@ def test_a_ratio_is_reached_from_its_target_up(ratio: float, verdict: str) -> No
 @pytest.mark.parametrize(("share", "verdict"), [(0.03, "aim reached"), (0.1, "reached"), (0.11, "not reached")])
 def test_a_share_is_reached_from_its_target_down_and_told_in_percent(share: float, verdict: str) -> None:
     result = {"checkpoint_4x128_held_up_ms": 1.0, "checkpoint_4x128_held_up_share": share}
-    shown = line_of(table(FACTS | result), "held up by a save, 4×128")
+    shown = line_of(table(FACTS | result), "slower steps, 4×128")
     assert f"{100 * share:.1f} %" in shown
     assert shown.endswith(f" {verdict}")
 
@@ -79,6 +79,11 @@ def test_a_row_measured_again_replaces_itself_alone(tmp_path: Path) -> None:
     assert "20.5 (18.0 to 21.0)" in text
     assert "50.0 MB/s" in text
     assert "40.0 MB/s" not in text
+
+
+def test_a_row_that_failed_leaves_what_was_measured_before(tmp_path: Path) -> None:
+    written(tmp_path, {"sample": SAMPLE})
+    assert "20.5 (18.0 to 21.0)" in written(tmp_path, {"sample": {"sample_failed": "no luck"}})
 
 
 def test_each_row_has_the_command_that_measures_it(tmp_path: Path) -> None:

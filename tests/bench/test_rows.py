@@ -103,7 +103,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, dict[str
 
 def test_checkpoints_are_really_written_while_steps_go_on(saved: tuple[Workspace, dict[str, Any]]) -> None:
     space, found = saved
-    assert len(found["blocked_ms"]) - len(found["held_up_ms"]) in (0, 1)
+    assert found["saves"] > 1
+    assert found["blocked_ms"] > 0
     assert found["synchronous_ms"] > 0
     assert list((space.folder / "run/checkpoints").glob("step-*/model.safetensors"))
 

@@ -88,41 +88,49 @@ def evaluation(shape: dict[str, Any], dataset: str, eval_iters: int) -> dict[str
 
 
 def checkpoint(shape: dict[str, Any], dataset: str, seconds: float, quiet_steps: int) -> dict[str, Any]:
-    """How long saves hold training up, and how long the same bytes take when training waits for them.
+    """How long a save holds training up, and how long the same bytes take when training waits for them.
 
-    Held up: the time in save(), and what the iterations take longer until the checkpoint is on disk (one at least)
-    than the median of the quiet ones before it.
+    blocked_ms: training stands still, in save() and before the next optimizer step. held_up_ms: that, and what the
+    iterations until the checkpoint is on disk take longer than the quiet ones between, by their medians.
     """
     from nanoscope.training.trainer import save
 
     session = _session(shape, dataset)
-    folder = session.folder.checkpoints
-    quiet: list[float] = []
-    writing: list[float] = []
+    copied = session.checkpoints.copied
+    laps: dict[str, list[float]] = {"quiet": [], "writing": []}
     blocked_ms: list[float] = []
-    held_up_ms: list[float] = []
-    mark = began = time.perf_counter()
+    now, quiet_laps, mark, began = "quiet", 0, time.perf_counter(), time.perf_counter()
+
+    def stand_still(action: Callable[[], None]) -> None:
+        start = time.perf_counter()
+        action()
+        if blocked_ms:
+            blocked_ms[-1] += 1000 * (time.perf_counter() - start)
 
     def between() -> bool:
-        nonlocal mark, quiet, writing
-        lap, waited_for = 1000 * (time.perf_counter() - mark), len(held_up_ms) < len(blocked_ms)
-        (writing if waited_for else quiet).append(lap)
-        if waited_for and read_pointer(folder, "last") == f"step-{session.saved_at:06d}":
-            held_up_ms.append(blocked_ms[-1] + sum(writing) - len(writing) * median(quiet))
-            quiet, writing = [], []
-        elif not waited_for and len(quiet) >= quiet_steps:
-            now = time.perf_counter()
-            save(session)
-            blocked_ms.append(1000 * (time.perf_counter() - now))
+        nonlocal now, quiet_laps, mark
+        laps[now].append(1000 * (time.perf_counter() - mark))
+        quiet_laps = quiet_laps + 1 if now == "quiet" else 0
+        if now == "writing" and read_pointer(session.folder.checkpoints, "last") == f"step-{session.saved_at:06d}":
+            now = "quiet"
+        elif quiet_laps == quiet_steps:
+            now = "writing"
+            blocked_ms.append(0.0)
+            stand_still(lambda: save(session))
         mark = time.perf_counter()
-        return mark - began > seconds
+        return now == "quiet" and mark - began > seconds
 
+    session.checkpoints.copied = lambda: stand_still(copied)  # type: ignore[method-assign]
     _train(session, between)
-    session.checkpoints.wait()
-    if not held_up_ms:
-        raise JobError(f"no checkpoint was on disk within {seconds:.0f} s")
-    synchronous_ms = [_save_and_wait(session, Path("synchronous")) for _ in range(3)]
-    return {"held_up_ms": held_up_ms, "blocked_ms": blocked_ms, "synchronous_ms": median(synchronous_ms)}
+    if not blocked_ms:
+        raise JobError(f"{seconds:.0f} s were not enough for {quiet_steps} iterations")
+    slower_ms = median(laps["writing"]) - median(laps["quiet"])
+    return {
+        "blocked_ms": median(blocked_ms),
+        "held_up_ms": median(blocked_ms) + slower_ms * len(laps["writing"]) / len(blocked_ms),
+        "synchronous_ms": median(_save_and_wait(session, Path("synchronous")) for _ in range(5)),
+        "saves": len(blocked_ms),
+    }
 
 
 def sample(shape: dict[str, Any], tokens: int, streams: int) -> dict[str, Any]:

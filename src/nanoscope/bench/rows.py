@@ -143,17 +143,21 @@ def checkpoint(bench: Bench) -> Result:
             found.append(
                 bench.workspace.ours("checkpoint", shape=shape, dataset=dataset, seconds=seconds, quiet_steps=15)
             )
-        shares = [median(turn["held_up_ms"]) / turn["synchronous_ms"] for turn in found]
-        result |= {
-            f"checkpoint_{name}_held_up_share": median(shares),
-            f"checkpoint_{name}_held_up_share_low": min(shares),
-            f"checkpoint_{name}_held_up_share_high": max(shares),
-            f"checkpoint_{name}_held_up_ms": median([median(turn["held_up_ms"]) for turn in found]),
-            f"checkpoint_{name}_blocked_ms": median([median(turn["blocked_ms"]) for turn in found]),
-            f"checkpoint_{name}_synchronous_ms": median([turn["synchronous_ms"] for turn in found]),
-        }
-    worst = max(result["checkpoint_4x128_held_up_share"], result["checkpoint_6x384_held_up_share"])
-    return result | {"checkpoint_held_up_share": worst}
+        for unit in ("held_up", "blocked"):
+            shares = [turn[f"{unit}_ms"] / turn["synchronous_ms"] for turn in found]
+            key = f"checkpoint_{name}_{unit}"
+            result |= {
+                f"{key}_share": median(shares),
+                f"{key}_share_low": min(shares),
+                f"{key}_share_high": max(shares),
+            }
+            result[f"{key}_ms"] = median([turn[f"{unit}_ms"] for turn in found])
+        result[f"checkpoint_{name}_synchronous_ms"] = median([turn["synchronous_ms"] for turn in found])
+    for unit in ("held_up", "blocked"):  # the worse of the two
+        result[f"checkpoint_{unit}_share"] = max(
+            result[f"checkpoint_{name}_{unit}_share"] for name in ("4x128", "6x384")
+        )
+    return result
 
 
 # --- whole commands, as a person types them ----------------------------------------------------------------------
@@ -212,7 +216,7 @@ def neighbour_times(durations: dict[int, float], interval: int) -> float:
 
 
 def time_to_loss(bench: Bench) -> Result:
-    """nanoGPT's README command against `nanoscope train laptop`, each seed in a turn of its own.
+    """nanoGPT's README command against `nanoscope train quick`, each seed in a turn of its own.
 
     Both models are evaluated by nanoscope, after the clock has stopped: the whole validation split in windows of 64.
     """
@@ -226,7 +230,7 @@ def time_to_loss(bench: Bench) -> Result:
             seconds = space.command(words, space.nanogpt, "nanoGPT's train.py", minutes=60)[1]
             theirs.append((seconds, _val_loss(space, 64, nanogpt=str(space.nanogpt / "out-shakespeare-char"))))
             bench.say(f"time_to_loss: nanoGPT: {theirs[-1][1]:.4f} in {seconds:.1f} s")
-        ours.append(_train_preset(bench, "laptop", seed, 64))
+        ours.append(_train_preset(bench, "quick", seed, 64))
     result = _runs("time_to_loss", "seconds", ours)
     if theirs:
         pairs = [(mine[0], their[0]) for mine, their in zip(ours, theirs, strict=True) if mine[1] <= their[1]]
