@@ -18,7 +18,7 @@ from nanoscope.errors import JobError, UsageError, did_you_mean
 EPILOGUE = """\
 Examples:
   nanoscope demo                                    the one-minute tour
-  nanoscope train laptop                            nanoGPT's laptop recipe
+  nanoscope train laptop                            a minute without a GPU
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
   nanoscope explain train.log                       anybody's log, or a run: what happened?
