@@ -24,13 +24,13 @@ from nanoscope.analysis.verdicts import Curve
 from nanoscope.runs.run import ConfigValue, Run
 
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
-MODEL_KEYS = ("parameters", "n_layer", "n_embd", "n_head", "block_size", "model_type", "depth")
+MODEL_KEYS = ("parameters", "n_layer", "n_embd", "n_head", "block_size", "model_type", "depth", "recipe")
 BATCH_KEYS = ("tokens_per_step", "batch_size", "gradient_accumulation_steps")
 DEVICE_KEYS = ("device", "device_name")
 DATA_KEYS = ("vocab_size", "dataset")
 SHOWN_KEYS = (
-    *MODEL_KEYS, *BATCH_KEYS, *DATA_KEYS, "max_iters", "learning_rate", "min_lr", "warmup_iters", "dropout",
-    "weight_decay", "optimizer", "dtype", *DEVICE_KEYS, "compile", "seed", "eval_interval",
+    *MODEL_KEYS, *BATCH_KEYS, *DATA_KEYS, "max_iters", "learning_rate", "matrix_lr", "table_lr", "ngrams", "min_lr", "warmup_iters",
+    "cooldown", "dropout", "weight_decay", "optimizer", "dtype", *DEVICE_KEYS, "compile", "seed", "eval_interval",
 )  # fmt: skip
 
 
