@@ -11,6 +11,8 @@ from small_runs import TINY, Folder
 SETTINGS = {
     "plain": [],
     "dropout": ["--dropout=0.2"],
+    "classic": ["--recipe=classic", "--dropout=0.2"],
+    "no tables": ["--ngrams=1"],
     "epochs and accumulation": ["--order=epochs", "--gradient_accumulation_steps=3", "--batch_size=2", "--dropout=0.1"],
 }
 
