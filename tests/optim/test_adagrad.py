@@ -7,7 +7,7 @@ def test_adagrad_is_torchs_own() -> None:
     torch.manual_seed(0)
     start = torch.randn(10, 3)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
-    mine, other = Adagrad([{"params": [ours]}], lr=0.1), torch.optim.Adagrad([theirs], lr=0.1)
+    mine, other = Adagrad([{"params": [ours]}], lr=0.1), torch.optim.Adagrad([theirs], lr=0.1, eps=Adagrad.EPS)
     for _ in range(4):
         ours.grad = torch.randn(10, 3)
         theirs.grad = ours.grad.clone()
