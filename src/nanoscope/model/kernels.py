@@ -89,7 +89,7 @@ class _CausalAttention(torch.autograd.Function):
             torch.view_as_complex(torch.unflatten(heads[:2], -1, (-1, 2))).mul_(rotation)
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty(B * n_head, T, D)
-        kept: list[Tensor] = []  # of each block the shares, and with dropout which of them were kept
+        kept: list[Tensor] = []  # of each block the shares, and with dropout what they are multiplied with
         for first in range(0, T, QUERIES_AT_ONCE):
             end = min(first + QUERIES_AT_ONCE, T)
             scores = torch.baddbmm(
@@ -98,9 +98,9 @@ class _CausalAttention(torch.autograd.Function):
             shares = torch.softmax(scores, -1)
             kept.append(shares)
             if dropout > 0:
-                mask, scale = _dropout_mask(shares.shape, dropout)
-                shares = (shares * mask).mul_(scale)
-                kept.append(mask)
+                factors = _dropout_factors(shares.shape, dropout)
+                shares = shares * factors
+                kept.append(factors)
             torch.bmm(shares, v[:, :end], out=y[:, first:end])
         ctx.save_for_backward(heads, rotation, *kept)
         ctx.dropout = dropout
@@ -118,13 +118,12 @@ class _CausalAttention(torch.autograd.Function):
         for first in reversed(range(0, T, QUERIES_AT_ONCE)):
             end = min(first + QUERIES_AT_ONCE, T)
             more = end < T  # the last block sees all keys and comes first: the others add to what it wrote
-            mask = kept.pop() if ctx.dropout > 0 else None
+            factors = kept.pop() if ctx.dropout > 0 else None
             shares = used = kept.pop()
             d_used = torch.bmm(dy[:, first:end], v[:, :end].transpose(1, 2))
-            if mask is not None:
-                factor = _dropout_scale(ctx.dropout)
-                used = (shares * mask).mul_(factor)
-                d_used.mul_(mask).mul_(factor)
+            if factors is not None:
+                used = shares * factors
+                d_used.mul_(factors)
             _add_bmm(dv[:, :end], used.transpose(1, 2), dy[:, first:end], 1.0, more)
             d_scores = torch._softmax_backward_data(d_used, shares, -1, torch.float32)
             _add_bmm(dk[:, :end], d_scores.transpose(1, 2), q[:, first:end], scale, more)
@@ -152,34 +151,30 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return F.dropout(x, p)
 
 
-def _dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """True where a value is kept, from 16 random bits each, and the factor that keeps the mean.
+def _dropout_factors(shape: torch.Size, p: float) -> Tensor:
+    """For each value 0, or what keeps the mean of all where the others are 0; 16 random bits decide each.
 
     torch's own generator makes one draw a value, on one thread. This one is seeded by a draw of torch's, so that
-    torch.manual_seed decides here too.
+    torch.manual_seed decides here too. Factors are floats, although a bit would do: torch multiplies those faster.
     """
     seed = int(torch.randint(2**62, ()))
-    words = math.prod(shape)
-    bits = np.random.Generator(np.random.SFC64(seed)).integers(0, 2**64, size=-(-words // 4), dtype=np.uint64)
-    mask = bits.view(np.uint16)[:words] >= round(p * 65536)
-    return torch.from_numpy(mask).view(shape), _dropout_scale(p)
-
-
-def _dropout_scale(p: float) -> float:
-    return 65536 / (65536 - round(p * 65536))
+    count, lowest = math.prod(shape), round(p * 65536)
+    bits = np.random.Generator(np.random.SFC64(seed)).integers(0, 2**64, size=-(-count // 4), dtype=np.uint64)
+    kept = torch.from_numpy(bits.view(np.uint16)[:count] >= lowest).view(shape)
+    return kept.float().mul_(65536 / (65536 - lowest))
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        mask, ctx.scale = _dropout_mask(x.shape, p)
-        ctx.save_for_backward(mask)
-        return (x * mask).mul_(ctx.scale)
+        factors = _dropout_factors(x.shape, p)
+        ctx.save_for_backward(factors)
+        return x * factors
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (mask,) = ctx.saved_tensors
-        return (gradients[0] * mask).mul_(ctx.scale), None
+        (factors,) = ctx.saved_tensors
+        return gradients[0] * factors, None
 
 
 # --- ReLU² -------------------------------------------------------------------------------------------------------
