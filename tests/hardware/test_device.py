@@ -43,7 +43,7 @@ def test_the_choice_is_explained_in_one_line() -> None:
 
 
 def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
-    choice = decide("cpu", "bfloat16", True, A100)
+    choice = decide("cpu", "bfloat16", True, A100, planned_steps=1)
     assert choice == Choice("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
 
 
@@ -52,6 +52,12 @@ def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
     [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "the driver is missing, or hides it")],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_short_run_is_not_compiled() -> None:
+    short, long = (decide("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
+    assert (short.compile, long.compile) == (False, True)
+    assert "eager (so few iterations are done before a compiler is)" in short.reasons
+
+
 def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         decide(device, "auto", "auto", facts)

@@ -70,7 +70,7 @@ FIGURES = [
     Figure("whole command to val loss 1.4697", "nanoGPT's baby GPT: its iteration × 5000, extrapolated",
            "babygpt", "minutes", 20, 10, "babygpt_minutes"),
     *(Figure(f"step, {shape}", "nanoGPT eager", f"step_{key}", "ms", 1.3, 1.6) for key, shape in SHAPES.items()),
-    *(Figure(f"compiled step, {shape}", "nanoGPT compiled", f"step_compiled_{key}", "ms", 1.0, 1.2)
+    *(Figure(f"step, {shape}", "nanoGPT compiled", f"step_against_compiled_{key}", "ms", 1.0, 1.2)
       for key, shape in SHAPES.items()),
     Figure("1,000 tokens, 6×384, context 256", "nanoGPT's generate", "sample", "seconds", 8, 20),
     Figure("16 × 1,000 tokens at once", "nanoGPT's generate × 16", "sample16", "seconds", 20, 60),

@@ -36,7 +36,7 @@ def bench(
 
     Keys of --json: the machine (cpu, threads, platform, python, torch, nanoscope); for each comparison KEY_UNIT and
     KEY_nanogpt_UNIT (medians), KEY_ratio (median turn by turn, above 1: nanoscope is better), KEY_ratio_low,
-    KEY_ratio_high. KEY is step_4x128, step_6x384, step_12x768, step_compiled_4x128 …, memory, sample, sample16,
+    KEY_ratio_high. KEY is step_4x128, step_6x384, step_12x768, step_against_compiled_4x128 …, memory, sample, sample16,
     evaluation, evaluation_6x384, neighbours, prepare, time_to_loss, babygpt. Besides: peak_gflops_float32,
     checkpoint_blocked_share and checkpoint_held_up_share (of a synchronous save's time: training stands still; with
     slower steps meanwhile counted too), checkpoint_4x128_…, checkpoint_6x384_… for each shape,

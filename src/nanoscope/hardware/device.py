@@ -58,7 +58,17 @@ def look() -> Facts:
     )
 
 
-def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_rank: int | None = None) -> Choice:
+COMPILING_PAYS_AFTER = 300  # iterations on a GPU: a minute of compiling, against some tenths of a second each
+
+
+def decide(
+    device: str,
+    dtype: str,
+    compile: bool | str,
+    facts: Facts,
+    local_rank: int | None = None,
+    planned_steps: int = COMPILING_PAYS_AFTER,
+) -> Choice:
     """Resolve 'auto'; UsageError where a device is asked for that is not there."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", device):
         raise UsageError(f"device={device}: it is one of auto, cpu, cuda, cuda:N, mps")
@@ -92,7 +102,7 @@ def decide(device: str, dtype: str, compile: bool | str, facts: Facts, local_ran
         dtype, dtype_reason = _best_dtype(kind, facts.cuda_capabilities[number] if kind == "cuda" else (0, 0))
     compile_reason = "as asked"
     if compile == "auto":
-        compile, compile_reason = _compile_pays(kind, facts, number)
+        compile, compile_reason = _compile_pays(kind, facts, number, planned_steps)
     mode = "compiled" if compile else "eager"
     reasons = f"{place} ({device_reason}), {dtype} ({dtype_reason}), {mode} ({compile_reason})".replace(
         " (as asked)", ""
@@ -107,9 +117,11 @@ def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
     return ("bfloat16", "this GPU has it") if capability >= (8, 0) else ("float16", "this GPU is too old for bfloat16")
 
 
-def _compile_pays(kind: str, facts: Facts, number: int) -> tuple[bool, str]:
-    if kind != "cuda":
+def _compile_pays(kind: str, facts: Facts, number: int, planned_steps: int) -> tuple[bool, str]:
+    if kind != "cuda":  # with model/kernels.py eager steps were as fast as compiled ones or faster (LOG.md)
         return False, "compiling rarely pays here"
+    if planned_steps < COMPILING_PAYS_AFTER:
+        return False, "so few iterations are done before a compiler is"
     if not facts.triton:
         return False, "no Triton for torch.compile here"
     old = facts.cuda_capabilities[number] < (7, 0)

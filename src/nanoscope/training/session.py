@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nanoscope import __version__
 from nanoscope.config import TrainConfig, to_toml
 from nanoscope.config_sources import Resolved
+from nanoscope.data.corpora import cache_folder
 from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
 from nanoscope.data.loader import BatchLoader, check_length
 from nanoscope.data.tokenizer import Tokenizer
@@ -102,7 +103,10 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     if checkpoint is None and config.init_from != "scratch":
         check_source(config.init_from)
     local_rank = processes.local_rank if processes.world > 1 else None
-    choice = hardware.decide(config.device, config.dtype, config.compile, hardware.look(), local_rank)
+    choice = hardware.decide(
+        config.device, config.dtype, config.compile, hardware.look(), local_rank,
+        planned_steps=config.max_iters - (checkpoint.progress.step if checkpoint is not None else 0),
+    )  # fmt: skip
     if choice.type == "cuda":
         torch.cuda.set_device(choice.device)
         torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
@@ -311,6 +315,7 @@ def _warmed_up(session: Session) -> nn.Module:
     """Compile, and make the first pass: what is slow only once belongs to start-up, not to iteration 0."""
     model: nn.Module = session.plain_model
     if session.choice.compile:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # the next run is quicker
         compiled = cast(nn.Module, torch.compile(session.plain_model))
         try:
             _forward_backward(session, compiled, min(session.config.batch_size, session.config.sequences_per_step))
