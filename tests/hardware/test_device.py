@@ -47,17 +47,17 @@ def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
     assert choice == Choice("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
 
 
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "the driver is missing, or hides it")],
-)
-@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
 def test_a_short_run_is_not_compiled() -> None:
     short, long = (decide("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
     assert (short.compile, long.compile) == (False, True)
     assert "eager (so few iterations are done before a compiler is)" in short.reasons
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "the driver is missing, or hides it")],
+)
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
 def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         decide(device, "auto", "auto", facts)
