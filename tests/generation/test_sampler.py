@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nanoscope.data.tokenizer import BpeTokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation import sampler
+from nanoscope.generation.few_rows import linear_for_few_rows
 from nanoscope.generation.kvcache import KVCache
 from nanoscope.generation.sampler import (
     Sampling,
@@ -22,21 +23,29 @@ from nanoscope.generation.sampler import (
     generate_texts,
     window_start,
 )
-from nanoscope.model import GPT, ModelConfig
+from nanoscope.model import LanguageModel, ModelConfig, build_model
+
+RECIPES = {
+    "classic": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32),
+    "classic with biases": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32, bias=True),
+    "modern": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32, recipe="modern", ngrams=4),
+}
 
 
-@pytest.fixture(scope="module")
-def model() -> GPT:
-    """Large first weights: its distributions are far from flat, so that a wrong context shows."""
+@pytest.fixture(scope="module", params=RECIPES.values(), ids=RECIPES.keys())
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    """Large weights: its distributions are far from flat, so that a wrong context shows."""
     torch.manual_seed(5)
-    made = GPT(ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32))
+    made = build_model(request.param)
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.mul_(4)
+            torch.nn.init.normal_(parameter, std=0.2)
     return made
 
 
-def written(model: GPT, prompt: Tensor, settings: Sampling, vocab_size: int = 50, use_cache: bool = True) -> Tensor:
+def written(
+    model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_size: int = 50, use_cache: bool = True
+) -> Tensor:
     return torch.stack(list(generate(model, prompt, settings, vocab_size, use_cache=use_cache)), dim=1)
 
 
@@ -60,7 +69,7 @@ def test_the_window_moves_only_once_in_half_a_block(block_size: int) -> None:
 
 @pytest.mark.parametrize("prompt_length", [1, 3, 8, 9, 30])
 def test_cached_logits_equal_uncached_ones_across_the_context_limit(
-    prompt_length: int, model: GPT, monkeypatch: pytest.MonkeyPatch
+    prompt_length: int, model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Tensor] = []
 
@@ -80,14 +89,30 @@ def test_cached_logits_equal_uncached_ones_across_the_context_limit(
     assert with_cache.equal(without)
 
 
-def test_sequences_of_a_batch_do_not_see_one_another(model: GPT) -> None:
+@pytest.mark.parametrize("threads", [2, 4])
+def test_sharing_the_weights_of_a_few_rows_among_threads_changes_nothing(threads: int, model: LanguageModel) -> None:
+    before = torch.get_num_threads()
+    tokens = torch.randint(50, (3, 8), generator=torch.Generator().manual_seed(2))
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            expected = model(tokens)
+            with linear_for_few_rows(model):
+                torch.testing.assert_close(model(tokens), expected, rtol=1e-4, atol=1e-4)
+                torch.testing.assert_close(model(tokens.repeat(5, 1)), expected.repeat(5, 1, 1), rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_num_threads(before)
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_sequences_of_a_batch_do_not_see_one_another(model: LanguageModel) -> None:
     prompt = torch.randint(50, (3, 5), generator=torch.Generator().manual_seed(2))
     settings = Sampling(max_new_tokens=20, temperature=0)
     alone = [written(model, row[None], settings) for row in prompt]
     assert written(model, prompt, settings).equal(torch.cat(alone))
 
 
-def test_generation_leaves_the_model_in_the_mode_it_was_in(model: GPT) -> None:
+def test_generation_leaves_the_model_in_the_mode_it_was_in(model: LanguageModel) -> None:
     model.train()
     tokens: Iterator[Tensor] = generate(model, torch.zeros(1, 1, dtype=torch.int64), Sampling(), 50)
     next(tokens)
@@ -150,14 +175,14 @@ def test_a_higher_temperature_flattens_the_distribution() -> None:
     torch.testing.assert_close(hot.bincount() / 20_000, expected, rtol=0, atol=0.02)
 
 
-def test_the_same_seed_writes_the_same_text_and_another_seed_another(model: GPT) -> None:
+def test_the_same_seed_writes_the_same_text_and_another_seed_another(model: LanguageModel) -> None:
     prompt = torch.zeros(2, 1, dtype=torch.int64)
     first, again, other = (written(model, prompt, Sampling(max_new_tokens=30, seed=seed)) for seed in (1, 1, 2))
     assert first.equal(again)
     assert not first.equal(other)
 
 
-def test_the_samples_of_one_seed_differ_from_each_other(model: GPT) -> None:
+def test_the_samples_of_one_seed_differ_from_each_other(model: LanguageModel) -> None:
     both = written(model, torch.zeros(2, 1, dtype=torch.int64), Sampling(max_new_tokens=30))
     assert not both[0].equal(both[1])
 
@@ -272,7 +297,7 @@ def test_an_empty_prompt_begins_with_end_of_text_or_the_first_token() -> None:
     assert encode_prompt(CharTokenizer("abc"), "") == [0]
 
 
-def test_a_sample_during_training_takes_another_prompt_where_its_own_is_unknown(model: GPT) -> None:
+def test_a_sample_during_training_takes_another_prompt_where_its_own_is_unknown(model: LanguageModel) -> None:
     alphabet = "".join(chr(0x900 + number) for number in range(50))
     text = generate_text(model, CharTokenizer(alphabet), "\n", Sampling(max_new_tokens=5))
     assert len(text) == 6

@@ -17,6 +17,10 @@ class KVCache:
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
 
+    def clear(self) -> None:
+        """Forget what was read; the memory stays."""
+        self.length, self.tail = 0, None
+
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add new keys and values (B, H, T, D) behind the old ones; all of them (B, H, length + T, D)."""
         B, H, T, D = keys.shape

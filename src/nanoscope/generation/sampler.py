@@ -11,6 +11,7 @@ from torch import Tensor
 from nanoscope.config import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
+from nanoscope.generation.few_rows import linear_for_few_rows
 from nanoscope.generation.kvcache import KVCache
 from nanoscope.model import LanguageModel
 
@@ -64,20 +65,24 @@ def generate(
     was_training = model.training
     model.eval()
     random = torch.Generator(device=prompt.device).manual_seed(settings.seed)
-    tokens, block_size = prompt, model.config.block_size
+    block_size, length = model.config.block_size, prompt.shape[1]
+    tokens = prompt.new_empty(len(prompt), length + settings.max_new_tokens)
+    tokens[:, :length] = prompt
     cache, cached_from = KVCache(model.config.n_layer, block_size), 0
     try:
-        for _ in range(settings.max_new_tokens):
-            start = window_start(tokens.shape[1], block_size)
-            if not use_cache:
-                logits = model(tokens[:, start:])[:, -1]  # (B, V)
-            else:
-                if start != cached_from:
-                    cache, cached_from = KVCache(model.config.n_layer, block_size), start
-                logits = model(tokens[:, start + cache.length :], cache=cache)
-            chosen = choose(logits[:, :vocab_size].float(), settings, random)  # padding of the vocabulary is not text
-            tokens = torch.cat([tokens, chosen[:, None]], dim=1)
-            yield chosen
+        with linear_for_few_rows(model):
+            for end in range(length, length + settings.max_new_tokens):
+                start = window_start(end, block_size)
+                if not use_cache:
+                    logits = model(tokens[:, start:end])[:, -1]  # (B, V)
+                else:
+                    if start != cached_from:
+                        cache.clear()
+                        cached_from = start
+                    logits = model(tokens[:, start + cache.length : end], cache=cache)
+                logits = logits[:, :vocab_size].float()  # padding of the vocabulary is not text
+                tokens[:, end] = chosen = choose(logits, settings, random)
+                yield chosen
     finally:
         model.train(was_training)
 
