@@ -64,6 +64,19 @@ def test_evaluation_leaves_the_model_in_training_mode_and_takes_no_random_number
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_estimate_does_not_depend_on_how_many_windows_are_read_at_once(tmp_path: Path, batch: int) -> None:
+    tokens = np.random.default_rng(0).integers(0, VOCAB, 401)
+    evaluator = make_evaluator(tmp_path, tokens, 33)
+    expected = evaluator.evaluate(NextIsSame())
+    evaluator.batch = batch
+    found = evaluator.evaluate(NextIsSame())
+    assert expected is not None
+    assert found is not None
+    assert found["val"].loss == pytest.approx(expected["val"].loss, rel=1e-6)
+    assert found["val"].windows == 33
+
+
 def test_an_abandoned_evaluation_tells_nothing(tmp_path: Path) -> None:
     assert make_evaluator(tmp_path, np.arange(100) % VOCAB, 5).evaluate(NextIsSame(), abandoned=lambda: True) is None
 
