@@ -1,9 +1,12 @@
 """What a run gets on machines that are not here: the facts are given, the decision is real."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from nanoscope.errors import UsageError
+from nanoscope.hardware import device
 from nanoscope.hardware.device import Choice, Facts, decide, look, measure_peak, peak_flops
 
 NVIDIA = {"triton": True, "torch_has_cuda": True, "cpu_name": "Xeon", "cpu_threads": 8}
@@ -129,3 +132,15 @@ def test_a_peak_that_cannot_be_measured_is_unknown(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch, "ones", no_memory)
     assert measure_peak(torch.device("cpu"), torch.float32) is None
+
+
+def test_a_busy_moment_does_not_lower_the_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path))
+    choice = decide("cpu", "float32", "auto", LAPTOP)
+    found = []
+    for measured in (5e9, 9e9, 3e9):
+        monkeypatch.setattr(device, "measure_peak", lambda *_, measured=measured: measured)
+        found.append(peak_flops(choice)[0])
+    assert found == [5e9, 9e9, 9e9]
+    (tmp_path / "peaks-seen.json").write_text("[1]", "utf-8")
+    assert peak_flops(choice)[0] == 3e9

@@ -1,7 +1,10 @@
 """Which device, number format and compilation a run gets, and why. Looking is kept apart from deciding."""
 
+import contextlib
 import ctypes
 import importlib.util
+import json
+import os
 import platform
 import re
 import sys
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from nanoscope.data.corpora import cache_folder
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import find_peak
 
@@ -149,7 +153,28 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
     known = find_peak(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
-    return measure_peak(torch.device(choice.device), DTYPES[choice.dtype]), "measured by a short matmul on this device"
+    measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype])
+    if measured is None:
+        return None, "not measured"
+    return _highest_seen(choice, measured), "measured by a short matmul on this device, the highest so far"
+
+
+def _highest_seen(choice: Choice, measured: float) -> float:
+    """The best of this and earlier measurements: a machine that is busy now has no lower peak for it."""
+    file = cache_folder() / "peaks-seen.json"
+    key = f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
+    try:
+        seen = json.loads(file.read_text("utf-8"))
+        highest = max(measured, float(seen.get(key, 0)))
+    except (OSError, ValueError, AttributeError, TypeError):
+        seen, highest = {}, measured
+    if measured == highest:
+        with contextlib.suppress(OSError):  # then it is measured anew next time
+            file.parent.mkdir(parents=True, exist_ok=True)
+            aside = file.with_name(f".peaks.{os.getpid()}.tmp")
+            aside.write_text(json.dumps({**seen, key: measured}, indent=1), "utf-8")
+            aside.replace(file)
+    return highest
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.15) -> float | None:
