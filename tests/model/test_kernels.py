@@ -14,9 +14,9 @@ def plain_attention(qkv: Tensor, n_head: int, rotation: Tensor | None = None) ->
     B, T, width = qkv.shape
     q, k, v = qkv.view(B, T, 3, n_head, -1).permute(2, 0, 3, 1, 4)
     if rotation is not None:
-        q, k = (
-            torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * rotation).flatten(-2) for x in (q, k)
-        )
+        turn = torch.view_as_complex(rotation)
+        q, k = (torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turn for x in (q, k))
+        q, k = torch.view_as_real(q).flatten(-2), torch.view_as_real(k).flatten(-2)
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, width // 3)
 
 

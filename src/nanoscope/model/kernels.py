@@ -28,7 +28,7 @@ def by_hand(x: Tensor) -> bool:
 def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None) -> Tensor:
     """Each token attends to itself and those before it: (B, T, 3C) → (B, T, C).
 
-    `rotation` holds the rotary positions as complex numbers (T, D / 2), for queries and keys.
+    `rotation` holds the rotary positions of queries and keys, see rotary_positions.
     """
     if by_hand(qkv) and qkv.requires_grad:
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
@@ -54,21 +54,19 @@ def _heads(qkv: Tensor, n_head: int, rotation: Tensor | None) -> tuple[Tensor, T
 
 
 def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tensor:
-    """For each position and each pair of channels the angle by which it is turned, as a complex number (T, D / 2)."""
+    """For each position and each pair of channels the cosine and sine of its angle: (T, D / 2, 2)."""
     frequencies = base ** (-torch.arange(channels // 2, dtype=torch.float32) / (channels // 2))
     angles = torch.outer(torch.arange(tokens, dtype=torch.float32), frequencies)
-    return torch.polar(torch.ones_like(angles), angles)
+    return torch.stack((angles.cos(), angles.sin()), dim=-1)
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Turn each pair of channels of x (B, H, T, D)."""
     pairs = torch.unflatten(x, -1, (-1, 2))
     if by_hand(x):
-        return torch.view_as_real(torch.view_as_complex(pairs) * rotation).flatten(-2)
-    even, odd = pairs[..., 0], pairs[..., 1]
-    turned = torch.stack(
-        (even * rotation.real - odd * rotation.imag, even * rotation.imag + odd * rotation.real), dim=-1
-    )
+        return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
+    (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return turned.flatten(-2).to(x.dtype)
 
 
@@ -86,7 +84,7 @@ class _CausalAttention(torch.autograd.Function):
         heads = torch.empty(3, B, n_head, T, D)
         heads.copy_(qkv.view(B, T, 3, n_head, D).permute(2, 0, 3, 1, 4))
         if rotation is not None:
-            torch.view_as_complex(torch.unflatten(heads[:2], -1, (-1, 2))).mul_(rotation)
+            torch.view_as_complex(torch.unflatten(heads[:2], -1, (-1, 2))).mul_(torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty(B * n_head, T, D)
         kept: list[Tensor] = []  # of each block the shares, and with dropout what they are multiplied with
@@ -130,7 +128,8 @@ class _CausalAttention(torch.autograd.Function):
             _add_bmm(dq[:, first:end], d_scores, k[:, :end], scale, False)
         d_heads = d_heads.view(3, B, H, T, D)
         if rotation is not None:  # turned back
-            torch.view_as_complex(torch.unflatten(d_heads[:2], -1, (-1, 2))).mul_(rotation.conj())
+            backwards = torch.view_as_complex(rotation).conj()
+            torch.view_as_complex(torch.unflatten(d_heads[:2], -1, (-1, 2))).mul_(backwards)
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
 
 
