@@ -20,7 +20,6 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import cache_folder
 from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
 from nanoscope.data.loader import BatchLoader, check_length
-from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware import device as hardware
 from nanoscope.interop.huggingface import check_source, load_gpt2
@@ -343,7 +342,3 @@ def _distributed(model: nn.Module, processes: Processes, choice: hardware.Choice
     return DistributedDataParallel(
         model, device_ids=[torch.device(choice.device).index] if choice.type == "cuda" else None
     )
-
-
-def tokenizer_json(tokenizer: Tokenizer | None) -> dict[str, Any] | None:
-    return None if tokenizer is None else tokenizer.to_json()
