@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": facts.cpu_name,
         "threads": facts.cpu_threads,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "nanoscope": __version__,
