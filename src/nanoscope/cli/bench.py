@@ -31,17 +31,30 @@ def bench(
 
       nanoscope bench --nanogpt ../nanoGPT --markdown benchmarks/RESULTS.md
 
-    Rows: peak, step, step_compiled, memory, sample, sample16, evaluation, checkpoint, neighbours, prepare,
-    time_to_loss; and babygpt, which takes hours and is measured only when named.
+    Rows: peak, step, step_compiled (against nanoGPT compiled), memory, sample,
+    sample16, evaluation, checkpoint, neighbours, prepare, time_to_loss; and
+    babygpt, which takes hours and is measured only when named.
 
-    Keys of --json: the machine (cpu, threads, platform, python, torch, nanoscope); for each comparison KEY_UNIT and
-    KEY_nanogpt_UNIT (medians), KEY_ratio (median turn by turn, above 1: nanoscope is better), KEY_ratio_low,
-    KEY_ratio_high. KEY is step_4x128, step_6x384, step_12x768, step_against_compiled_4x128 …, memory, sample, sample16,
-    evaluation, evaluation_6x384, neighbours, prepare, time_to_loss, babygpt. Besides: peak_gflops_float32,
-    checkpoint_blocked_share and checkpoint_held_up_share (of a synchronous save's time: training stands still; with
-    slower steps meanwhile counted too), checkpoint_4x128_…, checkpoint_6x384_… for each shape,
-    neighbour_step_ratio (the step after an evaluation against the median one: 1 is best), sample_tokens_per_second,
-    time_to_loss_target, _values, _losses and _reached ("5 of 5"), ROW_failed (why a row could not be measured).
+    Keys of --json: the machine (cpu, threads, platform, python, torch, nanoscope).
+    For each comparison KEY_UNIT and KEY_nanogpt_UNIT (medians), KEY_ratio (median
+    turn by turn, above 1: nanoscope is better), KEY_ratio_low, KEY_ratio_high.
+    KEY is step_4x128, step_6x384, step_12x768, step_against_compiled_4x128 …,
+    memory, sample, sample16, evaluation, evaluation_6x384, neighbours, prepare,
+    time_to_loss, babygpt. Besides:
+
+      peak_gflops_float32, sample_tokens_per_second
+
+      checkpoint_blocked_share: training stands still, of a synchronous save
+
+      checkpoint_held_up_share: the same, and slower steps while it is written
+
+      checkpoint_4x128_…, checkpoint_6x384_…: both for each shape
+
+      neighbour_step_ratio: the step after an evaluation ÷ the median (1 is best)
+
+      time_to_loss_target, _values, _losses, _reached ("5 of 5")
+
+      ROW_failed: why a row could not be measured
 
     Parameters
     ----------

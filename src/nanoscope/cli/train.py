@@ -56,7 +56,7 @@ Ctrl-C finishes the iteration, saves, and says how to go on. Exit status: 0 done
 def help_text() -> str:
     """Presets, examples, and every key with its meaning and default."""
     width = max(shutil.get_terminal_size((110, 24)).columns, 60)
-    listed = "\n".join(_hanging(f"  {name:<12} ", preset_note(name), width) for name in presets())
+    listed = "\n".join(_hanging(f"  {name:<15} ", preset_note(name), width) for name in presets())
     lines: list[str] = []
     for group, keys in groupby(KEYS.values(), key=lambda key: str(key.metadata["group"])):
         lines.append(f"\n{group.capitalize()}:")
