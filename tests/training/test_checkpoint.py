@@ -11,16 +11,8 @@ from nanoscope.data.tokenizer import ByteTokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.optim.groups import build_optimizer
-from nanoscope.training.checkpoint import (
-    CheckpointWriter,
-    Progress,
-    Snapshot,
-    find_checkpoint,
-    load_checkpoint,
-    load_model_weights,
-    load_optimizer,
-    take_snapshot,
-)
+from nanoscope.training.checkpoint import CheckpointWriter, Progress, Snapshot, take_snapshot
+from nanoscope.training.restore import find_checkpoint, load_checkpoint, load_model_weights, load_optimizer
 from nanoscope.training.run_folder import checkpoint_folders, read_pointer
 from nanoscope.training.tensor_file import TYPE_NAMES, TensorFile
 

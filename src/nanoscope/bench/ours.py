@@ -154,9 +154,9 @@ def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | N
     from nanoscope.data.dataset import open_dataset
     from nanoscope.generation.write import load_model
     from nanoscope.interop.nanogpt import load_nanogpt
-    from nanoscope.training.checkpoint import find_checkpoint
     from nanoscope.training.distributed import Processes
     from nanoscope.training.evaluate import Evaluator
+    from nanoscope.training.restore import find_checkpoint
 
     model = load_nanogpt(nanogpt) if nanogpt else load_model(find_checkpoint(Path(run or ""))[0])
     if model.config.block_size < block_size:

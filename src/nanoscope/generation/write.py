@@ -10,7 +10,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
 from nanoscope.hardware.device import decide, look
 from nanoscope.model import LanguageModel, build_model
-from nanoscope.training.checkpoint import Checkpoint, find_checkpoint, load_model_weights
+from nanoscope.training.restore import Checkpoint, find_checkpoint, load_model_weights
 from nanoscope.training.session import autocast
 
 # Control characters as pictures: what a model writes must not steer the terminal.

@@ -26,19 +26,13 @@ from nanoscope.interop.huggingface import check_source, load_gpt2
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.optim.groups import build_optimizer
-from nanoscope.training.checkpoint import (
-    Checkpoint,
-    CheckpointWriter,
-    Progress,
-    find_checkpoint,
-    load_model_weights,
-    load_optimizer,
-)
+from nanoscope.training.checkpoint import CheckpointWriter, Progress
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.logbook import Logbook, check_wandb
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
+from nanoscope.training.restore import Checkpoint, find_checkpoint, load_model_weights, load_optimizer
 from nanoscope.training.run_folder import RunFolder, new_run, old_run, resumed_config
 from nanoscope.views.progress import StageDisplay, TrainingView
 
