@@ -1,16 +1,15 @@
 """GPT-2 weights as Hugging Face keeps them: model.safetensors and config.json."""
 
-import json
 import logging
 import os
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from nanoscope.errors import JobError, UsageError, did_you_mean
 from nanoscope.model import ModelConfig
+from nanoscope.training.restore import check_weights, read_tensors
+from nanoscope.untrusted import printable, read_json
 
 NAMES = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
 
@@ -22,25 +21,19 @@ def load_gpt2(source: str, block_size: int, dropout: float) -> tuple[ModelConfig
     """The shape and weights of GPT-2 by name (Hugging Face's cache, else its hub) or from a folder."""
     weights_file, config_file = _files(source)
     try:
-        described = json.loads(config_file.read_text("utf-8"))
-        layers, heads, width = (int(described[key]) for key in ("n_layer", "n_head", "n_embd"))
-        weights = load_file(weights_file)
-        positions = int(described["n_positions"])
-        vocab_size = int(described["vocab_size"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise JobError(f"{source}: these are not GPT-2 weights: {type(error).__name__}: {error}") from None
-    if block_size > positions:
-        raise UsageError(f"block_size={block_size} is more than the {positions} positions that {source} has learnt")
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        block_size=block_size,
-        dropout=dropout,
-        bias=True,
-        n_layer=layers,
-        n_head=heads,
-        n_embd=width,
-    )
-    return config, from_huggingface(weights, block_size)
+        described = read_json(config_file)
+        if block_size > described["n_positions"]:
+            raise UsageError(
+                f"block_size={block_size} is more than the {described['n_positions']} positions that {source} has learnt"
+            )
+        shape = {key: described[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
+        config = ModelConfig(**shape, block_size=block_size, dropout=dropout, bias=True)
+        weights = from_huggingface(read_tensors(weights_file), block_size)
+        check_weights(config, weights)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+        reason = printable(" ".join(f"{type(error).__name__}: {error}".split())[:160])
+        raise JobError(f"{source}: these are not GPT-2 weights: {reason}") from None
+    return config, weights
 
 
 def from_huggingface(weights: dict[str, Tensor], block_size: int) -> dict[str, Tensor]:

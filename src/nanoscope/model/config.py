@@ -1,11 +1,12 @@
 """The shape of a model: what a checkpoint fixes."""
 
+import reprlib
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything a model is made from; a checkpoint keeps it beside the weights."""
+    """Everything a model is made from; a checkpoint keeps it beside the weights. ValueError if none can be made."""
 
     vocab_size: int
     block_size: int
@@ -17,3 +18,19 @@ class ModelConfig:
     recipe: str = "classic"
     ngrams: int = 1
     """The longest run of tokens that has an embedding of its own (modern); 1: none."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "ngrams"):
+            size = getattr(self, name)
+            if type(size) is not int or not 0 < size < 2**40:
+                raise ValueError(f"its {name} is {reprlib.repr(size)}")
+        if self.n_embd % self.n_head:
+            raise ValueError(f"its n_embd {self.n_embd} is not divisible by its n_head {self.n_head}")
+        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"its dropout is {reprlib.repr(self.dropout)}")
+        if type(self.bias) is not bool:
+            raise ValueError(f"its bias is {reprlib.repr(self.bias)}")
+        if self.recipe not in ("classic", "modern"):
+            raise ValueError(f"its recipe is {reprlib.repr(self.recipe)}")
+        if self.recipe == "modern" and self.n_embd // self.n_head % 2:
+            raise ValueError(f"its heads have {self.n_embd // self.n_head} channels, an odd number")

@@ -1,20 +1,27 @@
-"""Reading a checkpoint back: find it, see that it is whole, give model and optimizer what it holds. No pickle."""
+"""Reading a checkpoint back: find it, see that it is whole, give model and optimizer what it holds. No pickle.
+
+Anybody may have written it, so every value is looked at, and the sizes before memory is taken for them.
+"""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.model import LanguageModel, ModelConfig
+from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.training.checkpoint import STATE_VERSION, Progress
 from nanoscope.training.run_folder import checkpoint_folders, read_pointer
+from nanoscope.untrusted import printable, read_json
+
+WEIGHTS, MOMENTS, TOKENIZER = "model.safetensors", "optimizer.safetensors", "tokenizer.json"
+HEADER_LIMIT_BYTES = 4 << 20  # a thousand layers have less than half of it
+TABLE_LIMIT_BYTES = 1 << 28  # of the rotary positions, which no file holds: half a million tokens of 128 channels
 
 
 @dataclass
@@ -65,30 +72,99 @@ def find_checkpoint(run: Path, wanted: str = "last") -> tuple[Checkpoint, list[s
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read one checkpoint; JobError names the file that is missing or damaged."""
     try:
-        state = json.loads((folder / "state.json").read_text("utf-8"))
+        state = read_json(folder / "state.json")
         if state["version"] != STATE_VERSION:
-            raise JobError(f"{folder} was written by another version of nanoscope (format {state['version']})")
-        for name, expected in state["sha256"].items():
-            if Path(name).name != name or file_sha256(folder / name) != expected:
-                raise JobError(f"{folder / name} is damaged: its checksum differs from the one in state.json")
-        tokenizer = folder / "tokenizer.json"
+            raise JobError(f"{folder} was written by another version of nanoscope (format {state['version']!r:.20})")
+        _check_files(folder, state["sha256"])
+        config, weights = ModelConfig(**state["model"]), read_tensors(folder / WEIGHTS)
+        check_weights(config, weights)
         return Checkpoint(
             folder=folder,
-            model=load_file(folder / "model.safetensors"),
-            optimizer=load_file(folder / "optimizer.safetensors"),
-            progress=Progress(**state["progress"]),
-            model_config=ModelConfig(**state["model"]),
-            tokenizer=json.loads(tokenizer.read_text("utf-8")) if tokenizer.is_file() else None,
-            scaler=state["scaler"],
-            run=state["run"],
+            model=weights,
+            optimizer=read_tensors(folder / MOMENTS),
+            progress=_progress(state["progress"]),
+            model_config=config,
+            tokenizer=read_json(folder / TOKENIZER) if TOKENIZER in state["sha256"] else None,
+            scaler=_dictionary(state, "scaler"),
+            run=_dictionary(state, "run"),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise JobError(f"checkpoint {folder} is not whole: {type(error).__name__}: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise JobError(f"checkpoint {folder} is not whole: {printable(reason[:200])}") from None
+
+
+def _check_files(folder: Path, sha256: dict[str, str]) -> None:
+    for name in {WEIGHTS, MOMENTS, *sha256}:
+        if Path(name).name != name or not (folder / name).is_file():  # a device or pipe would never end
+            raise JobError(f"checkpoint {folder} is not whole: {printable(name[:60])} is missing")
+        if file_sha256(folder / name) != sha256.get(name):
+            raise JobError(f"{folder / name} is damaged: its checksum differs from the one in state.json")
 
 
 def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; ValueError if it is none."""
+    with path.open("rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
+    if header_bytes > HEADER_LIMIT_BYTES:
+        raise ValueError(f"{path.name} claims a header of {header_bytes:,} bytes")
+    try:
+        return load_file(path)
+    except Exception as error:  # the library has several for what may be wrong with a file
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
+    """ValueError unless these are all the weights of such a model. Takes no memory, whatever the sizes claim."""
+    if config.n_layer > len(weights):
+        raise ValueError(f"its n_layer {config.n_layer} is more than it has weights for")
+    try:
+        with torch.device("meta"):
+            model = build_model(config)
+    except (RuntimeError, TypeError) as error:  # more than torch can count
+        raise ValueError(str(error)) from None
+    expected = {name: parameter.shape for name, parameter in model.named_parameters()}
+    for name in [*expected, *weights]:
+        if name not in weights or name not in expected:
+            raise ValueError(f"{name[:60]} is {'missing' if name in expected else 'not part of such a model'}")
+        if weights[name].shape != expected[name]:
+            raise ValueError(f"{name} is {tuple(weights[name].shape)}, its sizes say {tuple(expected[name])}")
+        if not weights[name].is_floating_point():
+            raise ValueError(f"{name} is {weights[name].dtype}, no tensor of weights")
+    if sum(buffer.nbytes for buffer in model.buffers()) > TABLE_LIMIT_BYTES:
+        raise ValueError(f"its block_size is {config.block_size}")
+
+
+def _progress(values: dict[str, Any]) -> Progress:
+    """How far the run had come, each value of the type that it ought to have."""
+    progress = Progress(**values)
+    for name, kind in get_type_hints(Progress).items():
+        if not _is(getattr(progress, name), kind):
+            raise ValueError(f"its {name} is {getattr(progress, name)!r:.40}")
+    return progress
+
+
+def _dictionary(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Numbers and texts by name."""
+    if not isinstance(state[name], dict) or not all(_is(value, float | str) for value in state[name].values()):
+        raise ValueError(f"its {name} is {state[name]!r:.40}")
+    return state[name]
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is(value, option) for option in get_args(kind))
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_is(item, *get_args(kind)) for item in value)
+    if kind is int:
+        return type(value) is int and 0 <= value < 2**62
+    if kind is float:
+        return type(value) in (int, float) and abs(value) < 2**62  # neither infinite nor NaN
+    return isinstance(value, kind)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: dict[str, Tensor]) -> None:
@@ -100,6 +176,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: 
     for key, value in moments.items():
         name, _, slot = key.rpartition(".")
         by_name.setdefault(name, {})[slot] = value
+    for parameter, name in names.items():
+        if any(value.dim() and value.shape != parameter.shape for value in by_name.get(name, {}).values()):
+            raise JobError(f"the optimizer's state does not fit the model: that of {name} has another shape")
     saved["state"] = {i: by_name[names[p]] for i, p in enumerate(ordered) if names[p] in by_name}
     optimizer.load_state_dict(saved)
 

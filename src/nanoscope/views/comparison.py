@@ -3,7 +3,8 @@
 from string import ascii_uppercase
 
 from nanoscope.analysis.findings import Comparison
-from nanoscope.views.page import Page, printable
+from nanoscope.untrusted import printable
+from nanoscope.views.page import Page
 from nanoscope.words.comparing import measure_name, row_reason, row_value, who_leads
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence

@@ -5,28 +5,19 @@ so even where the line begins with a Latin name. Tables would be torn apart by t
 """
 
 import io
-import re
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from nanoscope.untrusted import printable
 from nanoscope.words.language import NO_BREAK_SPACE, RIGHT_TO_LEFT_MARK, Language
 
 NARROW = 72  # columns below which a table is written as a list
 
-# What a terminal would act upon: control characters, and marks that turn the writing direction.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
 # Stands for a space at which rich must not break: it would at U+00A0.
 _GLUE = "\ue000"
-
-
-def printable(text: str) -> str:
-    """Text from outside, safe to print: what a terminal would obey is shown as '�'."""
-    return _CONTROLS.sub("\ufffd", text)
 
 
 class _PipeFriendlyConsole(Console):

@@ -21,8 +21,9 @@ from nanoscope.analysis.findings import (
     VerdictFinding,
 )
 from nanoscope.runs.run import Log, Run, Traits
+from nanoscope.untrusted import printable
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
-from nanoscope.views.page import Page, printable
+from nanoscope.views.page import Page
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import direction, naive_eta, why
