@@ -1,85 +1,174 @@
-"""The probe of 16-bit matmuls, with children that die, are slow, or talk nonsense."""
+"""The probes, with children that die, hang, are slow, are wrong, or talk nonsense."""
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from nanoscope.errors import JobError
 from nanoscope.hardware import probe
-from nanoscope.hardware.probe import SAFE_ISA, ProbeResult, make_cpu_ready, probe_cpu_dtype
+from nanoscope.hardware.device import Choice
+from nanoscope.hardware.probe import (
+    SAFE_ISA,
+    ProbeResult,
+    make_cpu_ready,
+    probe_compile,
+    probe_cpu_dtype,
+    without_what_fails,
+)
 
-DIES = "import os; os.abort()"
-DIES_WITHOUT_WORKAROUND = "import os; os.environ.get('ONEDNN_MAX_CPU_ISA') or os.abort(); print(1.5)"
+DIES = "os.kill(os.getpid(), signal.SIGILL)"
+DIES_WITHOUT_WORKAROUND = f"'ONEDNN_MAX_CPU_ISA' in os.environ or {DIES}; print(1.5)"
+no_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 
 
 class Child:
-    """Decides what the probe's child process runs, and remembers each of its starts."""
+    """Decides what the probe's child process runs, and remembers what each was started for."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.log, self.monkeypatch = folder / "starts", monkeypatch
+    def __init__(self, folder: Path) -> None:
+        self.log, self.script = folder / "starts", folder / "child.py"
+        self.command = (
+            "import os, signal, sys, time\n"
+            f"open({str(self.log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+            f"exec(open({str(self.script)!r}).read())\n"
+        )
 
     def runs(self, code: str) -> None:
-        self.monkeypatch.setattr(probe, "CHILD", f"open({str(self.log)!r}, 'a').write('DTYPE\\n')\n{code}")
+        self.script.write_text(code, "utf-8")
 
     @property
     def starts(self) -> list[str]:
-        return self.log.read_text("utf-8").split() if self.log.exists() else []
+        return self.log.read_text("utf-8").splitlines() if self.log.exists() else []
 
 
 @pytest.fixture
 def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Child:
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    return Child(tmp_path, monkeypatch)
+    child = Child(tmp_path)
+    monkeypatch.setattr(probe, "CHILD", child.command)
+    return child
+
+
+def answers(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "cache/probes").iterdir())
 
 
 def test_a_format_that_works_needs_nothing(child: Child) -> None:
     child.runs("print(0.5)")
-    assert probe_cpu_dtype("bfloat16") == ProbeResult(True, {}, 0.5)
-    assert child.starts == ["bfloat16"]
+    assert probe_cpu_dtype("bfloat16") == ProbeResult("", {}, 0.5)
+    assert child.starts == ["bfloat16 cpu eager"]
 
 
+@no_signals
 def test_a_child_that_dies_leads_to_the_workaround(child: Child) -> None:
     child.runs(DIES_WITHOUT_WORKAROUND)
-    assert probe_cpu_dtype("bfloat16") == ProbeResult(True, SAFE_ISA, 1.5)
+    assert probe_cpu_dtype("bfloat16") == ProbeResult("", SAFE_ISA, 1.5)
 
 
-@pytest.mark.parametrize("code", [DIES, "raise SystemExit(3)", "print('nonsense')", "pass"])
-def test_a_format_that_never_works_is_said_not_to(code: str, child: Child) -> None:
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        pytest.param(DIES, "it ends the process: SIGILL", marks=no_signals),
+        ("os._exit(3)", "it ends the process: status 3"),
+        ("sys.exit('it gives wrong numbers')", "it gives wrong numbers"),
+        ("raise RuntimeError('x' * 9000)", "RuntimeError: " + "x" * 106),
+        ("print('nonsense')", "it gives no answer"),
+        ("pass", "it gives no answer"),
+    ],
+)
+def test_a_format_that_never_works_is_said_not_to_and_why(code: str, problem: str, child: Child) -> None:
     child.runs(code)
-    assert probe_cpu_dtype("bfloat16") == ProbeResult(False, {}, None)
+    assert probe_cpu_dtype("bfloat16") == ProbeResult(problem, {}, None)
     assert len(child.starts) == 2
 
 
-def test_an_answer_is_kept_for_each_format(child: Child) -> None:
+def test_a_child_that_hangs_is_ended_with_what_it_started(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "TIMEOUT_SECONDS", 4)
+    pids = tmp_path / "pids"
+    child.runs(
+        "import subprocess\n"
+        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{other.pid}}')\n"
+        "time.sleep(600)"
+    )
+    assert probe_compile("cpu", "float32").problem == "it does not come to an end in 4 s"
+    started = [int(pid) for pid in pids.read_text("utf-8").split()]
+    assert len(started) == 2
+    assert not [pid for pid in started if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+
+
+def test_an_answer_is_kept_for_each_question(child: Child) -> None:
     child.runs("print(3.0)")
     first = probe_cpu_dtype("bfloat16")
-    child.runs(DIES)
+    child.runs("sys.exit('broken')")
     assert probe_cpu_dtype("bfloat16") == first
-    assert child.starts == ["bfloat16"]
     assert not probe_cpu_dtype("float16").works
-    assert child.starts == ["bfloat16", "float16", "float16"]
+    assert not probe_compile("cpu", "bfloat16").works
+    assert not probe_compile("cuda", "bfloat16").works
+    assert probe_compile("cuda", "bfloat16") == probe_compile("cpu", "bfloat16")
+    assert child.starts == [
+        "bfloat16 cpu eager",
+        "float16 cpu eager",
+        "float16 cpu eager",
+        "bfloat16 cpu compiled",
+        "bfloat16 cuda compiled",
+    ]
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{", "null", "\x00"])
-def test_a_damaged_file_of_answers_is_asked_anew_and_replaced(damage: str, child: Child, tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache/cpu-probe.json").write_text(damage, "utf-8")
+def test_another_compiler_is_another_question(child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child.runs("sys.exit('no C++ compiler')")
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert not probe_compile("cpu", "float32").works
     child.runs("print(1.0)")
-    assert probe_cpu_dtype("bfloat16").works
-    assert len(json.loads((tmp_path / "cache/cpu-probe.json").read_text("utf-8"))) == 1
+    shutil.copy(sys.executable, tmp_path / "compiler.exe")
+    monkeypatch.setenv("CXX", str(tmp_path / "compiler.exe"))
+    assert probe_compile("cpu", "float32").works
+    os.utime(tmp_path / "compiler.exe", (1, 1))  # as after an update
+    probe_compile("cpu", "float32")
+    assert len(child.starts) == 3
 
 
-def test_a_kept_answer_of_another_shape_is_asked_anew(child: Child, tmp_path: Path) -> None:
+def test_a_problem_is_looked_at_again_after_a_day_and_what_works_is_not(child: Child, tmp_path: Path) -> None:
+    child.runs("sys.exit('a busy moment')")
+    probe_compile("cpu", "float32")
+    child.runs("print(1.0)")
+    assert not probe_compile("cpu", "float32").works
+    os.utime(answers(tmp_path)[0], (1, 1))
+    assert probe_compile("cpu", "float32").works
+    os.utime(answers(tmp_path)[0], (1, 1))
+    assert probe_compile("cpu", "float32").works
+    assert len(child.starts) == 2
+
+
+KEPT = {"problem": "", "environment": {}, "times_float32": 1.0}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{",
+        "\x00",
+        "[" * 100_000,
+        *map(json.dumps, ([], None, "yes", 5, {}, {"problem": ""}, KEPT | {"more": 1}, KEPT | {"problem": 0})),
+        *map(json.dumps, (KEPT | {"times_float32": "1"}, KEPT | {"environment": None}, KEPT | {"environment": []})),
+        json.dumps(KEPT | {"environment": {"LD_PRELOAD": "evil.so"}}),
+    ],
+)
+def test_a_damaged_answer_is_asked_anew_and_replaced(damage: str, child: Child, tmp_path: Path) -> None:
     child.runs("print(1.0)")
     probe_cpu_dtype("bfloat16")
-    file = tmp_path / "cache/cpu-probe.json"
-    for odd in ({"works": True}, [], None, "yes"):
-        file.write_text(json.dumps(dict.fromkeys(json.loads(file.read_text("utf-8")), odd)), "utf-8")
-        assert probe_cpu_dtype("bfloat16") == ProbeResult(True, {}, 1.0)
+    (file,) = answers(tmp_path)
+    file.write_text(damage, "utf-8")
+    assert probe_cpu_dtype("bfloat16") == ProbeResult("", {}, 1.0)
+    assert len(child.starts) == 2
+    assert json.loads(file.read_text("utf-8")) == KEPT
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(
@@ -98,25 +187,13 @@ def before_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
+@no_signals
 @pytest.mark.usefixtures("before_torch")
 def test_the_workaround_is_in_the_environment_before_torch_loads(child: Child) -> None:
     child.runs(DIES_WITHOUT_WORKAROUND)
     make_cpu_ready("cpu", "bfloat16")
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
-
-
-@pytest.mark.usefixtures("before_torch")
-def test_a_format_that_kills_the_process_is_refused_with_the_way_out(child: Child) -> None:
-    child.runs(DIES)
-    with pytest.raises(JobError, match=r"bfloat16 matmuls do not work on this CPU[^\0]*--dtype=float32"):
-        make_cpu_ready("cpu", "bfloat16")
-
-
-@pytest.mark.usefixtures("before_torch")
-def test_a_slow_format_is_reported(child: Child, capsys: pytest.CaptureFixture[str]) -> None:
-    child.runs("print(40.0)")
-    make_cpu_ready("cpu", "float16")
-    assert capsys.readouterr().err == "note: float16 takes 40 times as long as float32 on this CPU\n"
+    assert without_what_fails(choice("bfloat16")) == (choice("bfloat16"), [])
 
 
 @pytest.mark.usefixtures("before_torch")
@@ -126,11 +203,104 @@ def test_a_slow_format_is_reported(child: Child, capsys: pytest.CaptureFixture[s
 def test_nothing_is_probed_where_no_16_bit_matmul_on_the_cpu_was_asked_for(
     device: str, dtype: str, child: Child
 ) -> None:
-    child.runs(DIES)
+    child.runs("sys.exit('broken')")
     make_cpu_ready(device, dtype)
     assert child.starts == []
 
 
-def test_the_real_child_answers_on_this_machine(child: Child) -> None:
+def choice(dtype: str, compile: bool = False, device: str = "cpu") -> Choice:
+    return Choice(device, "a CPU", dtype, compile, f"{device}, {dtype}, {'compiled' if compile else 'eager'}")
+
+
+def test_a_format_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:
+    child.runs("sys.exit('it gives wrong numbers')")
+    used, notes = without_what_fails(choice("float16"))
+    assert (used.dtype, used.reasons) == ("float32", "cpu, float32 instead of float16, eager")
+    assert notes == ["float16 does not work on this CPU (it gives wrong numbers); float32 is used"]
+
+
+@no_signals
+def test_a_format_whose_workaround_came_too_late_is_not_used(child: Child) -> None:
+    child.runs(DIES_WITHOUT_WORKAROUND)
+    used, notes = without_what_fails(choice("bfloat16"))
+    assert used.dtype == "float32"
+    assert "it needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 set before the start" in notes[0]
+
+
+def test_a_slow_format_is_used_and_reported(child: Child) -> None:
+    child.runs("print(40.0)")
+    assert without_what_fails(choice("float16")) == (
+        choice("float16"),
+        ["float16 takes 40 times as long as float32 on this CPU"],
+    )
+
+
+def test_a_compiler_that_does_not_work_means_eager_mode_with_a_note(child: Child) -> None:
+    child.runs("sys.exit('no C++ compiler found')")
+    used, notes = without_what_fails(choice("float32", compile=True))
+    assert (used.compile, used.reasons) == (False, "cpu, float32, eager instead of compiled")
+    assert notes == ["torch.compile does not work here (no C++ compiler found); training goes on in eager mode"]
+
+
+def test_where_format_and_compiler_fail_the_compiler_was_tried_in_float32(child: Child) -> None:
+    child.runs("sys.exit('broken')")
+    used, notes = without_what_fails(choice("bfloat16", compile=True))
+    assert (used.dtype, used.compile, len(notes)) == ("float32", False, 2)
+    assert child.starts[-1] == "float32 cpu compiled"
+
+
+@pytest.mark.parametrize(
+    "asked", [choice("float32"), choice("bfloat16", device="cuda:0"), choice("float16", device="mps")]
+)
+def test_what_needs_no_probe_starts_no_child(asked: Choice, child: Child) -> None:
+    child.runs("sys.exit('broken')")
+    assert without_what_fails(asked) == (asked, [])
+    assert child.starts == []
+
+
+# --- the real children -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_real_child_answers_on_this_machine() -> None:
     found = probe_cpu_dtype("bfloat16")
     assert found.works == (found.times_float32 is not None)
+
+
+BROKEN_TORCH = """
+import torch
+def compile(function):
+    def wrong(x, w):
+        out = function(x, w)
+        return {damage}
+    return wrong
+torch.compile = compile
+"""
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("out + 0.1 * (torch.arange(256) == 7)", "it gives wrong numbers"),  # one column
+        ("(out + 0.1) - 0.1", ""),  # rounded otherwise, as any compiler may
+    ],
+)
+def test_the_real_child_tells_wrong_numbers_from_rounding(
+    damage: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BROKEN_TORCH.format(damage=damage), "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert probe_compile("cpu", "float32").problem == problem
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_real_child_without_a_compiler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    assert "compiler" in probe_compile("cpu", "float32").problem.lower()
