@@ -2,12 +2,14 @@
 
 import re
 import shutil
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
+from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
 OUR_FOLDERS = ("checkpoints", "samples")
@@ -16,6 +18,8 @@ OUR_FOLDERS = ("checkpoints", "samples")
 @dataclass(frozen=True)
 class RunFolder:
     path: Path
+    lock: RunLock | None = field(default=None, compare=False)
+    """Held by the process that trains here."""
 
     @property
     def checkpoints(self) -> Path:
@@ -36,38 +40,45 @@ class RunFolder:
     def holds_run(self) -> bool:
         return bool(checkpoint_folders(self.checkpoints))
 
+    def release(self) -> None:
+        """Let other processes train here."""
+        if self.lock is not None:
+            self.lock.release()
+
 
 def new_run(resolved: Resolved) -> RunFolder:
-    """A folder for a run from the beginning; a run that has saved something is never overwritten unasked."""
+    """A folder for a run from the beginning, locked; a run that has saved something is never overwritten unasked."""
     config = resolved.config
-    if config.out_dir:
-        folder = RunFolder(Path(config.out_dir))
+    if config.out_dir or config.overwrite:
+        folder = _locked(Path(config.out_dir or f"runs/{resolved.name}"))
         if folder.holds_run() and not config.overwrite:
+            folder.release()
             raise UsageError(
                 f"{folder.path} already holds a run with checkpoints\n"
                 f"Go on with it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True"
             )
     else:
-        folder = _unused(resolved.name) if not config.overwrite else RunFolder(Path("runs") / resolved.name)
+        folder = _unused(resolved.name)
     try:
         _clear(folder.path)
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        folder.checkpoints.mkdir(exist_ok=True)
     except OSError as error:
-        raise JobError(
-            f"the run's folder {folder.path} cannot be written: {error.strerror}\nChoose another with --out_dir=FOLDER"
-        ) from None
+        raise _unwritable(folder.path, error) from None
     return folder
 
 
-def old_run(resolved: Resolved) -> RunFolder:
-    """The folder of the run to go on with: out_dir, or the newest run of that name that has saved something."""
+def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
+    """The folder of the run to go on with: out_dir, or the newest run of that name that has saved something.
+
+    `lock` is for the process that will write there.
+    """
     if resolved.config.out_dir:
         candidates = [RunFolder(Path(resolved.config.out_dir))]
     else:
         candidates = [RunFolder(path) for path in _numbered(resolved.name)]
     for folder in reversed(candidates):
         if folder.holds_run():
-            return folder
+            return _locked(folder.path) if lock else folder
     places = candidates[-1].path if candidates else Path("runs") / resolved.name
     raise UsageError(
         f"there is nothing to resume in {places}: no checkpoint was saved there\n"
@@ -94,11 +105,17 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
-    """The whole checkpoints in a folder, newest first."""
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if re.fullmatch(r"step-\d+", path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+    """The whole checkpoints in a folder, newest first.
+
+    While a step is saved again, its checkpoint is `.step-N.old` for a moment; should the process end then, it stays.
+    """
+    found: dict[int, Path] = {}
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    for pattern in (r"\.step-(\d+)\.old", r"step-(\d+)"):  # where both are there, the new one
+        for path in paths:
+            if (match := re.fullmatch(pattern, path.name)) and path.is_dir():
+                found[int(match[1])] = path
+    return [found[step] for step in sorted(found, reverse=True)]
 
 
 def read_pointer(folder: Path, name: str) -> str | None:
@@ -119,10 +136,29 @@ def _numbered(name: str) -> list[Path]:
 
 
 def _unused(name: str) -> RunFolder:
-    taken = _numbered(name)
-    if taken and not RunFolder(taken[-1]).holds_run():  # it never came to save anything
-        return RunFolder(taken[-1])
-    return RunFolder(Path("runs") / (f"{name}-{len(taken) + 1}" if taken else name))
+    """The last of the numbered folders if nothing was ever saved there and nobody is at work, or the next; locked."""
+    number = max(len(_numbered(name)), 1)
+    while True:
+        with suppress(LockedError):
+            folder = _locked(Path("runs") / (name if number == 1 else f"{name}-{number}"))
+            if not folder.holds_run():
+                return folder
+            folder.release()
+        number += 1
+
+
+def _locked(path: Path) -> RunFolder:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    return RunFolder(path, RunLock(path).acquire())
+
+
+def _unwritable(path: Path, error: OSError) -> JobError:
+    return JobError(
+        f"the run's folder {path} cannot be written: {error.strerror}\nChoose another with --out_dir=FOLDER"
+    )
 
 
 def _clear(path: Path) -> None:
