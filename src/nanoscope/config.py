@@ -31,6 +31,7 @@ class TrainConfig:
     seed: int = _key("run", 1337, "seed of the initial weights, the batches and dropout")
     overwrite: bool = _key("run", False, "start anew in a folder that already holds a run, deleting that run")
     max_minutes: float = _key("run", 0.0, "stop after this many minutes of wall time, with everything saved; 0: no limit")
+    on_nan: Literal["stop", "rollback"] = _key("run", "stop", "a loss that is not finite: stop; or rollback to the last checkpoint, leave that batch out, halve the rates, at most 3 times")
     log_interval: int = _key("run", 1, "a line every so many iterations")
     wandb_log: bool = _key("run", False, "also log to Weights & Biases (needs: pip install wandb)")
     wandb_project: str = _key("run", "owt", "its project")

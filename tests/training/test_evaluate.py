@@ -84,3 +84,28 @@ def test_an_abandoned_evaluation_tells_nothing(tmp_path: Path) -> None:
 def test_a_split_shorter_than_a_window_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"block_size=16 .* 10 tokens\n.*--block_size=9"):
         make_evaluator(tmp_path, np.arange(10) % VOCAB, 5, block_size=16)
+
+
+class Narrow(NextIsSame):
+    """On a device that has room for so many sequences at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most, self.seen = most, 0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if len(tokens) > self.most:
+            raise torch.OutOfMemoryError("out of memory")
+        self.seen += len(tokens)
+        return super().forward(tokens)
+
+
+def test_where_memory_does_not_suffice_an_evaluation_goes_on_in_smaller_batches(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, VOCAB, 401)
+    evaluator, narrow = make_evaluator(tmp_path, tokens, None), Narrow(10)
+    whole = evaluator.evaluate(NextIsSame())
+    assert evaluator.evaluate(narrow) == whole
+    assert narrow.seen == 200
+    assert evaluator.batch <= 10
+    with pytest.raises(torch.OutOfMemoryError):
+        evaluator.evaluate(Narrow(0))

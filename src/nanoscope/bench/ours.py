@@ -91,7 +91,7 @@ def checkpoint(shape: dict[str, Any], dataset: str, seconds: float, quiet_steps:
     blocked_ms: training stands still, in save() and before the next optimizer step. held_up_ms: that, and what the
     iterations until the checkpoint is on disk take longer than the quiet ones between, by their medians.
     """
-    from nanoscope.training.trainer import save
+    from nanoscope.training.saving import save
 
     session = _session(shape, dataset)
     copied = session.checkpoints.copied

@@ -2,33 +2,68 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 EVENTS_VERSION = 1
 
 
+class AppendedFile:
+    """A text file that only grows. A full disk or a deleted folder never ends a run: its lines wait in memory.
+
+    `trouble` says what is wrong, until everything is in the file again.
+    """
+
+    def __init__(self, path: Path, opening: str = "") -> None:
+        self.path, self.opening = path, opening
+        self.trouble: str | None = None
+        self._waiting = b""
+        self._file = self._open()
+
+    def write(self, text: str) -> None:
+        """Add the text, which reaches the file at once: a reader sees it and a crash keeps it."""
+        self._waiting += text.encode("utf-8", errors="backslashreplace")
+        try:
+            if self._file.closed or os.fstat(self._file.fileno()).st_nlink == 0:  # somebody has deleted it
+                self._file.close()
+                self._file = self._open()
+                self._waiting = self.opening.encode() + self._waiting
+            while self._waiting:
+                self._waiting = self._waiting[self._file.write(self._waiting) :]
+            self.trouble = None
+        except OSError as error:
+            self.trouble = self.trouble or f"{self.path} cannot be written: {error.strerror or error}"
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _open(self) -> FileIO:
+        """Unbuffered, so that it is known what is in the file and what is not."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and not _ends_with_newline(self.path):
+            self._waiting = b"\n" + self._waiting  # a line that a crash cut off must not swallow the next one
+        return self.path.open("ab", buffering=0)
+
+
 class EventWriter:
-    """Appends events; each reaches the file at once, so that a reader sees it and a crash keeps it."""
+    """Appends events to a file."""
 
     def __init__(self, path: Path, started_ago: float = 0.0) -> None:
         self._began = time.perf_counter() - started_ago
-        torn = path.exists() and not _ends_with_newline(path)
-        self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
-        if torn:  # a line that a crash cut off must not swallow the next one
-            self._file.write("\n")
+        self.file = AppendedFile(path)
 
     def write(self, event: str, **values: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         record = {"event": event, "t": round(time.perf_counter() - self._began, 4), "time": now, **values}
-        self._file.write(json.dumps({key: _plain(value) for key, value in record.items()}, ensure_ascii=False) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
+        line = json.dumps({key: _plain(value) for key, value in record.items()}, ensure_ascii=False) + "\n"
+        if event == "start":
+            self.file.opening = line  # without it the others would mean little, should the file vanish
+        self.file.write(line)
 
 
 def _plain(value: Any) -> Any:

@@ -62,11 +62,15 @@ class Processes:
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag whether any process has it set: all get the same answer."""
+        return [bool(answer) for answer in self.highest(*flags)]
+
+    def highest(self, *numbers: int) -> list[int]:
+        """The highest of all processes' numbers, each by itself."""
         if self.world == 1:
-            return list(flags)
-        answers = torch.tensor(flags, dtype=torch.int32)
+            return list(numbers)
+        answers = torch.tensor(numbers, dtype=torch.int64)
         dist.all_reduce(answers, dist.ReduceOp.MAX)
-        return [bool(answer) for answer in answers]
+        return answers.tolist()
 
     def sum(self, values: Iterable[float]) -> list[float]:
         """The sum over all processes, value by value."""

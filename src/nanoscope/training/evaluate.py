@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
+from nanoscope.hardware.memory import is_out_of_memory, release
 from nanoscope.training.distributed import Processes
 
 
@@ -64,12 +65,25 @@ class Evaluator:
         was_training = model.training
         model.eval()
         try:
-            sums = {name: self._sums(model, name, abandoned) for name in self.splits}
+            sums = {name: self._sums_in_memory(model, name, abandoned) for name in self.splits}
         finally:
             model.train(was_training)
         if self.processes.any(any(value is None for value in sums.values()))[0]:
             return None
         return {name: _estimate(*self.processes.sum(value)) for name, value in sums.items() if value is not None}
+
+    def _sums_in_memory(
+        self, model: nn.Module, name: str, abandoned: Callable[[], bool]
+    ) -> tuple[float, float, float] | None:
+        """What _sums finds, in smaller batches from now on where memory does not suffice."""
+        while True:
+            try:
+                return self._sums(model, name, abandoned)
+            except (RuntimeError, MemoryError) as error:
+                if self.batch == 1 or not is_out_of_memory(error):
+                    raise
+            self.batch //= 2
+            release(self.device)
 
     def _sums(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> tuple[float, float, float] | None:
         """Sum, sum of squares and number of the windows' mean losses, of this process's share."""

@@ -20,7 +20,8 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
     # Until training begins there is nothing to save: there a signal ends the process at once.
     session = start_session(resolved, lambda total, first: training_view(total, first_process=first), clock)
     try:
-        with StopRequest() as stop, session.logbook.view if session.logbook else nullcontext():
+        view = session.logbook.view if session.logbook else nullcontext()
+        with StopRequest(at_once=session.processes.world == 1) as stop, view:
             outcome = train(session, stop)
         _report(session, outcome, stop)
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
-from nanoscope.runs.events import EventWriter
+from nanoscope.runs.events import AppendedFile, EventWriter
 from nanoscope.training.evaluate import Estimate
 from nanoscope.training.pace import Pace, short_count, short_duration
 from nanoscope.training.run_folder import RunFolder
@@ -20,13 +20,17 @@ class Logbook:
     def __init__(self, folder: RunFolder, config: TrainConfig, view: TrainingView, started_ago: float) -> None:
         self.config, self.view = config, view
         self.events = EventWriter(folder.events, started_ago)
-        self._console = folder.console.open("a", encoding="utf-8")
+        self._console = AppendedFile(folder.console)
+        self._told: str | None = None
         self._wandb = _start_wandb(config)
 
     def line(self, text: str) -> None:
         self.view.line(text)
         self._console.write(text + "\n")
-        self._console.flush()
+        trouble = self.events.file.trouble or self._console.trouble
+        if trouble is not None and self._told is None:
+            self.view.line(f"warning: {trouble}; training goes on, and what belongs there is kept until it can be")
+        self._told = trouble
 
     def iteration(
         self, step: int, loss: float, seconds: float, data_seconds: float, lr: float, grad_norm: float | None,
@@ -58,7 +62,7 @@ class Logbook:
             self._wandb.log({"iter": step, "train/loss": train.loss, "val/loss": val.loss, "lr": lr})
 
     def close(self) -> None:
-        self.events.close()
+        self.events.file.close()
         self._console.close()
         if self._wandb is not None:
             self._wandb.finish()

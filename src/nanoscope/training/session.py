@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -22,6 +21,7 @@ from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
 from nanoscope.data.loader import BatchLoader, check_length
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware import device as hardware
+from nanoscope.hardware.memory import NO_ROOM_FOR_ONE, check_fits, is_out_of_memory
 from nanoscope.interop.huggingface import check_source, load_gpt2
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.flops import flops_per_token
@@ -64,10 +64,16 @@ class Session:
     peak_flops: float | None
     saved_at: int | None = None
     parameters: list[nn.Parameter] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
         return torch.device(self.choice.device)
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences that go through the model at once."""
+        return micro_batch(self.config, self.progress)
 
     def autocast(self) -> AbstractContextManager[object]:
         return autocast(self.choice)
@@ -203,7 +209,7 @@ def _model(
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
         if needed > shape.vocab_size:
             raise UsageError(f"{config.init_from} knows {shape.vocab_size} tokens, {dataset.folder} has {needed}")
-    _check_memory(shape, device, config.batch_size)
+    check_fits(shape, device, config.batch_size)
     try:
         model = build_model(shape)
         if weights is not None:
@@ -215,27 +221,14 @@ def _model(
     return model, replace(config, **made)
 
 
-def _check_memory(shape: ModelConfig, device: torch.device, batch_size: int) -> None:
-    """A model or batch that cannot fit is refused before it takes the machine's memory with it."""
-    parameters = 12 * shape.n_layer * shape.n_embd**2 + (shape.vocab_size + shape.block_size) * shape.n_embd
-    needed = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
-    there = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
-    if needed > there:
-        raise JobError(
-            f"a model of {parameters / 1e9:.2f}B parameters needs {needed / 2**30:.0f} GB to train, "
-            f"this device has {there / 2**30:.0f} GB\nUse a smaller --n_layer or --n_embd."
-        )
-    logits = 4 * batch_size * shape.block_size * shape.vocab_size
-    if logits > there:
-        raise JobError(
-            f"batch_size={batch_size} needs {logits / 2**30:.0f} GB for its logits alone, this device has "
-            f"{there / 2**30:.0f} GB\nUse a smaller --batch_size and more --gradient_accumulation_steps."
-        )
-
-
 def padded_vocabulary(size: int) -> int:
     """Large vocabularies are rounded up to a multiple of 64, which matmuls like (GPT-2: 50257 → 50304, as nanoGPT)."""
     return size if size <= 512 else -(-size // 64) * 64
+
+
+def micro_batch(config: TrainConfig, progress: Progress) -> int:
+    """batch_size, or less where memory did not suffice for that."""
+    return min(progress.micro_batch or config.batch_size, config.batch_size)
 
 
 def _loader(
@@ -243,7 +236,7 @@ def _loader(
 ) -> BatchLoader:
     return BatchLoader(
         dataset.split("train"), block_size=config.block_size, sequences_per_step=config.sequences_per_step,
-        micro_batch=config.batch_size, seed=config.seed, order=config.order, first_step=progress.step,
+        micro_batch=micro_batch(config, progress), seed=config.seed, order=config.order, first_step=progress.step,
         first_sequence=progress.sequences, rank=processes.rank, world=processes.world, pin_memory=choice.type == "cuda",
     )  # fmt: skip
 
@@ -290,10 +283,8 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
         "dataset_fingerprint": dataset.fingerprint,
         "parameters": parameters,
     }
-    config_file = session.folder.path / "config.toml"
-    aside = config_file.with_name(f".config.{os.getpid()}.tmp")
-    aside.write_text(to_toml(config, {"environment": environment}), "utf-8")
-    aside.replace(config_file)
+    session.environment = environment
+    write_config(session)
     session.record(
         "start", version=1, run=session.folder.path.name, config=dataclasses.asdict(config), **environment,
         tokens_per_step=config.tokens_per_step, first_step=session.progress.step, vocab_size=dataset.vocab_size,
@@ -302,6 +293,36 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
     if session.progress.step:
         session.say(f"resuming at iteration {session.progress.step}")
         session.record("resume", step=session.progress.step)
+
+
+def write_config(session: Session, *, if_missing: bool = False) -> None:
+    """config.toml, with the versions and the machine; again if somebody has deleted it."""
+    file = session.folder.path / "config.toml"
+    if if_missing and file.exists():
+        return
+    aside = file.with_name(f".config.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(to_toml(session.config, {"environment": session.environment}), "utf-8")
+        aside.replace(file)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        if not if_missing:
+            raise JobError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def go_back(session: Session) -> None:
+    """Weights, optimizer, scaler and data as the newest whole checkpoint has them."""
+    checkpoint, problems = find_checkpoint(session.folder.path)
+    for problem in problems:
+        session.say(f"note: {problem}")
+    session.checkpoints.copied()
+    load_model_weights(session.plain_model, checkpoint.model)
+    load_optimizer(session.optimizer, session.plain_model, checkpoint.optimizer)
+    session.scaler.load_state_dict(checkpoint.scaler)
+    session.progress, session.saved_at = checkpoint.progress, checkpoint.progress.step
+    session.loader.close()
+    session.loader = _loader(session.config, session.dataset, session.progress, session.processes, session.choice)
 
 
 def _warmed_up(session: Session) -> nn.Module:
@@ -317,7 +338,10 @@ def _warmed_up(session: Session) -> nn.Module:
             reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             session.say(f"note: torch.compile does not work here ({reason[:120]}); training goes on in eager mode")
     if model is session.plain_model:
-        _forward_backward(session, model, 1)
+        try:
+            _forward_backward(session, model, 1)
+        except (RuntimeError, MemoryError) as error:
+            raise NO_ROOM_FOR_ONE if is_out_of_memory(error) else error from None
     session.optimizer.zero_grad(set_to_none=True)
     return model
 

@@ -1,8 +1,9 @@
-"""Ctrl-C and its relatives: the first asks the run to stop after the step it is in, the second stops it at once."""
+"""Ctrl-C and its relatives: the first asks the run to stop after the step it is in, another Ctrl-C ends it at once."""
 
 import os
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -12,8 +13,11 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 class StopRequest:
     """Whether somebody has asked the run to stop, and by which signal."""
 
-    def __init__(self) -> None:
+    SAME_PRESS_SECONDS = 0.3
+
+    def __init__(self, *, at_once: bool = True) -> None:
         self.signal: int | None = None
+        self._at_once, self._first_at = at_once, 0.0
         self._before: dict[int, Any] = {}
 
     @property
@@ -32,8 +36,12 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if not self.requested:
+            self.signal, self._first_at = number, time.monotonic()
+            if number == signal.SIGINT:
+                os.write(2, b"\nstopping after this iteration, and saving (Ctrl-C again quits at once)\n")
+            return
+        # A terminal that closes may hang up twice, and torchrun passes one Ctrl-C on to processes that have had it.
+        again = time.monotonic() - self._first_at > self.SAME_PRESS_SECONDS
+        if number == signal.SIGINT and again and self._at_once:
             raise KeyboardInterrupt
-        self.signal = number
-        if number == signal.SIGINT:
-            os.write(2, b"\nstopping after this iteration, and saving (Ctrl-C again quits at once)\n")

@@ -1,11 +1,13 @@
 """Where a long job stands: a training run's lines and the bar under them, the stages of a preparation."""
 
+import contextlib
+import io
 import os
 import signal
 import sys
 import time
 from types import TracebackType
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -22,21 +24,62 @@ class TrainingView(Protocol):
     ) -> None: ...
 
 
+class Outlet(io.TextIOBase):
+    """Standard output, as long as it takes anything: what it is needed for is less than the run.
+
+    A closed pipe ('| head' has seen enough) asks the run to end, as a closed terminal does by itself. If the disk that
+    it is redirected to is full, or the terminal is gone, lines are dropped: console.log has them too.
+    """
+
+    def __init__(self) -> None:
+        self._stream, self._lost = sys.stdout, False
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        if not self._lost:
+            try:
+                self._stream.write(text)
+            except OSError as error:
+                self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._lost:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self._lost = True
+        with contextlib.suppress(OSError, ValueError):  # what is still in its buffer has to go somewhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        if isinstance(error, BrokenPipeError):
+            signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
+        else:
+            with contextlib.suppress(OSError):
+                print(f"warning: standard output cannot be written: {error.strerror}", file=sys.stderr)
+
+
 class PlainView:
     """Lines on standard output: for pipes, files and processes that are not the first."""
 
     def __init__(self, silent: bool = False) -> None:
         self.silent = silent
+        self._outlet = Outlet()
 
     def line(self, text: str) -> None:
-        if self.silent:
-            return
-        try:
-            print(text, flush=True)
-        except BrokenPipeError:  # '| head' has seen enough: end the run as a closed terminal would
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            self.silent = True
-            signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
+        if not self.silent:
+            print(text, file=self._outlet, flush=True)
 
     def update(self, step: int, status: str | None = None) -> None:
         pass
@@ -52,7 +95,7 @@ class BarView:
     """The same lines, and a bar with loss, best validation loss, speed and time left."""
 
     def __init__(self, total: int) -> None:
-        self.console = Console(highlight=False)
+        self.console = Console(highlight=False, file=cast(IO[str], Outlet()))
         self.progress = Progress(
             BarColumn(bar_width=24),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),

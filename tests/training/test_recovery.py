@@ -1,0 +1,153 @@
+"""A loss that is not finite, memory that does not suffice: what a run does about it."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nanoscope.model import Modern
+from nanoscope.training import trainer
+from nanoscope.training.session import Session
+from small_runs import TINY, Folder
+
+
+@pytest.fixture
+def breaks_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the loss of some iterations be NaN, as data or numbers may make it."""
+    original = trainer.forward_backward
+
+    def set_up(*steps: int) -> None:
+        def forward_backward(session: Session, batches: list[object], step: int) -> torch.Tensor:
+            total = original(session, batches, step)  # type: ignore[arg-type]
+            return total * math.nan if step in steps else total
+
+        monkeypatch.setattr(trainer, "forward_backward", forward_backward)
+
+    return set_up
+
+
+def test_a_rollback_goes_to_the_last_checkpoint_and_on_without_the_batch(
+    folder: Folder, breaks_at: Callable[..., None]
+) -> None:
+    folder.train("--out_dir=whole", "--max_iters=30")
+    breaks_at(13)
+    out = folder.train("--on_nan=rollback", "--max_iters=30")
+    assert "not finite at iteration 13: back to iteration 10, its batch left out, rates × 0.5 (rollback 1 of" in out
+    (event,) = folder.events(kind="rollback")
+    assert (event["step"], event["to"], event["lr_factor"], event["count"]) == (13, 10, 0.5, 1)
+    steps = [event["step"] for event in folder.events(kind="iter")]
+    assert steps == [*range(13), 10, 11, 12, *range(14, 30)]
+    whole = folder.losses("whole")
+    first = {event["step"]: event["loss"] for event in folder.events(kind="iter")[:13]}
+    assert first == {step: whole[step] for step in range(13)}
+    rates = {event["step"]: event["lr"] for event in folder.events(kind="iter")}
+    usual = {event["step"]: event["lr"] for event in folder.events("whole", "iter")}
+    assert rates[20] == pytest.approx(usual[20] / 2)
+
+
+def test_a_rollback_before_the_first_evaluation_goes_back_to_the_beginning(
+    folder: Folder, breaks_at: Callable[..., None]
+) -> None:
+    breaks_at(3)
+    folder.train("--on_nan=rollback")
+    assert [event["to"] for event in folder.events(kind="rollback")] == [0]
+    steps = [event["step"] for event in folder.events(kind="iter")]
+    assert steps == [0, 1, 2, 0, 1, 2, *range(4, 20)]
+
+
+def test_a_run_that_breaks_again_and_again_is_stopped(folder: Folder, breaks_at: Callable[..., None]) -> None:
+    breaks_at(12, 13, 14, 15)
+    out = folder.train("--on_nan=rollback", status=1)
+    assert len(folder.events(kind="rollback")) == 3
+    assert "the loss is not finite at iteration 15" in out
+    assert folder.events(kind="end")[-1]["reason"] == "non_finite"
+
+
+def test_without_rollback_a_loss_that_is_not_finite_ends_the_run(
+    folder: Folder, breaks_at: Callable[..., None]
+) -> None:
+    breaks_at(13)
+    out = folder.train(status=1)
+    assert "The last good checkpoint, step-000010, is intact" in out
+    assert folder.events(kind="rollback") == []
+
+
+def test_a_run_that_rolled_back_is_resumed_exactly(folder: Folder, breaks_at: Callable[..., None]) -> None:
+    breaks_at(13)
+    common = ["--on_nan=rollback", "--lr_decay_iters=40", "--dropout=0.1"]
+    folder.train("--out_dir=whole", *common, "--max_iters=40")
+    folder.train("--out_dir=parts", *common, "--max_iters=20")
+    folder.run("train", "parts", "--init_from=resume", "--max_iters=40")
+    assert folder.losses("parts") == folder.losses("whole")
+    assert folder.weights(40, "parts") == folder.weights(40, "whole")
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """A device that has room for so many sequences at once."""
+    original = Modern.forward
+
+    def set_up(most: int) -> None:
+        def forward(self: Modern, tokens: torch.Tensor, *rest: object, **named: object) -> torch.Tensor:
+            if self.training and len(tokens) > most:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            return original(self, tokens, *rest, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Modern, "forward", forward)
+
+    return set_up
+
+
+def test_too_little_memory_halves_the_micro_batch_and_leaves_the_tokens_of_an_iteration(
+    folder: Folder, small_memory: Callable[[int], None]
+) -> None:
+    common = ["--batch_size=8", "--gradient_accumulation_steps=2"]
+    folder.train("--out_dir=whole", *common)
+    small_memory(3)
+    out = folder.train(*common)
+    assert "out of memory at iteration 0: micro-batches of 4 sequences instead of 8" in out
+    events = folder.events(kind="out_of_memory")
+    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 4), (4, 2)]
+    assert folder.losses() == pytest.approx(folder.losses("whole"), rel=1e-3)  # rounding apart the same sequences
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=25")  # it knows already
+    assert "out of memory" not in out
+
+
+def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
+    folder: Folder, small_memory: Callable[[int], None]
+) -> None:
+    small_memory(1)
+    folder.train("--batch_size=3")
+    small_memory(0)
+    out = folder.train("--out_dir=none", status=1)
+    assert "out of memory" in out
+    assert "Use a smaller --block_size" in out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited through Linux's RLIMIT_AS")
+def test_memory_that_really_runs_out_is_coped_with(folder: Folder) -> None:
+    """A step of 512 sequences wants some gigabytes; the process may have half a gigabyte more than it has now."""
+    code = (
+        "import sys, resource, torch\n"
+        "from nanoscope import cli\n"
+        "from nanoscope.training import launch\n"
+        "train = launch.train\n"
+        "def limited(session, stop):\n"
+        "    pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "    limit = pages * resource.getpagesize() + 500_000_000\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "    return train(session, stop)\n"
+        "launch.train = limited\n"
+        "sys.exit(cli.run(sys.argv[1:]))\n"
+    )
+    words = [*TINY, "--n_embd=128", "--batch_size=512", "--block_size=64", "--max_iters=2", "--eval_interval=2"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", *words],
+        cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "out of memory at iteration 0: micro-batches of 256 sequences instead of 512" in done.stdout
+    assert "finished 2 iterations" in done.stdout
