@@ -6,6 +6,7 @@ Later sources win: defaults → preset → config file → --key=value. All mist
 import ast
 import operator
 import os
+import reprlib
 import time
 import tomllib
 from collections.abc import Callable, Iterable
@@ -29,8 +30,12 @@ from nanoscope.config import (
     put,
 )
 from nanoscope.errors import JobError, UsageError, did_you_mean
+from nanoscope.untrusted import read_small
 
 DEFAULT_PRESET = "laptop"
+CONFIG_LIMIT_BYTES = 256 << 10
+MOST_MISTAKES = 20  # in one file: whoever has made more has given the wrong file
+MOST_DOTS = 200  # in a line of TOML: dotted keys, of which we have none, cost the square of their length
 
 
 @dataclass
@@ -115,7 +120,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
             f"Presets: {', '.join(presets())}"
         )
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"config {source} cannot be read: {error}") from None
     if path.suffix == ".py":
@@ -142,21 +147,26 @@ def preset_note(name: str) -> str:
 
 def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
     try:
+        if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+            raise ValueError("a line of dots")
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib also lets through what int() and a deep nesting raise
         raise UsageError(f"{origin} is not valid TOML: {briefly(str(error))}") from None
     values: dict[str, Any] = {}
     for key, value in data.items():
+        if _too_many(mistakes, origin):
+            break
         if key == "preset":
-            if value not in presets():
-                mistakes[f"{origin}: no preset named {value!r}{did_you_mean(str(value), presets())}"] = EVERY_KEY
+            if not isinstance(value, str) or value not in presets():
+                named = reprlib.repr(value)
+                mistakes[f"{origin}: no preset named {named}{did_you_mean(named, presets())}"] = EVERY_KEY
             else:
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
         elif key == RUN_NOTES:
             continue  # what to_toml adds to a run's settings
         elif key not in KEYS:
             hint = "; keys stand alone, in no [table]" if isinstance(value, dict) else did_you_mean(key, KEYS)
-            mistakes[f"{origin}: unknown key {key}{hint}"] = ""
+            mistakes[f"{origin}: unknown key {briefly(key)}{hint}"] = ""
         else:
             put(values, key, value, f"{origin}: {key}", mistakes)
     return values
@@ -178,6 +188,8 @@ def _from_nanogpt(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
     values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
     known: dict[str, Any] = {}  # names this file has assigned: lr_decay_iters = max_iters
     for statement in tree.body:
+        if _too_many(mistakes, origin):
+            break
         where = f"{origin}, line {statement.lineno}"
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue  # a docstring
@@ -194,12 +206,12 @@ def _from_nanogpt(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
         try:
             known[key] = value = _literal(statement.value, known)
         except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
-            mistakes[f"{where}: {key} = {_shortened(statement.value)} is not read: {error}"] = key
+            mistakes[f"{where}: {briefly(key)} = {_shortened(statement.value)} is not read: {error}"] = key
             continue
         if key in KEYS:
             put(values, key, value, f"{where}: {key}", mistakes)
         else:
-            mistakes[f"{where}: unknown key {key}{did_you_mean(key, KEYS)}"] = ""
+            mistakes[f"{where}: unknown key {briefly(key)}{did_you_mean(key, KEYS)}"] = ""
     return values
 
 
@@ -219,7 +231,7 @@ def _evaluated(node: ast.expr, known: dict[str, Any]) -> Any:
     if isinstance(node, ast.Name) and node.id in known:
         return known[node.id]
     if isinstance(node, ast.Name):
-        raise ValueError(f"{node.id} has no value yet")
+        raise ValueError(f"{briefly(node.id)} has no value yet")
     if isinstance(node, ast.UnaryOp) and type(node.op) in ARITHMETIC:
         return ARITHMETIC[type(node.op)](_number(_literal(node.operand, known)))
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
@@ -241,5 +253,12 @@ def _number(value: Any) -> Any:
 def _shortened(node: ast.AST) -> str:
     try:
         return briefly(ast.unparse(node))
-    except RecursionError:
-        return "a deeply nested expression"
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        return "an expression"
+
+
+def _too_many(mistakes: Mistakes, origin: str) -> bool:
+    if len(mistakes) < MOST_MISTAKES:
+        return False
+    mistakes[f"{origin}: the rest was not read"] = EVERY_KEY
+    return True

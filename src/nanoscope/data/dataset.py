@@ -3,14 +3,14 @@
 import difflib
 import hashlib
 import io
-import json
 import pickle
 import re
+import reprlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from nanoscope.data.tokenizer import (
     tokenizer_from_json,
 )
 from nanoscope.errors import JobError, UsageError
+from nanoscope.untrusted import printable, read_json, read_small
 
 FORMAT, VERSION = "nanoscope-dataset", 1
 SPLITS = ("train", "val")
 META = "meta.json"
-SHARD_NAME = re.compile(r"(train|val)-\d{5}\.bin")
+SHARD_NAME = re.compile(r"(train|val)-[0-9]{5}\.bin")
 NANOGPT_VOCAB_SIZE = 50304  # GPT-2's 50257, rounded up to a multiple of 64: nanoGPT's choice without a meta.pkl
-NANOGPT_META_LIMIT_BYTES = 64 << 20
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of it that is
 
@@ -114,8 +114,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """The meta.json of a folder, checked to be a dataset of ours."""
     path = folder / META
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        meta = read_json(path)
+    except ValueError as error:
         raise _damaged(path, "it is not JSON") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise JobError(f"{path} was not written by nanoscope prepare, so {folder} is not a dataset that it can open.")
@@ -142,14 +142,16 @@ def _open_ours(folder: Path) -> Dataset:
     for name in SPLITS:
         try:
             entry = meta["splits"][name]
-            characters, shards = int(entry["characters"]), [(s["name"], s["tokens"]) for s in entry["shards"]]
-            if not shards or not all(SHARD_NAME.fullmatch(shard) and tokens > 0 for shard, tokens in shards):
+            characters, shards = entry["characters"], {s["name"]: s["tokens"] for s in entry["shards"]}
+            if not shards or not all(SHARD_NAME.fullmatch(shard) and tokens > 0 for shard, tokens in shards.items()):
+                raise ValueError
+            if type(characters) is not int or not 0 < characters < 2**62:
                 raise ValueError
         except (LookupError, TypeError, ValueError) as error:
             raise _damaged(path, f"its description of the {name} split makes no sense") from error
-        for shard, tokens in shards:
+        for shard, tokens in shards.items():
             _check_size(folder / shard, tokens * dtype.itemsize)
-        splits[name] = TokenSplit([folder / shard for shard, _ in shards], tokenizer.vocab_size, characters)
+        splits[name] = TokenSplit([folder / shard for shard in shards], tokenizer.vocab_size, characters)
     return Dataset(folder, tokenizer, tokenizer.vocab_size, meta["fingerprint"], splits)
 
 
@@ -184,32 +186,49 @@ def _open_nanogpt(folder: Path) -> Dataset:
     return Dataset(folder, tokenizer, vocab_size, digest.hexdigest(), splits)
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads containers, strings and numbers, which need no global name; whatever names one is refused."""
+class _PlainUnpickler(pickle._Unpickler):
+    """Reads dictionaries, lists, strings and numbers; whatever needs more than these is refused.
+
+    The one in C would take all memory for a large number in the wrong place. Without tuples no key can be a container,
+    whose hash a few bytes of pickle can make to take years.
+    """
+
+    _ALLOWED = (
+        "PROTO FRAME MARK STOP POP MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET NONE NEWTRUE NEWFALSE "
+        "INT BININT BININT1 BININT2 LONG1 BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE "
+        "EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS "
+        "GLOBAL STACK_GLOBAL"  # which find_class refuses with the name that was asked for
+    )
+    dispatch: ClassVar[dict[int, Callable[[pickle.Unpickler], None]]] = {
+        vars(pickle)[name][0]: pickle._Unpickler.dispatch[vars(pickle)[name][0]] for name in _ALLOWED.split()
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
 
 
 def _read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
-    if path.stat().st_size > NANOGPT_META_LIMIT_BYTES:
-        raise JobError(f"{path} is too large to be nanoGPT's metadata; it was not opened.")
+    content = read_small(path)
     try:
-        meta = _PlainUnpickler(io.BytesIO(path.read_bytes())).load()
+        meta = _PlainUnpickler(io.BytesIO(content)).load()
         characters = meta.get("itos")
         vocab_size = meta.get("vocab_size", characters and len(characters))
     except Exception as error:  # a hostile or damaged pickle may raise anything
+        reason = "it holds more than texts and numbers" if isinstance(error, KeyError) else printable(str(error)[:80])
         raise JobError(
-            f"{path} is not nanoGPT's metadata ({error!s:.80}), and nothing in it was run.\n"
+            f"{path} is not nanoGPT's metadata ({reason}), and nothing in it was run.\n"
             "Delete it if the ids are GPT-2's, or run its prepare.py again."
         ) from error
     if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
-        raise JobError(f"{path} says that the vocabulary has {vocab_size!r:.40} tokens, which uint16 ids cannot have.")
+        size = reprlib.repr(vocab_size)
+        raise JobError(f"{path} says that the vocabulary has {size} tokens, which uint16 ids cannot have.")
     try:
-        tokenizer = tokenizer_from_json({"kind": "char", "alphabet": "".join(characters[i] for i in range(vocab_size))})
+        alphabet = [characters[i] for i in range(vocab_size)]
+        if not all(isinstance(character, str) and len(character) == 1 for character in alphabet):
+            raise TypeError
+        return tokenizer_from_json({"kind": "char", "alphabet": "".join(alphabet)}), vocab_size
     except (JobError, LookupError, TypeError):
         return None, vocab_size  # someone's own tokenizer: the ids can be trained on, not turned into text
-    return (tokenizer if tokenizer.vocab_size == vocab_size else None), vocab_size
 
 
 def find_dataset(name: str, tokenizer: str = "auto", progress: Progress | None = None) -> Path:

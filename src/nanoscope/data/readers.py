@@ -183,7 +183,7 @@ class Documents:
                 for text in batch.column(0).to_pylist():
                     yield from self._document(text, f"{file}, row {rows_read}")
                     rows_read += 1
-                self.read_bytes = start_bytes + size_bytes * rows_read // table.metadata.num_rows
+                self.read_bytes = start_bytes + size_bytes * rows_read // max(table.metadata.num_rows, 1)
         except (pyarrow.ArrowException, UnicodeDecodeError) as error:
             raise JobError(f"{file} is not a sound Parquet file: {str(error).splitlines()[0]}") from error
 
@@ -197,7 +197,7 @@ class Documents:
             yield Piece(text[start : start + BLOCK_SIZE], ends_document=start + BLOCK_SIZE >= len(text))
 
     def _missing_field(self, where: str, fields: Iterable[str]) -> JobError:
-        names = [str(field) for field in fields]
+        names = [str(field)[:40] for field in fields]
         close = difflib.get_close_matches(self.field, names, n=1)
         return JobError(
             f"{where} has no field {self.field!r}{f': did you mean {close[0]!r}?' if close else '.'}\n"

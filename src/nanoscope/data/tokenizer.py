@@ -5,6 +5,7 @@ A tokenizer travels as plain JSON (`to_json`, `tokenizer_from_json`) inside ever
 
 import json
 import re
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -21,7 +22,7 @@ TokenArray = npt.NDArray[np.unsignedinteger[Any]]
 
 KINDS = ("char", "byte", "gpt2", "bpe")
 END_OF_TEXT = "<|endoftext|>"
-MAX_VOCAB_SIZE = 1 << 20
+MAX_VOCAB_SIZE = 1 << 18
 MAX_TOKEN_BYTES = 128
 UNICODE_SIZE = 0x110000
 
@@ -298,7 +299,7 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         if data.get("words") != WORDS_VERSION:
             raise JobError("The bpe tokenizer was written by another version of nanoscope: update nanoscope.")
         return BpeTokenizer(data.get("merges"))
-    raise JobError(f"The tokenizer is damaged: its kind is {kind!r:.40}, not one of {', '.join(KINDS)}.")
+    raise JobError(f"The tokenizer is damaged: its kind is {reprlib.repr(kind)}, not one of {', '.join(KINDS)}.")
 
 
 def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -316,7 +317,7 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
             and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
             and tuple(pair) not in done
         ):
-            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} cannot be: {pair!s:.40}.")
+            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} cannot be: {reprlib.repr(pair)}.")
         done.add((pair[0], pair[1]))
         token = tokens[pair[0]] + tokens[pair[1]]
         if token not in known:  # the same bytes may come about by two merges

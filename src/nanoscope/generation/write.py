@@ -12,10 +12,7 @@ from nanoscope.hardware.device import decide, look
 from nanoscope.model import LanguageModel, build_model
 from nanoscope.training.restore import Checkpoint, find_checkpoint, load_model_weights
 from nanoscope.training.session import autocast
-
-# Control characters as pictures: what a model writes must not steer the terminal.
-VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
-VISIBLE |= dict.fromkeys(range(128, 160), 0xFFFD)
+from nanoscope.untrusted import printable
 
 
 def write_samples(
@@ -34,19 +31,25 @@ def write_samples(
         raise UsageError(f"num_samples must be positive, it is {count}")
     found, problems = find_checkpoint(run, checkpoint)
     for problem in problems:
-        print(f"warning: {problem}", file=sys.stderr)
+        print(f"warning: {printable(problem)}", file=sys.stderr)
     tokenizer = tokenizer_of(found)
     text = read_prompt(prompt)
     choice = decide(device, dtype, False, look())
     model = load_model(found).to(choice.device)
     val = found.progress.best_val_loss
     about = f", val loss {val:.4f}" if val is not None and found.progress.best_step == found.progress.step else ""
-    print(f"{found.folder} ({found.progress.step} iterations{about})", file=sys.stderr, flush=True)
+    print(f"{printable(str(found.folder))} ({found.progress.step} iterations{about})", file=sys.stderr, flush=True)
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
-    with autocast(choice):
-        texts = generate_texts(model, tokenizer, text, settings, count, stream)
+    try:
+        with autocast(choice):
+            texts = generate_texts(model, tokenizer, text, settings, count, stream)
+    except RuntimeError as error:
+        if "probability tensor" not in str(error):
+            raise
+        raise JobError(f"{found.folder} cannot write: its weights give probabilities that are no numbers") from None
     if as_json:
-        print(json.dumps({"checkpoint": str(found.folder), "prompt": text, "samples": texts}, ensure_ascii=False))
+        answer = {"checkpoint": str(found.folder), "prompt": text, "samples": texts}
+        _show(json.dumps(answer, ensure_ascii=False) + "\n")
         return
     for other in texts[1:]:
         _show("\n---------------\n" + other)
@@ -54,18 +57,21 @@ def write_samples(
 
 
 def load_model(found: Checkpoint) -> LanguageModel:
-    try:
-        model = build_model(found.model_config)
-        load_model_weights(model, found.model)
-    except (JobError, RuntimeError, TypeError, ValueError) as error:  # state.json and weights disagree
-        raise JobError(f"{found.folder} is not whole: {str(error).splitlines()[0]}") from None
+    model = build_model(found.model_config)
+    load_model_weights(model, found.model)
     return model
 
 
 def tokenizer_of(found: Checkpoint) -> Tokenizer:
     if found.tokenizer is None:
         raise JobError(f"{found.folder} has no tokenizer: the run was trained on ids whose text nobody knows")
-    return tokenizer_from_json(found.tokenizer)
+    tokenizer = tokenizer_from_json(found.tokenizer)
+    if tokenizer.vocab_size > found.model_config.vocab_size:
+        raise JobError(
+            f"{found.folder} is not whole: its tokenizer has {tokenizer.vocab_size} tokens, "
+            f"its model knows {found.model_config.vocab_size}"
+        )
+    return tokenizer
 
 
 def newest_run() -> Path:
@@ -91,4 +97,5 @@ def read_prompt(prompt: str) -> str:
 
 
 def _show(text: str) -> None:
-    print(text.translate(VISIBLE) if sys.stdout.isatty() else text, end="", flush=True)
+    """A terminal is not to be steered by what a model writes; a pipe or a file gets it as it is, like any data."""
+    print(printable(text) if sys.stdout.isatty() else text, end="", flush=True)

@@ -22,10 +22,8 @@ def load_gpt2(source: str, block_size: int, dropout: float) -> tuple[ModelConfig
     weights_file, config_file = _files(source)
     try:
         described = read_json(config_file)
-        if block_size > described["n_positions"]:
-            raise UsageError(
-                f"block_size={block_size} is more than the {described['n_positions']} positions that {source} has learnt"
-            )
+        if block_size > (positions := described["n_positions"]):
+            raise UsageError(f"block_size={block_size} is more than the {positions} positions that {source} has learnt")
         shape = {key: described[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
         config = ModelConfig(**shape, block_size=block_size, dropout=dropout, bias=True)
         weights = from_huggingface(read_tensors(weights_file), block_size)

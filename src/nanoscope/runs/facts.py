@@ -130,7 +130,7 @@ def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> boo
         for key, pattern in _SIZES:
             size = pattern.search(line)
             digits = size.group(1).replace(",", "").rstrip(".") if size else ""
-            if size and digits.replace(".", "", 1).isdigit() and key not in typed:
+            if size and len(digits) < 16 and digits.replace(".", "", 1).isdecimal() and key not in typed:
                 facts[key] = int(float(digits) * {"K": 1e3, "M": 1e6, "B": 1e9, "": 1}[size.group(2).upper()])
                 found = True
     device = _DEVICE.search(line) if "device_name" not in facts and _DEVICE_HINT.search(line) else None

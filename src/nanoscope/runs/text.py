@@ -10,10 +10,12 @@ LINE_LIMIT = 8_192  # characters; the rest of a longer line is dropped: no recor
 
 # Escape sequences that terminals act upon, and the same keys when a terminal echoed them as text (^[[A).
 _ESCAPES = re.compile(
-    r"\x1b(?:\[[0-9;:?<=>!]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])|\^\[\[[A-H0-9;~]?"
+    r"(?:\x1b\[|\x9b)[0-9;:?<=>!]{0,40}[ -/]{0,4}[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,400}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[@-_]|\^\[\[[A-H0-9;~]?"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b]")
-_DIRT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff\u200b`>^]")  # what `clean` may have to do with
+_UNSEEN = r"\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff"  # the last: marks that turn the writing direction
+_CONTROLS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]")
+_DIRT = re.compile(rf"[\x00-\x08\x0b-\x1f`>^{_UNSEEN}]")  # what `clean` may have to do with
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
@@ -58,7 +60,7 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
 
 def clean(line: str) -> str:
     """The line as a person sees it: no colour codes, control characters, quote marks or code fences."""
-    if "\x1b" in line or "^[" in line:
+    if "\x1b" in line or "^[" in line or "\x9b" in line or "\x9d" in line:
         line = _ESCAPES.sub("", line)
     if not line.isprintable():
         line = _CONTROLS.sub("", line)

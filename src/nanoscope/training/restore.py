@@ -150,9 +150,10 @@ def _progress(values: dict[str, Any]) -> Progress:
 
 def _dictionary(state: dict[str, Any], name: str) -> dict[str, Any]:
     """Numbers and texts by name."""
-    if not isinstance(state[name], dict) or not all(_is(value, float | str) for value in state[name].values()):
-        raise ValueError(f"its {name} is {state[name]!r:.40}")
-    return state[name]
+    values: dict[str, Any] = state[name]
+    if not isinstance(values, dict) or not all(_is(value, float | str) for value in values.values()):
+        raise ValueError(f"its {name} is {values!r:.40}")
+    return values
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 from nanoscope.runs.fields import number
 from nanoscope.runs.formats.base import Format
-from nanoscope.runs.run import MISSING, NOT_FINITE, Traits
+from nanoscope.runs.run import MISSING, NOT_FINITE, ConfigValue, Traits
+from nanoscope.untrusted import printable
 
 _ITER = re.compile(r"iter (\d{1,12}): loss (\S{1,24}?), time ([\d.]{1,20})ms, mfu (\S{1,12}), tok/s (\S{1,16}), eta ")
 _EVALUATION = re.compile(
@@ -17,6 +18,7 @@ _BAD_LOSS = re.compile(r"the loss is not finite at iteration (\d{1,12})")
 _FINISHED = re.compile(r"^finished (\d{1,12}) iterations in ")
 
 _OVER = ("finished", "patience", "max_minutes", "eval_only")
+LARGEST = 1e30  # of any number in an event: beyond, squares overflow and nothing is meant
 _SAID_AT_START = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
 
 
@@ -88,41 +90,39 @@ class Nanoscope(Format):
     def _take(self, kind: str, event: dict[str, Any]) -> str:
         log = self.log
         if kind == "start":
-            resuming = int(event.get("first_step") or 0) > 0
+            resuming = _step(event.get("first_step") or 0) > 0
             log.boundary(resuming)
             self._earlier = self._seconds() if resuming else {}
             self._session = {}
             facts = {**event.get("config", {}), **{key: event[key] for key in _SAID_AT_START if key in event}}
-            log.facts.update({k: v for k, v in facts.items() if isinstance(v, str | int | float | bool)})
+            log.facts.update({k: fact for k, v in facts.items() if (fact := _fact(v)) is not None})
         elif kind == "iter":
-            mfu = event.get("mfu")
             log.step(
-                int(event["step"]),
+                _step(event["step"]),
                 _loss(event.get("loss")),
                 _float(event.get("seconds")),
                 lr=_float(event.get("lr")),
                 grad_norm=_float(event.get("grad_norm")),
                 tok_s=_float(event.get("tokens_per_second")),
-                mfu_pct=MISSING if mfu is None else float(mfu) * 100,
+                mfu_pct=_float(event.get("mfu")) * 100,
             )
             return "step"
         elif kind == "eval":
-            train = event.get("train_loss")
             log.evaluation(
-                int(event["step"]),
+                _step(event["step"]),
                 _loss(event.get("val_loss")),
-                None if train is None else float(train),
+                _maybe(event.get("train_loss")),
                 seconds=_maybe(event.get("seconds")),
                 stderr=_maybe(event.get("val_stderr")),
             )
         elif kind == "checkpoint":
-            log.checkpoint(int(event["step"]), _maybe(event.get("seconds")))
+            log.checkpoint(_step(event["step"]), _maybe(event.get("seconds")))
         elif kind == "resume":
             log.boundary(resuming=True)
         elif kind == "sample" and log.current is not None:
             log.current.samples += 1
         elif kind == "non_finite":
-            self._read_bad_loss(int(event["step"]))
+            self._read_bad_loss(_step(event["step"]))
         elif kind == "end" and log.current is not None:
             log.current.said_finished = event.get("reason") in _OVER
             log.current.failed = not log.current.said_finished
@@ -130,14 +130,14 @@ class Nanoscope(Format):
 
     def _count_time(self, kind: str, event: dict[str, Any]) -> None:
         """Where the time went: by the clock that each event carries, until the end of the session counts it itself."""
-        session, clock_s, seconds = self._session, float(event["t"]), _maybe(event.get("seconds")) or 0.0
+        session, clock_s, seconds = self._session, _float(event["t"]), _maybe(event.get("seconds")) or 0.0
         session["wall"] = clock_s
         if kind in ("eval", "iter"):
             session.setdefault("startup", clock_s - seconds)
         if kind in ("eval", "checkpoint", "sample"):
             session[kind] = session.get(kind, 0.0) + seconds
         if kind == "end":
-            session.update({str(name): float(value) for name, value in event["phases"].items()})
+            session.update({name: _float(value) for name, value in event["phases"].items()})
         run = self.log.current
         if run is not None and kind in ("iter", "end"):  # what comes before a first step is not yet of its run
             run.phases = self._seconds()
@@ -148,17 +148,34 @@ class Nanoscope(Format):
         return {name: self._earlier.get(name, 0.0) + self._session.get(name, 0.0) for name in names}
 
 
-def _maybe(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _step(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 10**12:
+        raise ValueError(value)
+    return value
 
 
 def _float(value: Any) -> float:
-    return MISSING if value is None else float(value)
+    if value is not None and type(value) not in (int, float):
+        raise ValueError(value)
+    return MISSING if value is None or not abs(value) < LARGEST else float(value)
+
+
+def _maybe(value: Any) -> float | None:
+    measured = _float(value)
+    return measured if measured == measured else None
 
 
 def _loss(value: Any) -> float:
     """JSON has no NaN: a loss that is null was printed, but is not finite."""
-    return NOT_FINITE if value is None else float(value)
+    measured = _float(value)
+    return measured if measured == measured else NOT_FINITE
+
+
+def _fact(value: Any) -> ConfigValue | None:
+    """A setting that may be printed and reckoned with, or None."""
+    if isinstance(value, str):
+        return printable(value[:200])
+    return value if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
 def _with_suffix(text: str) -> float:
