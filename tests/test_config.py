@@ -178,8 +178,8 @@ def test_a_whole_number_is_whole_and_fits_into_64_bits(key: str, value: str) -> 
 
 
 ZERO_MEANS_SOMETHING = {
-    "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "dropout", "weight_decay",
-    "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
+    "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "dropout",
+    "weight_decay",    "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
 }  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def test_every_key_can_be_set_by_flag_by_toml_and_by_nanogpts_file(key: str, tmp
     assert getattr(resolve(["laptop", nanogpt_file(tmp_path, f"{beside}{key} = {value!r}")]).config, key) == value
 
 
-@pytest.mark.parametrize("key", ["ngrams", "matrix_lr", "table_lr", "muon_momentum", "cooldown"])
+@pytest.mark.parametrize("key", ["ngrams", "token_shift", "matrix_lr", "table_lr", "muon_momentum", "cooldown"])
 def test_what_only_the_modern_recipe_knows_is_refused_for_a_classic_run(key: str) -> None:
     assert f"{key} is for recipe=modern" in mistakes_of("laptop-classic", f"--{key}={example_of(key)}")
 
@@ -238,6 +238,7 @@ def test_what_only_the_classic_recipe_knows_is_refused_for_a_modern_run() -> Non
     assert "n_embd / n_head must be even" in mistakes_of("laptop", "--n_embd=36")
     assert "cooldown is a share of the iterations" in mistakes_of("laptop", "--cooldown=2")
     assert "ngrams must be at most 8" in mistakes_of("laptop", "--ngrams=9")
+    assert "token_shift must be at most 8" in mistakes_of("laptop", "--token_shift=9")
 
 
 def test_a_config_file_of_nanogpt_means_nanogpts_recipe(tmp_path: Path) -> None:
@@ -501,6 +502,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
         "init_from": st.sampled_from(["scratch", "resume"]),
         "bias": st.just(False),
         "ngrams": st.integers(1, 8),
+        "token_shift": st.integers(0, 8),
         "cooldown": st.floats(0, 1, exclude_min=True),
         **dict.fromkeys(("dropout", "beta1", "beta2", "muon_momentum"), st.floats(0, 1, exclude_max=True)),
     }

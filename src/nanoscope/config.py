@@ -57,6 +57,7 @@ class TrainConfig:
     n_embd: int = _key("model", 768, "width, a multiple of n_head")
     dropout: float = _key("model", 0.0, "0 for pre-training; 0.1 or more for small data or fine-tuning")
     bias: bool = _key("model", False, "classic: biases in LayerNorm and Linear layers, as GPT-2 has")
+    token_shift: int = _key("model", 0, "modern: each block's input holds a learnt share of so many tokens before; 0: none")
     ngrams: int = _key("model", 4, "modern: the last 2, 3 … so many tokens together have embeddings of their own; 1: none")
 
     learning_rate: float | Auto = _key("optimizer", "auto", "highest rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern")
@@ -112,13 +113,13 @@ class TrainConfig:
 
 
 # What a checkpoint fixes: on resume these come from the run, whatever the preset or file says.
-SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ngrams")
-MODERN_KEYS = ("ngrams", "matrix_lr", "table_lr", "muon_momentum", "cooldown")
+SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ngrams", "token_shift")
+MODERN_KEYS = ("ngrams", "token_shift", "matrix_lr", "table_lr", "muon_momentum", "cooldown")
 KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
 
 POSITIVE = ("log_interval", "eval_interval", "batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd", "max_iters", "matrix_lr", "table_lr", "ngrams", "cooldown")  # fmt: skip
-NOT_NEGATIVE = ("seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "weight_decay", "grad_clip")  # fmt: skip
+NOT_NEGATIVE = ("seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "weight_decay", "grad_clip")  # fmt: skip
 
 
 Mistakes = dict[str, str]
@@ -183,8 +184,7 @@ def _wrong_for_recipe(config: TrainConfig, unread: set[str]) -> list[str]:
         found.append(f"n_embd / n_head must be even for recipe=modern, it is {config.n_embd // config.n_head}")
     if config.cooldown > 1:
         found.append(f"cooldown is a share of the iterations, at most 1, it is {config.cooldown}")
-    if config.ngrams > 8:
-        found.append(f"ngrams must be at most 8, it is {config.ngrams}")
+    found += [f"{key} must be at most 8, it is {getattr(config, key)}" for key in ("ngrams", "token_shift") if getattr(config, key) > 8]  # fmt: skip
     return found
 
 

@@ -29,6 +29,9 @@ RECIPES = {
     "classic": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32),
     "classic with biases": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32, bias=True),
     "modern": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32, recipe="modern", ngrams=4),
+    "token shift": ModelConfig(
+        vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32, recipe="modern", ngrams=2, token_shift=3
+    ),
 }
 
 

@@ -1,15 +1,20 @@
 """The modern recipe's model."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from nanoscope.config import build
-from nanoscope.model import ModelConfig, Modern
+from nanoscope.model import ModelConfig, Modern, kernels
 from nanoscope.optim.groups import build_optimizer
 
 SHAPE = ModelConfig(vocab_size=29, block_size=32, n_layer=2, n_head=2, n_embd=16, recipe="modern", ngrams=4)
+
+
+SHIFTING = replace(SHAPE, token_shift=3)
+both = pytest.mark.parametrize("shape", [SHAPE, SHIFTING], ids=["plain", "token shift"])
 
 
 def trained(model: Modern, steps: int = 5) -> Modern:
@@ -28,13 +33,15 @@ def made(shape: ModelConfig = SHAPE) -> Modern:
     return Modern(shape)
 
 
-def test_at_first_every_token_is_equally_likely() -> None:
+@both
+def test_at_first_every_token_is_equally_likely(shape: ModelConfig) -> None:
     tokens = torch.randint(29, (2, 32))
-    assert float(made()(tokens, tokens).detach()) == pytest.approx(math.log(29), abs=1e-6)
+    assert float(made(shape)(tokens, tokens).detach()) == pytest.approx(math.log(29), abs=1e-6)
 
 
-def test_a_token_does_not_see_those_after_it() -> None:
-    model = trained(made()).eval()
+@both
+def test_a_token_does_not_see_those_after_it(shape: ModelConfig) -> None:
+    model = trained(made(shape)).eval()
     tokens = torch.randint(29, (1, 32))
     changed = tokens.clone()
     changed[0, 20] = (changed[0, 20] + 1) % 29
@@ -43,8 +50,9 @@ def test_a_token_does_not_see_those_after_it() -> None:
     assert not torch.allclose(before[:, 20], after[:, 20])
 
 
-def test_every_weight_learns() -> None:
-    fresh, model = made(), trained(made())
+@both
+def test_every_weight_learns(shape: ModelConfig) -> None:
+    fresh, model = made(shape), trained(made(shape))
     for (name, before), after in zip(fresh.named_parameters(), model.parameters(), strict=True):
         assert not torch.equal(before, after), name
 
@@ -84,3 +92,20 @@ def test_without_ngrams_there_is_no_table() -> None:
 def test_lookups_are_not_counted_as_arithmetic() -> None:
     model = made()
     assert model.multiplied_parameters() == 2 * 12 * 16**2 + 29 * 16 + 3 * 8 * 16
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 9])
+def test_a_shift_by_hand_is_the_plain_formula_forwards_and_backwards(length: int) -> None:
+    torch.manual_seed(0)
+    results = []
+    for by_hand in (True, False):
+        torch.manual_seed(0)
+        x, weight = torch.randn(2, length, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+        before = None if by_hand else torch.zeros(2, 3, 4)  # given, even as zeros, it means the plain formula
+        y = kernels.token_shift(x, weight, before)
+        (y * torch.randn(y.shape)).sum().backward()
+        results.append((y.detach(), x.grad, weight.grad))
+    for by_hand_result, plain in zip(*results, strict=True):
+        torch.testing.assert_close(by_hand_result, plain)
+    x, weight = torch.ones(1, 4, 1), torch.tensor([[10.0], [100.0]])
+    assert kernels.token_shift(x, weight).flatten().tolist() == [1, 11, 111, 111]

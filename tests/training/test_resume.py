@@ -12,7 +12,7 @@ SETTINGS = {
     "plain": [],
     "dropout": ["--dropout=0.2"],
     "classic": ["--recipe=classic", "--dropout=0.2"],
-    "no tables": ["--ngrams=1"],
+    "no tables, token shift": ["--ngrams=1", "--token_shift=3"],
     "epochs and accumulation": ["--order=epochs", "--gradient_accumulation_steps=3", "--batch_size=2", "--dropout=0.1"],
 }
 

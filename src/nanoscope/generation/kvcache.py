@@ -13,13 +13,25 @@ class KVCache:
     def __init__(self, layers: int, size: int) -> None:
         self.size = size
         self.length = 0
-        self.tail: Tensor | None = None  # the last tokens, for a model whose embeddings look back
+        self._before: dict[str, Tensor] = {}
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
 
     def clear(self) -> None:
         """Forget what was read; the memory stays."""
-        self.length, self.tail = 0, None
+        self.length = 0
+        self._before.clear()
+
+    def before(self, place: str, new: Tensor, count: int) -> Tensor:
+        """The `count` tokens before the new ones (B, T, …), at a place of the model that looks back: (B, count, …).
+
+        Zeros where the text begins. The new ones are remembered for the next call.
+        """
+        found = self._before.get(place)
+        if found is None:
+            found = new.new_zeros(len(new), count, *new.shape[2:])
+        self._before[place] = torch.cat((found, new), dim=1)[:, -count:]
+        return found
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add new keys and values (B, H, T, D) behind the old ones; all of them (B, H, length + T, D)."""

@@ -18,12 +18,16 @@ class ModelConfig:
     recipe: str = "classic"
     ngrams: int = 1
     """The longest run of tokens that has an embedding of its own (modern); 1: none."""
+    token_shift: int = 0
+    """How many of the last tokens each block's input has a share of (modern)."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "ngrams"):
             size = getattr(self, name)
             if type(size) is not int or not 0 < size < 2**40:
                 raise ValueError(f"its {name} is {reprlib.repr(size)}")
+        if type(self.token_shift) is not int or not 0 <= self.token_shift <= 8:
+            raise ValueError(f"its token_shift is {reprlib.repr(self.token_shift)}")
         if self.n_embd % self.n_head:
             raise ValueError(f"its n_embd {self.n_embd} is not divisible by its n_head {self.n_head}")
         if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:

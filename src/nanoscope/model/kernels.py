@@ -176,6 +176,44 @@ class _Dropout(torch.autograd.Function):
         return gradients[0] * factors, None
 
 
+# --- token shift -------------------------------------------------------------------------------------------------
+
+
+def token_shift(x: Tensor, weight: Tensor, before: Tensor | None = None) -> Tensor:
+    """Each token (B, T, C) plus weight[0] of the one before it, weight[1] of the one before that, … (reach, C).
+
+    `before` holds the `reach` tokens before the first; without it they are 0.
+    """
+    if before is None and by_hand(x) and x.requires_grad:
+        return _TokenShift.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
+    reach, T = len(weight), x.shape[1]
+    padded = F.pad(x, (0, 0, reach, 0)) if before is None else torch.cat((before, x), dim=1)
+    y = x
+    for back, share in enumerate(weight, start=1):
+        y = y + padded[:, reach - back : reach - back + T] * share
+    return y
+
+
+class _TokenShift(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        y = x.clone()
+        for back, share in enumerate(weight, start=1):
+            y[:, back:].addcmul_(x[:, :-back], share)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        dy = gradients[0]
+        dx, d_weight = dy.clone(), torch.empty_like(weight)
+        for back, share in enumerate(weight, start=1):
+            dx[:, :-back].addcmul_(dy[:, back:], share)
+            torch.sum(dy[:, back:] * x[:, :-back], (0, 1), out=d_weight[back - 1])
+        return dx, d_weight
+
+
 # --- ReLU² -------------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
 """The fast recipe: what made a small GPT learn sooner on a small machine (experiments in benchmarks/LOG.md).
 
 Against GPT-2: rotary positions instead of learnt ones; embeddings of the last two, three and four tokens together, in
-hashed tables; norms without weights; ReLU² instead of GELU; an output layer of its own; residual projections and output
-that begin at zero; no biases. Matrices are trained by Muon, tables by Adagrad, the rest by AdamW (optim/).
+hashed tables; if asked for, a share of the last tokens in the input of each layer; norms without weights; ReLU² instead
+of GELU; an output layer of its own; residual projections and output that begin at zero; no biases. Matrices are trained
+by Muon, tables by Adagrad, the rest by AdamW (optim/).
 
 Shapes: B sequences, T tokens of each, C = n_embd channels, H heads of D = C / H channels, V the vocabulary.
 """
@@ -55,10 +56,24 @@ class NgramEmbedding(nn.Module):
         return torch.stack(rows, dim=-1)
 
 
+class TokenShift(nn.Module):
+    """Adds to each token a share of the last ones, learnt channel by channel: a look back that needs no attention."""
+
+    def __init__(self, reach: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(reach, width))
+
+    def forward(self, x: Tensor, place: str, cache: KVCache | None) -> Tensor:
+        before = None if cache is None else cache.before(place, x, len(self.weight))
+        return kernels.token_shift(x, self.weight, before)
+
+
 class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         C = config.n_embd
+        self.shift_attention = TokenShift(config.token_shift, C) if config.token_shift else None
+        self.shift_mlp = TokenShift(config.token_shift, C) if config.token_shift else None
         self.qkv = nn.Linear(C, 3 * C, bias=False)
         self.proj = nn.Linear(C, C, bias=False)
         self.up = nn.Linear(C, 4 * C, bias=False)
@@ -66,13 +81,19 @@ class Block(nn.Module):
         self.n_head, self.dropout = config.n_head, config.dropout
 
     def forward(self, x: Tensor, rotation: Tensor, layer: int, cache: KVCache | None) -> Tensor:
-        qkv = self.qkv(norm(x))  # (B, T, 3C)
+        normed = norm(x)
+        if self.shift_attention is not None:
+            normed = self.shift_attention(normed, f"attention {layer}", cache)
+        qkv = self.qkv(normed)  # (B, T, 3C)
         if cache is None:
             y = kernels.causal_attention(qkv, self.n_head, rotation=rotation)
         else:
             y = kernels.cached_attention(qkv, self.n_head, layer, cache, rotation)
         x = x + kernels.dropout(self.proj(y), self.dropout, self.training)
-        y = self.down(kernels.relu_squared(self.up(norm(x))))
+        normed = norm(x)
+        if self.shift_mlp is not None:
+            normed = self.shift_mlp(normed, f"mlp {layer}", cache)
+        y = self.down(kernels.relu_squared(self.up(normed)))
         return x + kernels.dropout(y, self.dropout, self.training)
 
 
@@ -99,6 +120,7 @@ class Modern(nn.Module):
         | embedding                     | normal, 1: it is normed before the first block                    |
         | qkv, up, the n-gram projection | uniform, standard deviation 1 / sqrt(inputs)                      |
         | proj, down, head, n-gram table | 0: each block begins as the identity, and all tokens equally likely |
+        | shifts                         | 0: a token looks only at itself                                     |
         """
         for name, parameter in self.named_parameters():
             if name == "embedding.weight":
@@ -113,7 +135,9 @@ class Modern(nn.Module):
         """Logits; with targets their mean cross-entropy; with a cache only the logits after the last token (B, V)."""
         x = self.embedding(tokens)
         if self.ngrams is not None:
-            x = x + self.ngrams(tokens, self._before(tokens, cache), self.config.dropout)
+            count = self.config.ngrams - 1
+            before = tokens.new_zeros(len(tokens), count) if cache is None else cache.before("tokens", tokens, count)
+            x = x + self.ngrams(tokens, before, self.config.dropout)
         x = norm(x)
         first = 0 if cache is None else cache.length
         rotation = self.rotation[first : first + tokens.shape[1]]
@@ -126,15 +150,6 @@ class Modern(nn.Module):
         if targets is None:
             return logits
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
-
-    def _before(self, tokens: Tensor, cache: KVCache | None) -> Tensor:
-        """The tokens just before these (B, n - 1); zeros where the text begins."""
-        count = self.config.ngrams - 1
-        if cache is None:
-            return tokens.new_zeros(len(tokens), count)
-        before = tokens.new_zeros(len(tokens), count) if cache.tail is None else cache.tail
-        cache.tail = torch.cat((before, tokens), dim=1)[:, -count:]
-        return before
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -24,7 +24,7 @@ def build_optimizer(model: LanguageModel, config: TrainConfig, device_type: str)
         ]
         return torch.optim.AdamW(groups, lr=config.peak_lr, betas=betas, fused=fused)
 
-    matrices = {name: parameter for name, parameter in model.named_parameters() if name.startswith("blocks.")}
+    matrices = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and ".shift_" not in name}
     qkv = [matrix for name, matrix in matrices.items() if name.endswith("qkv.weight")]
     other = [matrix for name, matrix in matrices.items() if not name.endswith("qkv.weight")]
     muon_scale, table_scale = config.matrix_lr / config.peak_lr, config.table_lr / config.peak_lr

@@ -203,7 +203,7 @@ def _model(
         shape = ModelConfig(
             vocab_size=padded_vocabulary(dataset.vocab_size), block_size=config.block_size, n_layer=config.n_layer,
             n_head=config.n_head, n_embd=config.n_embd, dropout=config.dropout, bias=config.bias, recipe=config.recipe,
-            ngrams=config.ngrams if config.recipe == "modern" else 1,
+            ngrams=config.ngrams if config.recipe == "modern" else 1, token_shift=config.token_shift,
         )  # fmt: skip
     else:
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
