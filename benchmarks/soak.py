@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,11 +34,12 @@ from nanoscope.hardware.probe import cpu_name
 WEIGHTS = {"any moment": 3, "iteration": 3, "start": 1, "half-written": 4, "renamed": 2, "last": 2, "best": 1, "end": 1}
 KILLS_PER_CONFIGURATION = 7
 ABOUT = """\
-Written by `make soak` (`benchmarks/soak.py`). Random configurations are each trained undisturbed, and then trained again
-while `kill -9` ends the process, and all that it started, at random and at carefully chosen moments. After each kill the
-run is resumed (`nanoscope train RUN --init_from=resume`; begun anew if it had saved nothing yet), until it comes to its
-end. Then every loss that it wrote in any of its lives is compared with the undisturbed run's, and so are the weights and
-the optimizer's state of the last checkpoint, the pointer to the best one and all samples, byte for byte."""
+Written by `make soak` (`benchmarks/soak.py`). Random configurations are each trained undisturbed, and then trained
+again while `kill -9` ends the process, and all that it started, at random and at carefully chosen moments. After
+each kill the run is resumed (`nanoscope train RUN --init_from=resume`; begun anew if it had saved nothing yet),
+until it comes to its end. Then every loss that it wrote in any of its lives is compared with the undisturbed run's,
+and so are the weights and the optimizer's state of the last checkpoint, the pointer to the best one and all
+samples, byte for byte."""
 
 
 class Soak:
@@ -54,7 +56,8 @@ class Soak:
 
     @property
     def enough(self) -> bool:
-        return self.kills >= self.options.kills or time.monotonic() - self.began > 60 * self.options.minutes
+        over = time.monotonic() - self.began > 60 * self.options.minutes
+        return over or self.kills >= int(self.options.kills)
 
     def work(self) -> None:
         """One configuration after the other; a configuration once begun is brought to its end."""
@@ -65,20 +68,19 @@ class Soak:
             configuration = any_configuration(
                 chooser, compiled=special == 0 and self.options.compile, processes=2 if special == 4 else 1
             )
-            self.say(f"#{number}: {configuration}")
+            self.say(number, str(configuration))
             folder = make_folder(
                 self.scratch / str(number), {"OMP_NUM_THREADS": "1", "NANOSCOPE_CACHE": str(self.scratch / "cache")}
             )
             try:
                 ordeal = torment(
-                    folder, configuration, self.aims(chooser), chooser, self.stop,
-                    lambda line, number=number: self.say(f"#{number}: {line}"),
-                )  # fmt: skip
+                    folder, configuration, self.aims(chooser), chooser, self.stop, partial(self.killed, number)
+                )
             except StoppedError:
                 return
             self.ordeals.append(ordeal)
             verdict = "; ".join(ordeal.wrong) or "nothing lost, nothing differs"
-            self.say(f"#{number}: {len(ordeal.kills)} kills in {ordeal.seconds:.0f} s: {verdict}")
+            self.say(number, f"{len(ordeal.kills)} kills in {ordeal.seconds:.0f} s: {verdict}")
             if not ordeal.wrong:  # else it stays, to be looked at
                 shutil.rmtree(folder.path, ignore_errors=True)
 
@@ -87,11 +89,14 @@ class Soak:
             if self.enough:
                 return
             yield chooser.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-            with self.lock:
-                self.kills += 1
 
-    def say(self, line: str) -> None:
-        print(f"{time.monotonic() - self.began:6.0f} s, {self.kills:3d} kills  {line}", flush=True)
+    def killed(self, number: int, line: str) -> None:
+        with self.lock:
+            self.kills += 1
+        self.say(number, line)
+
+    def say(self, number: int, line: str) -> None:
+        print(f"{time.monotonic() - self.began:6.0f} s, {self.kills:3d} kills  #{number}: {line}", flush=True)
 
 
 def report(soak: Soak) -> str:

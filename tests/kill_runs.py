@@ -7,6 +7,7 @@ tests/training/test_kills.py does this a dozen times, benchmarks/soak.py for as 
 import contextlib
 import json
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -150,8 +151,12 @@ def torment(
         attempt = Attempt(folder, configuration, "killed", stop)
         hit = attempt.wait_and_kill(aim, chooser, life_seconds)
         ordeal.wrong += attempt.problems(right)
-        if hit is None or ordeal.wrong:  # it came to its end before: no more to kill
+        if ordeal.wrong or (hit is None and ordeal.kills):  # it came to its end before: no more to kill
             break
+        if hit is None:  # never killed yet: compiled, say, it was quicker than the first time
+            life_seconds = time.time() - attempt.began
+            shutil.rmtree(attempt.run)
+            continue
         again = "resumed" if checkpoint_folders(attempt.checkpoints) else "from the beginning"
         ordeal.kills.append(Kill(aim, hit, attempt.left(), again))
         tell(f"killed in {hit} (aim: {aim}), {again}")
