@@ -1,5 +1,9 @@
+import itertools
 import json
+import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from nanoscope.data.tokenizer import ByteTokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.optim.groups import build_optimizer
+from nanoscope.training import checkpoint
 from nanoscope.training.checkpoint import CheckpointWriter, Progress, Snapshot, take_snapshot
 from nanoscope.training.restore import find_checkpoint, load_checkpoint, load_model_weights, load_optimizer
 from nanoscope.training.run_folder import checkpoint_folders, read_pointer
@@ -148,6 +153,88 @@ def test_the_newest_and_the_best_are_kept_and_others_pruned(tmp_path: Path) -> N
     assert read_pointer(tmp_path / "checkpoints", "last") == "step-000050"
 
 
+def test_a_run_that_went_back_prunes_what_lies_behind_it_and_leaves_later_steps_alone(tmp_path: Path) -> None:
+    save(tmp_path, 10, 20, 30, 40)
+    save(tmp_path, 25, keep=2)
+    names = [path.name for path in checkpoint_folders(tmp_path / "checkpoints")]
+    assert names == ["step-000040", "step-000030", "step-000025", "step-000020"]
+    assert find_checkpoint(tmp_path)[0].progress.step == 25
+
+
+def test_a_checkpoint_that_reads_back_differently_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 10)
+    really_sync = checkpoint._sync
+
+    def bad_disk(path: Path) -> None:
+        really_sync(path)
+        if path.name.endswith(".tmp") and path.is_dir():
+            content = bytearray((path / "optimizer.safetensors").read_bytes())
+            content[-1] ^= 1
+            (path / "optimizer.safetensors").write_bytes(bytes(content))
+
+    monkeypatch.setattr(checkpoint, "_sync", bad_disk)
+    model, optimizer = trained_model()
+    writer = CheckpointWriter(tmp_path / "checkpoints", 1)
+    writer.save(snapshot(20, model, optimizer), best=True)
+    writer.wait()
+    (failure,) = writer.failures()
+    assert "step-000020 could not be saved: what was written is not what is read back" in failure
+    assert "optimizer.safetensors" in failure
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["last", "step-000010"]
+    assert read_pointer(tmp_path / "checkpoints", "last") == "step-000010"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("again", [False, True], ids=["a newer step", "the same step again"])
+def test_wherever_a_save_is_cut_off_a_whole_checkpoint_is_found_and_the_next_save_clears_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    model, optimizer = trained_model()
+    step = 10 if again else 20
+    for number in itertools.count(1):
+        run = tmp_path / str(number)
+        save(run, 10, keep=1)
+        writer = CheckpointWriter(run / "checkpoints", 1)
+        with monkeypatch.context() as patch:
+            changes = end_the_writer_before_change(patch, number)
+            writer.save(snapshot(step, model, optimizer), best=False)
+            writer.wait()
+        found, problems = find_checkpoint(run)
+        assert found.progress.step in (10, step)
+        assert problems == []
+        save(run, 30, keep=1)
+        assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["last", "step-000030"]
+        if next(changes) <= number:  # it came to its end
+            break
+    assert number > 15
+
+
+def end_the_writer_before_change(patch: pytest.MonkeyPatch, number: int) -> "itertools.count[int]":
+    """From its number-th change on disk on, the writer does nothing more: what is there is what kill -9 leaves."""
+    changes = itertools.count(1)
+    for name in ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync"):
+
+        def change(*args: object, real: object = getattr(os, name), **kwargs: object) -> object:
+            if threading.current_thread().name == "checkpoint" and next(changes) >= number:
+                raise SystemExit  # passes every `except Exception`
+            return real(*args, **kwargs)  # type: ignore[operator]
+
+        patch.setattr(os, name, change)
+    return changes
+
+
+def test_what_was_about_to_be_replaced_is_found_where_it_was_put_aside(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    (tmp_path / "checkpoints/step-000010").rename(tmp_path / "checkpoints/.step-000010.old")
+    found, problems = find_checkpoint(tmp_path)
+    assert (found.progress.step, problems) == (10, [])
+    save(tmp_path, 20)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["last", "step-000010", "step-000020"]
+
+
 def test_a_step_that_is_saved_again_replaces_the_old_one_whole(tmp_path: Path) -> None:
     save(tmp_path, 10)
     save(tmp_path, 10)
@@ -193,6 +280,7 @@ def test_checksums_cannot_lead_out_of_the_checkpoint(tmp_path: Path) -> None:
     state = tmp_path / "checkpoints/step-000010/state.json"
     data = json.loads(state.read_text("utf-8"))
     data["sha256"]["../../secret"] = "0" * 64
+    del data["checksum"]
     state.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(JobError, match="secret"):
         load_checkpoint(state.parent)
@@ -204,15 +292,80 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) ->
         find_checkpoint(tmp_path, "step-000099")
 
 
-def test_a_write_that_fails_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").write_text("a file where the folder should be", encoding="utf-8")
+def failing_save(folder: Path, retry_seconds: float = 10**6) -> tuple[CheckpointWriter, Snapshot]:
+    """A save of step 10 that has failed once, since the folder for checkpoints is a file."""
+    (folder / "checkpoints").write_text("a file where the folder should be", encoding="utf-8")
+    model, optimizer = trained_model()
+    writer = CheckpointWriter(folder / "checkpoints", 0)
+    writer.RETRY_SECONDS = retry_seconds  # type: ignore[misc]
+    writer.save(snapshot(10, model, optimizer), best=False)
+    writer.copied()
+    return writer, snapshot(20, model, optimizer)
+
+
+def wait_for_news(writer: CheckpointWriter) -> list[tuple[int, bool, str]]:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if news := writer.news():
+            return [(item.step, item.saved, item.message) for item in news]
+        time.sleep(0.005)
+    raise AssertionError("nothing new in a minute")
+
+
+def test_a_save_that_fails_is_told_once_and_tried_again_until_it_works(tmp_path: Path) -> None:
+    writer, _ = failing_save(tmp_path, retry_seconds=0.05)
+    ((step, saved, message),) = wait_for_news(writer)
+    assert (step, saved) == (10, False)
+    assert "step-000010 could not be saved: Not a directory" in message or os.name == "nt"
+    assert str(tmp_path / "checkpoints") in message
+    assert "trying again every 0.05 s" in message
+    time.sleep(0.3)  # in which it fails some more times
+    assert writer.news() == []
+    (tmp_path / "checkpoints").unlink()
+    assert wait_for_news(writer) == [(10, True, "step-000010 is saved now")]
+    writer.wait()
+    assert find_checkpoint(tmp_path)[0].progress.step == 10
+
+
+def test_waiting_tries_once_more_at_once(tmp_path: Path) -> None:
+    writer, _ = failing_save(tmp_path)
+    wait_for_news(writer)
+    assert not writer.busy
+    (tmp_path / "checkpoints").unlink()
+    writer.wait()
+    assert [news.saved for news in writer.news()] == [True]
+    assert find_checkpoint(tmp_path)[0].progress.step == 10
+
+
+def test_waiting_for_what_cannot_be_saved_comes_to_an_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    writer, _ = failing_save(tmp_path)
+    writer.wait()
+    assert len(writer.failures()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_a_newer_checkpoint_takes_the_place_of_one_that_could_not_be_saved(tmp_path: Path) -> None:
+    writer, newer = failing_save(tmp_path)
+    wait_for_news(writer)
+    (tmp_path / "checkpoints").unlink()
+    writer.save(newer, best=False)
+    writer.wait()
+    assert writer.news() == []
+    assert [path.name for path in checkpoint_folders(tmp_path / "checkpoints")] == ["step-000020"]
+
+
+def test_a_folder_that_vanishes_during_a_save_is_made_anew(tmp_path: Path) -> None:
     model, optimizer = trained_model()
     writer = CheckpointWriter(tmp_path / "checkpoints", 0)
-    writer.save(snapshot(10, model, optimizer), best=False)
+    writer.REST = 10**9  # type: ignore[misc]
+    writer._last_save -= 10**9
+    writer.save(snapshot(3, model, optimizer), best=False)
+    while not list(tmp_path.glob("checkpoints/.step-000003.*/model.safetensors")):
+        time.sleep(0.005)
+    shutil.rmtree(tmp_path / "checkpoints")
     writer.wait()
-    (failure,) = writer.failures()
-    assert "step-000010 could not be saved" in failure
-    assert writer.failures() == []
+    assert [news.saved for news in writer.news()] == [False, True]
+    assert find_checkpoint(tmp_path)[0].progress.step == 3
 
 
 def test_a_copy_that_fails_is_told_and_holds_nobody_up(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
 from nanoscope.config_sources import Resolved, resolve
@@ -86,8 +87,12 @@ def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
     )
 
 
-def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, list[str]]:
-    """The run's own settings, changed by what was typed; and a note on whatever else was given and is not used."""
+Changes = dict[str, tuple[Any, Any]]
+"""Key → the value that the run had, and the one that it goes on with."""
+
+
+def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, Changes, list[str]]:
+    """The run's own settings, changed by what was typed; what that changes; what else was given and is not used."""
     saved = resolve([str(folder.path)]).given if (folder.path / "config.toml").is_file() else resolved.given
     typed = {**resolved.typed, "out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
@@ -101,7 +106,15 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
         had = saved.get(key, KEYS[key].default)
         if key not in typed and key not in ("out_dir", "init_from") and value != had:
             notes.append(f"{key}={value} is not used: the run has {had}; type --{key}={value} to change it")
-    return build({**saved, **typed}), notes
+    before, now = build({**saved, "overwrite": False}), build({**saved, **typed})
+    changes = {
+        key: (getattr(before, key), getattr(now, key))
+        for key in KEYS
+        if key not in ("out_dir", "init_from", "overwrite") and getattr(before, key) != getattr(now, key)
+    }
+    if before.tokens_per_step != now.tokens_per_step:
+        changes["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
+    return now, changes, notes
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:

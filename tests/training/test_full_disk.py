@@ -1,0 +1,223 @@
+"""A disk that fills up, a folder that vanishes, a kill in the middle of a save: real training processes."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nanoscope.training.restore import find_checkpoint
+from small_runs import TINY, Folder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits, mounts and SIGKILL are those of Unix")
+
+RUN = [*TINY, "--eval_interval=10", "--lr_decay_iters=40", "--keep_checkpoints=0", "--ngrams=1"]
+
+# Training that stands still where the test has something to do: before step 12 for as long as there is a file 'wait',
+# and before step 25 until step 20 is saved. From step 21 to 24 it goes on slowly, while there is a file 'trouble'.
+PACED = """
+import sys, time
+from pathlib import Path
+from nanoscope import cli
+from nanoscope.data.loader import BatchLoader
+from nanoscope.training.checkpoint import CheckpointWriter
+
+def stand_still(condition, seconds):
+    until = time.monotonic() + seconds
+    while condition() and time.monotonic() < until:
+        time.sleep(0.01)
+
+def before(step):
+    if step == 12:
+        stand_still(Path("wait").exists, 60)
+    if 20 < step < 25:
+        stand_still(Path("trouble").exists, 3)
+    if step == 25:
+        stand_still(lambda: not Path(OUT, "checkpoints/step-000020").exists(), 60)
+
+def paced(self, get=BatchLoader.next):
+    before(self.sequences_read // self.sequences_per_step)
+    return get(self)
+
+BatchLoader.next = paced
+CheckpointWriter.RETRY_SECONDS = 0.1
+OUT = next(word.split("=")[1] for word in reversed(sys.argv) if word.startswith("--out_dir="))
+"""
+START = "\nsys.exit(cli.run(sys.argv[3:]))"  # behind -m nanoscope
+
+
+@contextlib.contextmanager
+def training(folder: Folder, *words: str, changed: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A run of thirty iterations that has saved step 10 and waits before step 12."""
+    folder.extra["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    for name in ("wait", "trouble"):
+        (folder.path / name).touch()
+    process = folder.start("train", *RUN, "--max_iters=30", *words, module=("-c", PACED + changed + START))
+    out = next(word.split("=")[1] for word in reversed([*RUN, *words]) if word.startswith("--out_dir="))
+    try:
+        wait_until(lambda: (folder.path / out / "checkpoints/last").exists() or process.poll() is not None)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "not within a minute"
+        time.sleep(0.01)
+
+
+def end(process: "subprocess.Popen[str]") -> str:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in out + err
+    return out
+
+
+def told_before_the_end(process: "subprocess.Popen[str]", text: str) -> str:
+    assert process.stdout is not None
+    return next(line for line in process.stdout if text in line)
+
+
+def check_that_nothing_was_lost(folder: Folder, run: str = "run") -> None:
+    """The run goes on from step 30 to the end that it would have had without trouble; no debris."""
+    names = {path.name for path in (folder.path / run / "checkpoints").iterdir()}
+    assert {name for name in names if name.startswith(".")} == set()
+    assert find_checkpoint(folder.path / run)[0].progress.step == 30
+    folder.train(*RUN, "--out_dir=whole", "--max_iters=40")
+    folder.run("train", run, "--init_from=resume", "--max_iters=40")
+    assert folder.losses(run) == folder.losses("whole")
+    assert folder.weights(40, run) == folder.weights(40, "whole")
+
+
+@pytest.fixture
+def small_disk(folder: Folder) -> Iterator[Path]:
+    """A file system of 4 MB, mounted at 'disk'."""
+    path = folder.path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "nanoscope-test", str(path)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True)
+    except OSError as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    if done.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Use up the disk to the last byte."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return ballast
+
+
+def test_a_full_disk_does_not_end_training_and_what_could_not_be_saved_is_saved_when_there_is_room(
+    folder: Folder, small_disk: Path
+) -> None:
+    with training(folder, "--out_dir=disk/run") as process:
+        ballast = fill(small_disk)
+        (folder.path / "wait").unlink()
+        line = told_before_the_end(process, "could not be saved")
+        assert "step-000020 could not be saved: No space left on device" in line
+        assert "trying again" in line
+        assert sorted(path.name for path in (small_disk / "run/checkpoints").glob("*step*[0-9]")) == ["step-000010"]
+        ballast.unlink()
+        (folder.path / "trouble").unlink()
+        out = end(process)
+    assert out.count("could not be saved") == 0  # once is enough
+    assert "step-000020 is saved now" in out
+    check_that_nothing_was_lost(folder, "disk/run")
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_the_reason_and_the_older_checkpoints(
+    folder: Folder, small_disk: Path
+) -> None:
+    with training(folder, "--out_dir=disk/run", "--max_iters=22", "--keep_checkpoints=1") as process:
+        fill(small_disk)
+        for name in ("wait", "trouble"):
+            (folder.path / name).unlink()
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, out + err
+    assert "Traceback" not in out + err
+    assert "the newest whole one is step-000010" in err
+    assert {path.name for path in (small_disk / "run/checkpoints").iterdir()} == {"last", "best", "step-000010"}
+
+
+def test_a_limit_on_the_size_of_files_does_not_end_training(folder: Folder) -> None:
+    changed = """
+import resource
+def limit(step, unlimited=before):
+    if step == 12:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
+    unlimited(step)
+    if step > 20 and not Path("trouble").exists():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+before = limit
+"""
+    with training(folder, changed=changed) as process:
+        (folder.path / "wait").unlink()
+        line = told_before_the_end(process, "could not be saved")
+        assert "step-000020 could not be saved: File too large" in line
+        (folder.path / "trouble").unlink()
+        assert "step-000020 is saved now" in end(process)
+    check_that_nothing_was_lost(folder)
+
+
+def test_a_folder_of_checkpoints_that_is_deleted_during_training_is_made_anew(folder: Folder) -> None:
+    with training(folder) as process:
+        shutil.rmtree(folder.path / "run/checkpoints")
+        for name in ("wait", "trouble"):
+            (folder.path / name).unlink()
+        end(process)
+    check_that_nothing_was_lost(folder)
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_the_checkpoint_before(folder: Folder) -> None:
+    changed = """
+def endless(self, path, chunks, write=CheckpointWriter._write_file):
+    if path.name == "optimizer.safetensors" and "step-000020" in str(path):
+        path.write_bytes(b"half of it")
+        time.sleep(600)
+    return write(self, path, chunks)
+CheckpointWriter._write_file = endless
+"""
+    with training(folder, changed=changed) as process:
+        (folder.path / "wait").unlink()
+        half = folder.path / "run/checkpoints"
+        wait_until(lambda: list(half.glob(".step-000020.*.tmp/optimizer.safetensors")))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert find_checkpoint(folder.path / "run")[0].progress.step == 10
+    out = folder.run("train", "run", "--init_from=resume")
+    assert "resuming at iteration 10" in out
+    check_that_nothing_was_lost(folder)
+
+
+def test_a_process_that_ends_otherwise_does_not_stay_to_try_again(tmp_path: Path) -> None:
+    code = f"""
+import torch
+from pathlib import Path
+from nanoscope.training.checkpoint import CheckpointWriter, Snapshot
+folder = Path({str(tmp_path)!r}, "checkpoints")
+folder.touch()  # a file: nothing can be saved in it
+weights = {{"w": torch.ones(3)}}
+writer = CheckpointWriter(folder, 0)
+writer.RETRY_SECONDS = 10**6
+writer.save(Snapshot(weights, weights, {{"progress": {{"step": 1}}}}, None), best=False)
+while not writer.news():
+    pass
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=120).returncode == 0
