@@ -179,7 +179,7 @@ def test_a_whole_number_is_whole_and_fits_into_64_bits(key: str, value: str) -> 
 
 ZERO_MEANS_SOMETHING = {
     "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "dropout",
-    "weight_decay",    "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
+    "weight_decay", "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
 }  # fmt: skip
 
 

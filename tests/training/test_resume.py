@@ -124,4 +124,51 @@ def test_another_vocabulary_is_refused(folder: Folder) -> None:
     (folder.path / "other.txt").write_text("αβγδεζηθικλμνξοπρστυφχψω" * 200 + "abcdefghij", encoding="utf-8")
     folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
     out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
-    assert "has a vocabulary of" in out
+    assert "(char, a vocabulary of 19) than that of data/other (char, 34)" in out
+
+
+def test_another_tokenizer_of_the_same_size_is_refused(folder: Folder) -> None:
+    """The same numbers would mean other letters, and nothing would fail."""
+    folder.train()
+    text = (folder.path / "tiny.txt").read_text("utf-8")
+    (folder.path / "other.txt").write_text(text.upper().replace(" ", "_"), encoding="utf-8")
+    folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
+    out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
+    assert "another tokenizer" in out
+
+
+def test_other_data_in_the_same_tokens_is_noted(folder: Folder) -> None:
+    folder.train()
+    text = (folder.path / "tiny.txt").read_text("utf-8")
+    (folder.path / "other.txt").write_text(text[::-1], encoding="utf-8")
+    folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
+    out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30")
+    assert "data/other is not what the run was trained on until now" in out
+    assert max(folder.losses()) == 29
+
+
+def test_what_may_change_on_resume_changes_is_said_and_is_recorded(folder: Folder) -> None:
+    folder.train()
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=30", "--eval_interval=5", "--log_interval=2")
+    assert "note: max_iters is 30 from now on, it was 20" in out
+    (resumed,) = folder.events(kind="resume")
+    assert resumed["changed"] == {"max_iters": [20, 30], "eval_interval": [10, 5], "log_interval": [1, 2]}
+    assert [step for step in folder.evaluations() if step > 20] == [25, 30]
+
+
+@pytest.mark.parametrize("order", ["random", "epochs"])
+def test_another_split_of_the_same_tokens_is_the_same_run(folder: Folder, order: str) -> None:
+    common = ["--batch_size=4", f"--order={order}", "--lr_decay_iters=30"]
+    folder.train("--out_dir=whole", *common, "--max_iters=30")
+    folder.train(*common)
+    words = ["--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=30"]
+    out = folder.run("train", "run", "--init_from=resume", *words)
+    assert "batch_size is 2 from now on, it was 4" in out
+    assert "tokens_per_step" not in out
+    assert folder.losses() == pytest.approx(folder.losses("whole"), rel=1e-3)  # the same sequences, rounding apart
+
+
+def test_more_tokens_an_iteration_are_the_owners_choice_and_are_told(folder: Folder) -> None:
+    folder.train()
+    out = folder.run("train", "run", "--init_from=resume", "--batch_size=8", "--max_iters=25")
+    assert "tokens_per_step is 128 from now on, it was 64" in out

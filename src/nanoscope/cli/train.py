@@ -24,7 +24,7 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     resolved = resolve(words)
     config = resolved.config
     if config.init_from == "resume":  # the run's own device and dtype count
-        config, _ = resumed_config(old_run(resolved), resolved)
+        config, _, _ = resumed_config(old_run(resolved), resolved)
     make_cpu_ready(config.device, config.dtype)
 
     from nanoscope.training.launch import launch  # torch is loaded here, after the environment is right

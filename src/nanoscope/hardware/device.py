@@ -16,6 +16,7 @@ import torch
 from nanoscope.data.corpora import cache_folder
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import find_peak
+from nanoscope.hardware.probe import cpu_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -56,7 +57,7 @@ def look() -> Facts:
         cuda_capabilities=tuple(torch.cuda.get_device_capability(i) for i in cuda),
         mps=torch.backends.mps.is_available(),
         triton=importlib.util.find_spec("triton") is not None,
-        cpu_name=_cpu_name(),
+        cpu_name=cpu_name(),
         cpu_threads=torch.get_num_threads(),
         torch_has_cuda=torch.version.cuda is not None,
     )
@@ -134,18 +135,6 @@ def _compile_pays(kind: str, facts: Facts, number: int, planned_steps: int) -> t
 
 def _why_no_cuda(facts: Facts) -> str:
     return " (the driver is missing, or hides it)" if facts.torch_has_cuda else " (this torch is built without CUDA)"
-
-
-def _cpu_name() -> str:
-    if sys.platform == "linux":
-        try:
-            with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-        except OSError:
-            names = []
-        if names:
-            return names[0]
-    return platform.processor() or platform.machine() or "CPU"
 
 
 def peak_flops(choice: Choice) -> tuple[float | None, str]:

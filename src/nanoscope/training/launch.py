@@ -28,6 +28,7 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
         session.loader.close()
         if session.logbook is not None:
             session.logbook.close()
+        session.folder.release()
     status = 128 + stop.signal if outcome.reason == "interrupted" and stop.signal is not None else 0
     session.processes.leave(status)
     return status

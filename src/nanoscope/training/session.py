@@ -22,6 +22,7 @@ from nanoscope.data.loader import BatchLoader, check_length
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware import device as hardware
 from nanoscope.hardware.memory import NO_ROOM_FOR_ONE, check_fits, is_out_of_memory
+from nanoscope.hardware.probe import without_what_fails
 from nanoscope.interop.huggingface import check_source, load_gpt2
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.flops import flops_per_token
@@ -33,7 +34,7 @@ from nanoscope.training.logbook import Logbook, check_wandb
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.restore import Checkpoint, find_checkpoint, load_model_weights, load_optimizer
-from nanoscope.training.run_folder import RunFolder, new_run, old_run, resumed_config
+from nanoscope.training.run_folder import Changes, RunFolder, new_run, old_run, resumed_config
 from nanoscope.views.progress import StageDisplay, TrainingView
 
 IDS_CHECKED_AT_START = 2**25  # a moment's work; what lies beyond is checked as it is read
@@ -98,7 +99,7 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     """Build the run; every mistake that can be found before the first step is found here."""
     check_wandb(resolved.config)
     processes = Processes.from_environment()
-    folder, checkpoint, config, notes = _where(resolved)
+    folder, checkpoint, config, changes, notes = _where(resolved, processes)
     if checkpoint is None and config.init_from != "scratch":
         check_source(config.init_from)
     local_rank = processes.local_rank if processes.world > 1 else None
@@ -106,6 +107,8 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
         config.device, config.dtype, config.compile, hardware.look(), local_rank,
         planned_steps=config.max_iters - (checkpoint.progress.step if checkpoint is not None else 0),
     )  # fmt: skip
+    choice, problems = without_what_fails(choice)
+    notes += problems
     if choice.type == "cuda":
         torch.cuda.set_device(choice.device)
         torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
@@ -117,6 +120,8 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
 
     dataset = _dataset(config, processes)
     torch.manual_seed(config.seed)
+    if checkpoint is not None:
+        notes += _check_data(dataset, checkpoint)
     plain_model, config = _model(config, dataset, checkpoint, torch.device(choice.device))
     if isinstance(plain_model, Modern) and plain_model.ngrams is not None:
         # Processes add up dense gradients only, and a compiled graph has no sparse ones.
@@ -160,19 +165,21 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
         saved_at=progress.step if checkpoint is not None else None,
         parameters=list(plain_model.parameters()),
     )
-    _introduce(session, parameters, peak_source, notes)
+    _introduce(session, parameters, peak_source, changes, notes)
     session.model = _distributed(_warmed_up(session), processes, choice)
     return session
 
 
-def _where(resolved: Resolved) -> tuple[RunFolder | None, Checkpoint | None, TrainConfig, list[str]]:
-    """The run to go on with and its checkpoint, or nothing yet for a new one."""
+def _where(
+    resolved: Resolved, processes: Processes
+) -> tuple[RunFolder | None, Checkpoint | None, TrainConfig, Changes, list[str]]:
+    """The run to go on with and its checkpoint, or nothing yet for a new one; the settings, and notes on them."""
     if resolved.config.init_from != "resume":
-        return None, None, resolved.config, []
-    folder = old_run(resolved)
-    config, notes = resumed_config(folder, resolved)
+        return None, None, resolved.config, {}, []
+    folder = old_run(resolved, lock=processes.first)
+    config, changes, notes = resumed_config(folder, resolved)
     checkpoint, problems = find_checkpoint(folder.path)
-    return folder, checkpoint, config, [*problems, *notes]
+    return folder, checkpoint, config, changes, [*problems, *notes]
 
 
 def _dataset(config: TrainConfig, processes: Processes) -> Dataset:
@@ -184,6 +191,20 @@ def _dataset(config: TrainConfig, processes: Processes) -> Dataset:
             folder = find_dataset(config.dataset, kind, display.show)
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind))
+
+
+def _check_data(dataset: Dataset, checkpoint: Checkpoint) -> list[str]:
+    """A run goes on only with its tokenizer; other data in the same tokens is its owner's choice, and noted."""
+    if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
+        before = (checkpoint.tokenizer or {}).get("kind")
+        raise UsageError(
+            f"the run was trained with another tokenizer ({before}, a vocabulary of {checkpoint.model_config.vocab_size})"
+            f" than that of {dataset.folder} ({dataset.tokenizer.kind}, {dataset.vocab_size})\n"
+            "The same numbers would mean other texts: a run goes on only with its own tokenizer."
+        )
+    if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
+        return [f"the data in {dataset.folder} is not what the run was trained on until now"]
+    return []
 
 
 def _model(
@@ -252,7 +273,7 @@ def _evaluator(
     )  # fmt: skip
 
 
-def _introduce(session: Session, parameters: int, peak_source: str, notes: list[str]) -> None:
+def _introduce(session: Session, parameters: int, peak_source: str, changes: Changes, notes: list[str]) -> None:
     """The first lines of a run, its start event and its config.toml."""
     config, dataset = session.config, session.dataset
     tokenizer = dataset.tokenizer.kind if dataset.tokenizer else "unknown tokenizer"
@@ -264,7 +285,7 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
     )
     session.say(f"number of parameters: {parameters / 1e6:.2f}M")
     session.say(f"tokens per iteration will be: {config.tokens_per_step:,}")
-    for note in notes:
+    for note in [*notes, *(f"{key} is {now} from now on, it was {before}" for key, (before, now) in changes.items())]:
         session.say(f"note: {note}")
     if session.logbook is None:
         return
@@ -292,7 +313,7 @@ def _introduce(session: Session, parameters: int, peak_source: str, notes: list[
     )  # fmt: skip
     if session.progress.step:
         session.say(f"resuming at iteration {session.progress.step}")
-        session.record("resume", step=session.progress.step)
+        session.record("resume", step=session.progress.step, changed=changes)
 
 
 def write_config(session: Session, *, if_missing: bool = False) -> None:
