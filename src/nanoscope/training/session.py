@@ -198,8 +198,9 @@ def _check_data(dataset: Dataset, checkpoint: Checkpoint) -> list[str]:
     if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
         before = (checkpoint.tokenizer or {}).get("kind")
         raise UsageError(
-            f"the run was trained with another tokenizer ({before}, a vocabulary of {checkpoint.model_config.vocab_size})"
-            f" than that of {dataset.folder} ({dataset.tokenizer.kind}, {dataset.vocab_size})\n"
+            f"the run was trained with another tokenizer ({before}, a vocabulary of "
+            f"{checkpoint.model_config.vocab_size}) than that of {dataset.folder} ({dataset.tokenizer.kind}, "
+            f"{dataset.vocab_size})\n"
             "The same numbers would mean other texts: a run goes on only with its own tokenizer."
         )
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
