@@ -38,7 +38,7 @@ format: $(VENV)/.dev  ## put the code into its usual shape
 bench: $(VENV)/.base  ## speed against nanoGPT, side by side: make bench NANOGPT=path/to/nanoGPT [ROWS="step sample"]
 	$(BIN)/nanoscope bench $(if $(NANOGPT),--nanogpt $(NANOGPT)) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
 
-soak: $(VENV)/.dev  ## slow checks (half an hour): memory of preparing 2 GB of text; 120 times kill -9 on training runs
+soak: $(VENV)/.dev  ## slow checks (half an hour): memory of preparing 2 GB of text; 150 times kill -9 on training runs
 	$(BIN)/python benchmarks/prepare_memory.py --gigabytes 2
 	$(BIN)/python benchmarks/soak.py --report benchmarks/FAULTS.md
 

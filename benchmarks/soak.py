@@ -1,6 +1,6 @@
 """Kill training runs with kill -9, more than a hundred times, and see whether anything is lost or differs.
 
-python benchmarks/soak.py [--kills 120] [--minutes 25] [--workers 2] [--seed N] [--report benchmarks/FAULTS.md]
+python benchmarks/soak.py [--kills 150] [--minutes 25] [--workers 2] [--seed N] [--report benchmarks/FAULTS.md]
 
 Random configurations, each trained undisturbed and trained under kills (tests/kill_runs.py). Ctrl-C ends it with the
 table so far. The same seed gives the same configurations and aims; the exact moments are the machine's.
@@ -31,7 +31,7 @@ from kill_runs import AIMS, PHASES, Configuration, Ordeal, StoppedError, any_con
 from nanoscope.hardware.probe import cpu_name
 
 # Saves are where a run could break; start-up is long but has nothing to lose.
-WEIGHTS = {"any moment": 3, "iteration": 3, "start": 1, "half-written": 4, "renamed": 2, "last": 2, "best": 1, "end": 1}
+WEIGHTS = {"any moment": 3, "iteration": 5, "start": 1, "half-written": 4, "renamed": 2, "last": 2, "best": 1, "end": 1}
 KILLS_PER_CONFIGURATION = 7
 ABOUT = """\
 Written by `make soak` (`benchmarks/soak.py`). Random configurations are each trained undisturbed, and then trained
@@ -174,7 +174,7 @@ def _short(configuration: Configuration) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=120)
+    parser.add_argument("--kills", type=int, default=150)
     parser.add_argument("--minutes", type=float, default=25, help="no new kills after this time")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
