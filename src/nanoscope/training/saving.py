@@ -2,6 +2,9 @@
 
 from nanoscope.training.checkpoint import take_snapshot
 from nanoscope.training.session import Session, write_config
+from nanoscope.training.stopping import StopRequest
+
+LAST_TRIES = 20  # every half a minute: ten minutes to make room
 
 
 def save(session: Session, *, best: bool = False) -> None:
@@ -30,8 +33,24 @@ def wait_for_saves(session: Session) -> None:
 
 
 def tell_saves(session: Session) -> None:
-    """A checkpoint that could not be written is told at once; training goes on and tries again at the next."""
-    for failure in session.checkpoints.failures():
-        session.say(f"warning: {failure}")
-        session.record("checkpoint_failed", step=session.progress.step, message=failure)
-        session.saved_at = None
+    """A checkpoint that could not be written is told at once, and again when it could: training goes on meanwhile."""
+    for news in session.checkpoints.news():
+        session.say(f"{'note' if news.saved else 'warning'}: {news.message}")
+        session.record("checkpoint_saved" if news.saved else "checkpoint_failed", step=news.step, message=news.message)
+        session.saved_at = news.step if news.saved else None
+
+
+def save_at_the_end(session: Session, stop: StopRequest) -> None:
+    """The last checkpoint is what a run was for: where there is no room for it, room is waited for."""
+    progress = session.progress
+    wait_for_saves(session)
+    for left in reversed(range(1 if stop.requested else LAST_TRIES)):
+        if session.saved_at == progress.step:
+            return
+        save(session, best=progress.best_step == progress.step)
+        wait_for_saves(session)
+        if session.saved_at != progress.step and left:
+            session.say(f"trying again in {session.checkpoints.RETRY_SECONDS:g} s, {left} times (Ctrl-C gives up)")
+            with session.clock.phase("checkpoint"):
+                if stop.wait(session.checkpoints.RETRY_SECONDS):
+                    return

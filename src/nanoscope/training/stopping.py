@@ -24,6 +24,13 @@ class StopRequest:
     def requested(self) -> bool:
         return self.signal is not None
 
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until somebody asks; whether somebody did."""
+        until = time.monotonic() + seconds
+        while not self.requested and time.monotonic() < until:
+            time.sleep(0.1)
+        return self.requested
+
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             # What nohup or a shell's '&' has us ignore stays ignored.

@@ -26,7 +26,7 @@ class TensorFile:
     """
 
     def __init__(self) -> None:
-        self._sources: list[tuple[str, int]] = []
+        self._sources: list[tuple[str, int]] | None = None
         self._copies: list[Callable[[], object]] = []
         self._header = b""
         self._body = torch.empty(0, dtype=torch.uint8)

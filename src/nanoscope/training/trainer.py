@@ -21,7 +21,7 @@ from nanoscope.optim.groups import clip_gradients
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.recovery import halve_micro_batch, roll_back, split_batches, tell_slow_step, tell_spike
-from nanoscope.training.saving import save, tell_saves, wait_for_saves
+from nanoscope.training.saving import save, save_at_the_end, tell_saves, wait_for_saves
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
 
@@ -90,7 +90,7 @@ def train(session: Session, stop: StopRequest) -> Outcome:
         if session.logbook is not None:
             session.logbook.view.update(progress.step)
 
-    return finish(session, reason, bad_step)
+    return finish(session, stop, reason, bad_step)
 
 
 def due_for_evaluation(step: int, config: TrainConfig) -> bool:
@@ -231,15 +231,13 @@ def reason_to_stop(session: Session, stop: StopRequest, first_bad: Tensor) -> st
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def finish(session: Session, reason: str, bad_step: int) -> Outcome:
+def finish(session: Session, stop: StopRequest, reason: str, bad_step: int) -> Outcome:
     """Save what is not saved yet, wait until it is on disk, and close the books."""
     progress = session.progress
     session.loader.close()
-    worth_saving = reason not in ("eval_only", "non_finite") and progress.step > 0
+    if reason not in ("eval_only", "non_finite") and progress.step > 0:
+        save_at_the_end(session, stop)
     wait_for_saves(session)
-    if worth_saving and session.saved_at != progress.step:  # also if saving it has just failed: once more
-        save(session, best=progress.best_step == progress.step)
-        wait_for_saves(session)
     step = bad_step if reason == "non_finite" else progress.step
     if reason == "non_finite":
         session.record("non_finite", step=step)
