@@ -4,7 +4,7 @@ Anybody may have written it, so every value is looked at, and the sizes before m
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -134,10 +134,14 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
         raise ValueError(f"its n_layer {config.n_layer} is more than it has weights for")
     try:
         with torch.device("meta"), _ShapesAlone():
-            model = build_model(config)
+            model = build_model(replace(config, n_layer=1))
     except (RuntimeError, TypeError) as error:  # more than torch can count
         raise ValueError(str(error)) from None
-    expected = {name: parameter.shape for name, parameter in model.named_parameters()}
+    expected = {
+        name.replace(".0.", f".{layer}."): parameter.shape  # the layers are alike
+        for name, parameter in model.named_parameters()
+        for layer in range(config.n_layer if ".0." in name else 1)
+    }
     for name in [*expected, *weights]:
         if name not in weights or name not in expected:
             raise ValueError(f"{name[:60]} is {'missing' if name in expected else 'not part of such a model'}")
