@@ -108,7 +108,7 @@ def report(soak: Soak) -> str:
     wrong = [(ordeal, problem) for ordeal in ordeals for problem in ordeal.wrong]
     minutes = (time.monotonic() - soak.began) / 60
     versions = f"{platform.system()}, Python {platform.python_version()}, torch {version('torch')}"
-    how = f"{soak.options.workers} runs at a time, one thread each; {minutes:.0f} minutes"
+    how = f"runs at a time: {soak.options.workers}, one thread each; {minutes:.0f} minutes"
     lines = [
         "# Faults: what a run survives",
         "",
@@ -179,18 +179,19 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave compiled runs out")
-    parser.add_argument("--report", type=Path, help="write the report into this file")
+    parser.add_argument("--report", type=Path, help="write the report into this file, unless interrupted")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are killed and folders removed then, too
     scratch = Path(tempfile.mkdtemp(prefix="nanoscope-soak-"))
-    soak = Soak(options, scratch)
+    soak, interrupted = Soak(options, scratch), False
     with ThreadPoolExecutor(options.workers) as pool:
         workers = [pool.submit(soak.work) for _ in range(options.workers)]
         try:
             for worker in workers:
                 worker.result()
         except KeyboardInterrupt:
+            interrupted = True
             print("stopping; the table so far:", flush=True)
         finally:
             soak.stop.set()
@@ -201,9 +202,9 @@ def main() -> int:
         shutil.rmtree(scratch, ignore_errors=True)
     text = report(soak)
     print(text)
-    if options.report:
+    if options.report and not interrupted:
         options.report.write_text(text, encoding="utf-8")
-    return int(failed)
+    return 1 if failed else 130 if interrupted else 0
 
 
 if __name__ == "__main__":
