@@ -191,6 +191,8 @@ def main() -> int:
             for worker in workers:
                 worker.result()
         except KeyboardInterrupt:
+            for number in (signal.SIGINT, signal.SIGTERM):  # the workers now need a moment for their children
+                signal.signal(number, signal.SIG_IGN)
             interrupted = True
             print("stopping; the table so far:", flush=True)
         finally:
