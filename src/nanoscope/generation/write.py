@@ -9,6 +9,7 @@ from nanoscope.data.tokenizer import Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
 from nanoscope.hardware.device import decide, look
+from nanoscope.hardware.probe import without_what_fails
 from nanoscope.model import LanguageModel, build_model
 from nanoscope.training.restore import Checkpoint, find_checkpoint, load_model_weights
 from nanoscope.training.session import autocast
@@ -34,7 +35,9 @@ def write_samples(
         print(f"warning: {printable(problem)}", file=sys.stderr)
     tokenizer = tokenizer_of(found)
     text = read_prompt(prompt)
-    choice = decide(device, dtype, False, look())
+    choice, notes = without_what_fails(decide(device, dtype, False, look()))
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     model = load_model(found).to(choice.device)
     val = found.progress.best_val_loss
     about = f", val loss {val:.4f}" if val is not None and found.progress.best_step == found.progress.step else ""

@@ -100,6 +100,8 @@ class CheckpointWriter:
         self._rest_seconds = self._rest_seconds_per_byte = 0.0
         self._superseded = self._pausing = False
         self._news: deque[News] = deque()
+        with suppress(OSError):
+            self._tidy()  # what a killed process left: there may be no other save
 
     def save(self, snapshot: Snapshot, *, best: bool) -> Path:
         """Begin to save in the background; returns where. The one before is waited for, unless it failed so far."""
@@ -136,10 +138,6 @@ class CheckpointWriter:
     def news(self) -> list[News]:
         """What could not be saved since the last call, and what could after all."""
         return [self._news.popleft() for _ in range(len(self._news))]
-
-    def failures(self) -> list[str]:
-        """What went wrong since the last call."""
-        return [news.message for news in self.news() if not news.saved]
 
     def _work(self, snapshot: Snapshot, target: Path, best: bool) -> None:
         step = snapshot.state["progress"]["step"]
@@ -182,7 +180,7 @@ class CheckpointWriter:
         _sync(aside)
         self._verify(aside, sha256)
         _move_into_place(aside, target)
-        for pointer in ("last", "best") if best else ("last",):
+        for pointer in ("best", "last") if best else ("last",):  # what a run goes on from comes last
             _replace_text(self.folder / pointer, target.name + "\n")
         self._prune(target)
 

@@ -105,8 +105,9 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
     local_rank = processes.local_rank if processes.world > 1 else None
     choice = hardware.decide(
         config.device, config.dtype, config.compile, hardware.look(), local_rank,
-        planned_steps=config.max_iters - (checkpoint.progress.step if checkpoint is not None else 0),
+        planned_steps=config.max_iters,  # not those left: a resumed run does as it did
     )  # fmt: skip
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled once, not every time
     choice, problems = without_what_fails(choice)
     notes += problems
     if choice.type == "cuda":
@@ -351,7 +352,6 @@ def _warmed_up(session: Session) -> nn.Module:
     """Compile, and make the first pass: what is slow only once belongs to start-up, not to iteration 0."""
     model: nn.Module = session.plain_model
     if session.choice.compile:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # the next run is quicker
         compiled = cast(nn.Module, torch.compile(session.plain_model))
         try:
             _forward_backward(session, compiled, min(session.config.batch_size, session.config.sequences_per_step))
