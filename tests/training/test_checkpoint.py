@@ -53,7 +53,7 @@ def save(folder: Path, *steps: int, keep: int = 0, best: int | None = None) -> N
     for step in steps:
         writer.save(snapshot(step, model, optimizer), best=step == best)
     writer.wait()
-    assert writer.failures() == []
+    assert writer.news() == []
 
 
 def test_what_is_saved_comes_back_bit_for_bit_and_training_goes_on_the_same(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_checkpoint_that_reads_back_differently_replaces_nothing(
     writer = CheckpointWriter(tmp_path / "checkpoints", 1)
     writer.save(snapshot(20, model, optimizer), best=True)
     writer.wait()
-    (failure,) = writer.failures()
+    (failure,) = [news.message for news in writer.news()]
     assert "step-000020 could not be saved: what was written is not what is read back" in failure
     assert "optimizer.safetensors" in failure
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["last", "step-000010"]
@@ -340,7 +340,7 @@ def test_waiting_tries_once_more_at_once(tmp_path: Path) -> None:
 def test_waiting_for_what_cannot_be_saved_comes_to_an_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
     writer, _ = failing_save(tmp_path)
     writer.wait()
-    assert len(writer.failures()) == 1
+    assert [news.saved for news in writer.news()] == [False]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
@@ -376,8 +376,8 @@ def test_a_copy_that_fails_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
     writer.save(taken, best=False)
     writer.copied()
     writer.wait()
-    assert "step-000010 could not be saved" in writer.failures()[0]
+    assert "step-000010 could not be saved" in writer.news()[0].message
     writer.save(snapshot(20, model, optimizer), best=False)  # and the next one is tried again
     writer.wait()
-    assert writer.failures() == []
+    assert writer.news() == []
     assert find_checkpoint(tmp_path)[0].progress.step == 20

@@ -61,7 +61,7 @@ def training(folder: Folder, *words: str, changed: str = "") -> Iterator[subproc
     process = folder.start("train", *RUN, "--max_iters=30", *words, module=("-c", PACED + changed + START))
     out = next(word.split("=")[1] for word in reversed([*RUN, *words]) if word.startswith("--out_dir="))
     try:
-        wait_until(lambda: (folder.path / out / "checkpoints/last").exists() or process.poll() is not None)
+        wait_until(lambda: (folder.path / out / "checkpoints/best").exists() or process.poll() is not None)
         yield process
     finally:
         process.kill()
@@ -159,9 +159,9 @@ def test_a_limit_on_the_size_of_files_does_not_end_training(folder: Folder) -> N
     changed = """
 import resource
 def limit(step, unlimited=before):
+    unlimited(step)
     if step == 12:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
-    unlimited(step)
     if step > 20 and not Path("trouble").exists():
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 before = limit
