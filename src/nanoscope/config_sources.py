@@ -6,7 +6,6 @@ Later sources win: defaults → preset → config file → --key=value. All mist
 import ast
 import operator
 import os
-import reprlib
 import time
 import tomllib
 from collections.abc import Callable, Iterable
@@ -158,8 +157,9 @@ def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
             break
         if key == "preset":
             if not isinstance(value, str) or value not in presets():
-                named = reprlib.repr(value)
-                mistakes[f"{origin}: no preset named {named}{did_you_mean(named, presets())}"] = EVERY_KEY
+                named = value if isinstance(value, str) else type(value).__name__
+                hint = did_you_mean(named, presets())
+                mistakes[f"{origin}: no preset named {briefly(named)!r}{hint}"] = EVERY_KEY
             else:
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
         elif key == RUN_NOTES:
