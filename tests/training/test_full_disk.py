@@ -61,7 +61,8 @@ def training(folder: Folder, *words: str, changed: str = "") -> Iterator[subproc
     process = folder.start("train", *RUN, "--max_iters=30", *words, module=("-c", PACED + changed + START))
     out = next(word.split("=")[1] for word in reversed([*RUN, *words]) if word.startswith("--out_dir="))
     try:
-        wait_until(lambda: (folder.path / out / "checkpoints/best").exists() or process.poll() is not None)
+        pointers = [folder.path / out / "checkpoints" / name for name in ("best", "last")]
+        wait_until(lambda: all(path.exists() for path in pointers) or process.poll() is not None)
         yield process
     finally:
         process.kill()
