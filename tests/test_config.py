@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives, build, to_toml
+from nanoscope.config import KEYS, MODERN_KEYS, TYPES, TrainConfig, alternatives, build, to_toml
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
 
@@ -178,7 +178,7 @@ def test_a_whole_number_is_whole_and_fits_into_64_bits(key: str, value: str) -> 
 
 
 ZERO_MEANS_SOMETHING = {
-    "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "dropout",
+    "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "dropout", "ngram_dropout",
     "weight_decay", "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
 }  # fmt: skip
 
@@ -191,7 +191,10 @@ def test_zero_is_taken_only_where_it_means_something(key: str) -> None:
         assert f"{key} must be positive" in mistakes_of(f"--{key}=0")
 
 
-@pytest.mark.parametrize("key", ["dropout", "beta1", "beta2", "muon_momentum"])
+SHARES = ("dropout", "ngram_dropout", "beta1", "beta2", "muon_momentum")
+
+
+@pytest.mark.parametrize("key", SHARES)
 def test_a_share_of_one_is_refused(key: str) -> None:
     assert f"{key} must be at least 0 and below 1" in mistakes_of(f"--{key}=1")
 
@@ -227,7 +230,7 @@ def test_every_key_can_be_set_by_flag_by_toml_and_by_nanogpts_file(key: str, tmp
     assert getattr(resolve(["laptop", nanogpt_file(tmp_path, f"{beside}{key} = {value!r}")]).config, key) == value
 
 
-@pytest.mark.parametrize("key", ["ngrams", "token_shift", "matrix_lr", "table_lr", "muon_momentum", "cooldown"])
+@pytest.mark.parametrize("key", MODERN_KEYS)
 def test_what_only_the_modern_recipe_knows_is_refused_for_a_classic_run(key: str) -> None:
     assert f"{key} is for recipe=modern" in mistakes_of("laptop-classic", f"--{key}={example_of(key)}")
 
@@ -504,7 +507,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
         "ngrams": st.integers(1, 8),
         "token_shift": st.integers(0, 8),
         "cooldown": st.floats(0, 1, exclude_min=True),
-        **dict.fromkeys(("dropout", "beta1", "beta2", "muon_momentum"), st.floats(0, 1, exclude_max=True)),
+        **dict.fromkeys(SHARES, st.floats(0, 1, exclude_max=True)),
     }
     if key in special:
         return special[key]

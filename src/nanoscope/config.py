@@ -59,6 +59,7 @@ class TrainConfig:
     bias: bool = _key("model", False, "classic: biases in LayerNorm and Linear layers, as GPT-2 has")
     token_shift: int = _key("model", 0, "modern: each block's input holds a learnt share of so many tokens before; 0: none")
     ngrams: int = _key("model", 4, "modern: the last 2, 3 … so many tokens together have embeddings of their own; 1: none")
+    ngram_dropout: float = _key("model", 0.0, "modern: share of these embeddings left out in training; 0.5 where the data is read several times")
 
     learning_rate: float | Auto = _key("optimizer", "auto", "highest rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern")
     matrix_lr: float = _key("optimizer", 0.02, "modern: highest rate of Muon, which trains the matrices of the blocks")
@@ -114,7 +115,7 @@ class TrainConfig:
 
 # What a checkpoint fixes: on resume these come from the run, whatever the preset or file says.
 SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ngrams", "token_shift")
-MODERN_KEYS = ("ngrams", "token_shift", "matrix_lr", "table_lr", "muon_momentum", "cooldown")
+MODERN_KEYS = ("ngrams", "ngram_dropout", "token_shift", "matrix_lr", "table_lr", "muon_momentum", "cooldown")
 KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
 
@@ -151,9 +152,7 @@ def _contradictions(config: TrainConfig, unread: set[str]) -> list[str]:
     if not unread & {EVERY_KEY, "n_embd", "n_head"} and config.n_head > 0 and config.n_embd % config.n_head:
         near = max(round(config.n_embd / config.n_head), 1) * config.n_head
         found.append(f"n_embd={config.n_embd} is not divisible by n_head={config.n_head}; n_embd={near} would be")
-    if not 0 <= config.dropout < 1:
-        found.append(f"dropout must be at least 0 and below 1, it is {config.dropout}")
-    found += [f"{key} must be at least 0 and below 1, it is {getattr(config, key)}" for key in ("beta1", "beta2", "muon_momentum") if not 0 <= getattr(config, key) < 1]  # fmt: skip
+    found += [f"{key} must be at least 0 and below 1, it is {getattr(config, key)}" for key in ("dropout", "ngram_dropout", "beta1", "beta2", "muon_momentum") if not 0 <= getattr(config, key) < 1]  # fmt: skip
     if config.eval_iters != "full" and config.eval_iters <= 0:
         found.append(f"eval_iters must be positive, or 'full', it is {config.eval_iters}")
     if config.lr_decay_iters != "auto" and config.lr_decay_iters <= 0:

@@ -157,9 +157,8 @@ def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
             break
         if key == "preset":
             if not isinstance(value, str) or value not in presets():
-                named = value if isinstance(value, str) else type(value).__name__
-                hint = did_you_mean(named, presets())
-                mistakes[f"{origin}: no preset named {briefly(named)!r}{hint}"] = EVERY_KEY
+                hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
+                mistakes[f"{origin}: no preset named {briefly(repr(value))}{hint}"] = EVERY_KEY
             else:
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
         elif key == RUN_NOTES:

@@ -109,3 +109,20 @@ def test_a_shift_by_hand_is_the_plain_formula_forwards_and_backwards(length: int
         torch.testing.assert_close(by_hand_result, plain)
     x, weight = torch.ones(1, 4, 1), torch.tensor([[10.0], [100.0]])
     assert kernels.token_shift(x, weight).flatten().tolist() == [1, 11, 111, 111]
+
+
+def test_dropout_of_ngrams_leaves_out_whole_rows_in_training_only() -> None:
+    model = made(replace(SHAPE, ngram_dropout=0.5))
+    assert model.ngrams is not None
+    torch.nn.init.normal_(model.ngrams.table)
+    seen: list[torch.Tensor] = []
+    model.ngrams.proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    tokens = torch.randint(29, (8, 32))
+    model.train()
+    model(tokens)
+    model.eval()
+    model(tokens)
+    dropped, whole = (each.unflatten(-1, (3, -1)) for each in seen)  # (B, T, n - 1, W)
+    kept = dropped.abs().sum(-1) > 0
+    assert 0.4 < kept.float().mean() < 0.6
+    torch.testing.assert_close(dropped[kept], 2 * whole[kept])

@@ -11,6 +11,7 @@ from small_runs import TINY, Folder
 SETTINGS = {
     "plain": [],
     "dropout": ["--dropout=0.2"],
+    "dropout of n-grams": ["--ngram_dropout=0.5"],
     "classic": ["--recipe=classic", "--dropout=0.2"],
     "no tables, token shift": ["--ngrams=1", "--token_shift=3"],
     "epochs and accumulation": ["--order=epochs", "--gradient_accumulation_steps=3", "--batch_size=2", "--dropout=0.1"],

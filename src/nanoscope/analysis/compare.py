@@ -30,8 +30,8 @@ DEVICE_KEYS = ("device", "device_name")
 DATA_KEYS = ("vocab_size", "dataset")
 SHOWN_KEYS = (
     *MODEL_KEYS, *BATCH_KEYS, *DATA_KEYS, "max_iters", "learning_rate", "matrix_lr", "table_lr", "ngrams",
-    "token_shift", "min_lr", "warmup_iters", "cooldown", "dropout", "weight_decay", "optimizer", "dtype", *DEVICE_KEYS,
-    "compile", "seed", "eval_interval",
+    "ngram_dropout", "token_shift", "min_lr", "warmup_iters", "cooldown", "dropout", "weight_decay", "optimizer",
+    "dtype", *DEVICE_KEYS, "compile", "seed", "eval_interval",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ class ModelConfig:
     recipe: str = "classic"
     ngrams: int = 1
     """The longest run of tokens that has an embedding of its own (modern); 1: none."""
+    ngram_dropout: float = 0.0
     token_shift: int = 0
     """How many of the last tokens each block's input has a share of (modern)."""
 
@@ -30,8 +31,10 @@ class ModelConfig:
             raise ValueError(f"its token_shift is {reprlib.repr(self.token_shift)}")
         if self.n_embd % self.n_head:
             raise ValueError(f"its n_embd {self.n_embd} is not divisible by its n_head {self.n_head}")
-        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
-            raise ValueError(f"its dropout is {reprlib.repr(self.dropout)}")
+        for name in ("dropout", "ngram_dropout"):
+            share = getattr(self, name)
+            if type(share) not in (int, float) or not 0 <= share < 1:
+                raise ValueError(f"its {name} is {reprlib.repr(share)}")
         if type(self.bias) is not bool:
             raise ValueError(f"its bias is {reprlib.repr(self.bias)}")
         if self.recipe not in ("classic", "modern"):

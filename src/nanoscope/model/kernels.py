@@ -150,6 +150,13 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return F.dropout(x, p)
 
 
+def dropout_factors(like: Tensor, p: float) -> Tensor:
+    """What dropout multiplies a tensor of this shape with."""
+    if by_hand(like):
+        return _dropout_factors(like.shape, p)
+    return F.dropout(torch.ones_like(like), p)
+
+
 def _dropout_factors(shape: torch.Size, p: float) -> Tensor:
     """For each value 0, or what keeps the mean of all where the others are 0; 16 random bits decide each.
 

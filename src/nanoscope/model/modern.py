@@ -39,10 +39,15 @@ class NgramEmbedding(nn.Module):
         self.sparse = False  # gradients of the rows that were read only; the session says where that works
 
     def forward(self, tokens: Tensor, before: Tensor, dropout: float) -> Tensor:
-        """tokens (B, T) and the n - 1 tokens before them (B, n - 1) → (B, T, C)."""
+        """tokens (B, T) and the n - 1 tokens before them (B, n - 1) → (B, T, C).
+
+        Dropout leaves out whole rows: a model that always had them would learn the text by heart through them.
+        """
         rows = self.rows(torch.cat((before, tokens), dim=1))
-        embedded = F.embedding(rows, self.table, sparse=self.sparse and self.training).flatten(2)
-        return self.proj(kernels.dropout(embedded, dropout, self.training))  # type: ignore[no-any-return]
+        embedded = F.embedding(rows, self.table, sparse=self.sparse and self.training)  # (B, T, n - 1, W)
+        if dropout > 0 and self.training:
+            embedded = embedded * kernels.dropout_factors(embedded[..., :1], dropout)
+        return self.proj(embedded.flatten(2))  # type: ignore[no-any-return]
 
     def rows(self, tokens: Tensor) -> Tensor:
         """The rows for each token but the first n - 1: (B, n - 1 + T) → (B, T, n - 1)."""
@@ -137,7 +142,7 @@ class Modern(nn.Module):
         if self.ngrams is not None:
             count = self.config.ngrams - 1
             before = tokens.new_zeros(len(tokens), count) if cache is None else cache.before("tokens", tokens, count)
-            x = x + self.ngrams(tokens, before, self.config.dropout)
+            x = x + self.ngrams(tokens, before, self.config.ngram_dropout)
         x = norm(x)
         first = 0 if cache is None else cache.length
         rotation = self.rotation[first : first + tokens.shape[1]]

@@ -37,7 +37,10 @@ def tell_saves(session: Session) -> None:
     for news in session.checkpoints.news():
         session.say(f"{'note' if news.saved else 'warning'}: {news.message}")
         session.record("checkpoint_saved" if news.saved else "checkpoint_failed", step=news.step, message=news.message)
-        session.saved_at = news.step if news.saved else None
+        if news.saved and session.saved_at is None:
+            session.saved_at = news.step
+        elif not news.saved and session.saved_at == news.step:
+            session.saved_at = None
 
 
 def save_at_the_end(session: Session, stop: StopRequest) -> None:

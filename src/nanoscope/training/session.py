@@ -216,7 +216,7 @@ def _model(
     weights = None
     needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
     if checkpoint is not None:
-        shape, weights = replace(checkpoint.model_config, dropout=config.dropout), checkpoint.model
+        shape, weights = _regularised(checkpoint.model_config, config), checkpoint.model
         if needed > shape.vocab_size:
             raise UsageError(
                 f"the run has a vocabulary of {shape.vocab_size}, {dataset.folder} one of {needed}\n"
@@ -226,7 +226,8 @@ def _model(
         shape = ModelConfig(
             vocab_size=padded_vocabulary(dataset.vocab_size), block_size=config.block_size, n_layer=config.n_layer,
             n_head=config.n_head, n_embd=config.n_embd, dropout=config.dropout, bias=config.bias, recipe=config.recipe,
-            ngrams=config.ngrams if config.recipe == "modern" else 1, token_shift=config.token_shift,
+            ngrams=config.ngrams if config.recipe == "modern" else 1, ngram_dropout=config.ngram_dropout,
+            token_shift=config.token_shift,
         )  # fmt: skip
     else:
         shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
@@ -242,6 +243,11 @@ def _model(
         raise JobError(f"a model of this size cannot be made here: {str(error).splitlines()[0]}") from None
     made = {key: getattr(shape, key) for key in ("block_size", "n_layer", "n_head", "n_embd", "bias")}
     return model, replace(config, **made)
+
+
+def _regularised(shape: ModelConfig, config: TrainConfig) -> ModelConfig:
+    """The shape that a checkpoint fixes, with the dropout of this session."""
+    return replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
 
 
 def padded_vocabulary(size: int) -> int:

@@ -159,7 +159,7 @@ def forward_backward(session: Session, batches: list[Batch], step: int) -> Tenso
 
 def seed_step(session: Session, step: int) -> None:
     """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to be the same."""
-    if session.config.dropout > 0:
+    if session.config.dropout > 0 or session.config.ngram_dropout > 0:
         mixed = (session.config.seed * 1_000_003 + step) * 1_000_003 + session.processes.rank
         torch.manual_seed(mixed % 2**63)
 
