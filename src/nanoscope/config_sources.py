@@ -166,6 +166,8 @@ def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
         elif key not in KEYS:
             hint = "; keys stand alone, in no [table]" if isinstance(value, dict) else did_you_mean(key, KEYS)
             mistakes[f"{origin}: unknown key {briefly(key)}{hint}"] = ""
+        elif isinstance(value, str) and len(value) > LONGEST_TEXT:
+            mistakes[f"{origin}: {key}: the text is too long"] = key
         else:
             put(values, key, value, f"{origin}: {key}", mistakes)
     return values

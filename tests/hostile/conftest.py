@@ -67,7 +67,8 @@ def peak_megabytes(program: str, *words: str | Path, environment: dict[str, str]
     """The memory that a program takes at its highest beyond what it had when it printed 'ready' (Linux, macOS)."""
     measured = (
         "import resource, sys\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'linux' else 2**20)\n"
+        "unit = 1024 if sys.platform == 'linux' else 2**20\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", measured + program, *map(str, words)],

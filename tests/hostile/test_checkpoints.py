@@ -59,7 +59,8 @@ SHAPES = [
     ("n_layer", True), ("n_layer", None), ("n_layer", 1.0), ("n_layer", [1]), ("n_embd", 10**9), ("n_embd", 2**39),
     ("n_head", 0), ("n_head", 3), ("n_head", 10**6), ("n_head", 16), ("vocab_size", 2**39), ("block_size", 10**12),
     ("block_size", 2**39), ("ngrams", 10**9), ("ngrams", 2**39), ("dropout", "x"), ("dropout", float("nan")),
-    ("dropout", 1e308), ("bias", 1), ("recipe", "classic"), ("recipe", "../../evil"), ("recipe", ["modern"]), ("extra", 1),
+    ("dropout", 1e308), ("bias", 1), ("recipe", "classic"), ("recipe", "../../evil"), ("recipe", ["modern"]),
+    ("extra", 1),
 ]  # fmt: skip
 
 
@@ -70,7 +71,9 @@ def test_a_shape_that_the_weights_do_not_have_is_refused(key: str, value: Any, r
 
 
 def test_a_huge_shape_takes_no_memory(run: Path, extra_megabytes: Callable[..., float]) -> None:
-    edit_state(run, put("model", value={"vocab_size": 2**39, "block_size": 2**39, "n_layer": 3, "n_head": 1, "n_embd": 2**39}))
+    edit_state(
+        run, put("model", value={"vocab_size": 2**39, "block_size": 2**39, "n_layer": 3, "n_head": 1, "n_embd": 2**39})
+    )
     imports = "from pathlib import Path\nfrom nanoscope.training.restore import find_checkpoint"
     assert extra_megabytes(imports, f"find_checkpoint(Path({str(run)!r}))") < 100
 
@@ -108,7 +111,9 @@ def test_every_part_of_the_state_may_be_of_a_wrong_kind(key: str, value: Any, ru
     refuses("sample", "run")
 
 
-@pytest.mark.parametrize("name", ["../../../secret", "/etc/passwd", "..", ".", "", "a/b", "con\x00", "x" * 5000, "\x1b[2J"])
+@pytest.mark.parametrize(
+    "name", ["../../../secret", "/etc/passwd", "..", ".", "", "a/b", "con\x00", "x" * 5000, "\x1b[2J"]
+)
 def test_a_file_name_in_the_state_cannot_leave_the_checkpoint(name: str, run: Path, refuses: Refuses) -> None:
     (run.parent / "secret").write_text("secret", "utf-8")
     edit_state(run, lambda state: state["sha256"].update({name: file_sha256(run.parent / "secret")}))
@@ -126,6 +131,7 @@ def header(**tensors: Any) -> bytes:
 
 
 FLOATS = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+TWICE = b'{"a":%s,"a":%s}' % (json.dumps(FLOATS).encode(), json.dumps(FLOATS).encode())
 HEADERS = {
     "a header of 2^63 bytes": struct.pack("<Q", 2**63) + b"{}",
     "a header of 100 MB": struct.pack("<Q", 100_000_000) + b"{" + b" " * 1000,
@@ -145,7 +151,7 @@ HEADERS = {
     "a list": struct.pack("<Q", 2) + b"[]",
     "deep nesting": struct.pack("<Q", 100_000) + b'{"a":' * 20_000,
     "metadata of a wrong kind": header(__metadata__=7),
-    "one name twice": struct.pack("<Q", 140) + (b'{"a":' + json.dumps(FLOATS).encode() + b',"a":' + json.dumps(FLOATS).encode() + b"}").ljust(140) + bytes(16),
+    "one name twice": struct.pack("<Q", len(TWICE)) + TWICE + bytes(16),
     "no tensor": header(),
     "other tensors": header(a=FLOATS) + bytes(16),
     "nothing": b"",
@@ -159,13 +165,20 @@ HEADERS = {
 def test_a_safetensors_file_that_lies_is_refused(name: str, file: str, run: Path, refuses: Refuses) -> None:
     (checkpoint_of(run) / file).write_bytes(HEADERS[name])
     edit_state(run, lambda state: None)
-    if file == "optimizer.safetensors" and name in ("no tensor", "other tensors", "one name twice", "numbers of four bits"):
+    if file == "optimizer.safetensors" and name in (
+        "no tensor",
+        "other tensors",
+        "one name twice",
+        "numbers of four bits",
+    ):
         pytest.skip("a whole file, and sampling has no use for what it holds")
     refuses("sample", "run", "--device=cpu")
 
 
 def test_many_empty_tensors_are_refused_at_once(run: Path, refuses: Refuses) -> None:
-    tensors = {f"blocks.{n}.qkv.weight": {"dtype": "F32", "shape": [0, 0], "data_offsets": [0, 0]} for n in range(40_000)}
+    tensors = {
+        f"blocks.{n}.qkv.weight": {"dtype": "F32", "shape": [0, 0], "data_offsets": [0, 0]} for n in range(40_000)
+    }
     (checkpoint_of(run) / "model.safetensors").write_bytes(header(**tensors))
     edit_state(run, put("model", "n_layer", value=40_000))
     refuses("sample", "run")
@@ -194,15 +207,16 @@ def test_weights_that_are_not_numbers_are_told(run: Path, refuses: Refuses) -> N
 
 
 TOKENIZERS = [
-    "null", "[]", "7", "{}", '{"kind": "char"}', '{"kind": "char", "alphabet": 7}', '{"kind": "char", "alphabet": "aa"}',
-    '{"kind": "char", "alphabet": "\\ud800"}', '{"kind": ["char"]}', '{"kind": "../../../etc/passwd"}', '{"kind": "\\u001b[2J"}',
+    "null", "[]", "7", "{}", '{"kind": "char"}', '{"kind": "char", "alphabet": 7}',
+    '{"kind": "char", "alphabet": "aa"}', '{"kind": "char", "alphabet": "\\ud800"}', '{"kind": ["char"]}',
+    '{"kind": "../../../etc/passwd"}', '{"kind": "\\u001b[2J"}',
     '{"kind": "bpe", "words": 1, "merges": 7}', '{"kind": "bpe", "words": 1, "merges": [[1]]}',
     '{"kind": "bpe", "words": 1, "merges": [[0, 99999999999]]}', '{"kind": "bpe", "words": 1, "merges": [[-1, -1]]}',
     '{"kind": "bpe", "words": 1, "merges": [[0, 0], [0, 0]]}', '{"kind": "bpe", "words": 1, "merges": [["a", "b"]]}',
     '{"kind": "bpe", "words": "(a+)+$", "merges": []}', '{"kind": "bpe", "words": 1, "merges": ' + "[" * 90_000,
-    '{"kind": "bpe", "words": 1, "merges": [' + ",".join(f"[{n + 255 if n else 0}, {n + 255 if n else 0}]" for n in range(64)) + "]}",
+    json.dumps({"kind": "bpe", "words": 1, "merges": [[0, 0], *([n, n] for n in range(256, 320))]}),  # 2^64 bytes
     '{"kind": "bpe", "words": 1, "merges": [' + "[0,0]," * 300_000 + "[0,0]]}",
-    '{"model": {"type": "BPE", "vocab": {"a": 99999999999999999999}}, "pre_tokenizer": {"pattern": {"Regex": "(a+)+$"}}}',
+    '{"model": {"type": "BPE", "vocab": {"a": 99999999999999999999}}, "pre_tokenizer": {"pattern": "(a+)+$"}}',
     '{"kind": "byte"}', '{"kind": "gpt2"}',
 ]  # fmt: skip
 
@@ -224,7 +238,9 @@ def test_json_that_is_far_too_large_is_not_read(name: str, run: Path, refuses: R
 
 
 @pytest.mark.parametrize(
-    "text", ["../../elsewhere", "/etc", "step-../x", "step-9999999999", "\x1b[2J", "", "\x00", "step-" + "9" * 200, "x" * 1_000_000]
+    "text",
+    ["../../elsewhere", "/etc", "step-../x", "step-9999999999", "\x1b[2J", "", "\x00", "step-" + "9" * 90,
+     "step-" + "9" * 10_000, "x" * 1_000_000],
 )  # fmt: skip
 def test_a_pointer_that_leads_elsewhere_is_not_followed(text: str, run: Path, tmp_path: Path) -> None:
     shutil.copytree(checkpoint_of(run), tmp_path / "elsewhere")
@@ -257,6 +273,8 @@ def test_an_endless_file_is_not_read(name: str, run: Path, refuses: Refuses) -> 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
 @pytest.mark.parametrize("name", ["state.json", "model.safetensors", "tokenizer.json"])
 def test_a_pipe_is_not_waited_for(name: str, run: Path, refuses: Refuses) -> None:
+    (run / "checkpoints/best").unlink()
+    os.mkfifo(run / "checkpoints/best")
     (checkpoint_of(run) / name).unlink()
     os.mkfifo(checkpoint_of(run) / name)
     refuses("sample", "run")

@@ -80,7 +80,9 @@ def test_a_meta_json_without_end_is_not_read(dataset: Path) -> None:
     assert "it was not read" in refused(dataset)
 
 
-def test_the_largest_json_that_is_read_takes_bounded_memory(dataset: Path, extra_megabytes: Callable[..., float]) -> None:
+def test_the_largest_json_that_is_read_takes_bounded_memory(
+    dataset: Path, extra_megabytes: Callable[..., float]
+) -> None:
     (dataset / "meta.json").write_bytes(b"[" + b"{}," * (8 * 2**20 // 3 - 10) + b"{}]")
     imports = "from nanoscope.data.dataset import open_dataset"
     assert extra_megabytes(imports, f"open_dataset({str(dataset)!r})") < 300
@@ -137,7 +139,7 @@ PROGRAMS = {
     "a comprehension": f"batch_size = [{MAKE} for _ in range(10**9)]",
     "a generator": "batch_size = sum(x for x in iter(int, 1))",
     "a lambda": f"batch_size = (lambda: {MAKE})()",
-    "an f-string": 'out_dir = f"{__import__(\'os\').system(\'touch MARKER\')}"',
+    "an f-string": "out_dir = f\"{__import__('os').system('touch MARKER')}\"",
     "an f-string with a backslash": "out_dir = f\"{'a'!r:\\n}\"",
     "a decorator": f"@exec({MAKE!r})\ndef f(): pass",
     "a class": f"class A:\n    {MAKE}",

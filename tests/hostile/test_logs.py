@@ -22,7 +22,9 @@ from .conftest import bounded
 
 START: dict[str, Any] = {
     "event": "start", "t": 0.1, "version": 1, "run": "run", "first_step": 0, "device": "cpu", "parameters": 1000,
-    "config": {"dataset": "song", "max_iters": 100, "batch_size": 4, "block_size": 8, "device": "cpu", "eval_interval": 20},
+    "config": {
+        "dataset": "song", "max_iters": 100, "batch_size": 4, "block_size": 8, "device": "cpu", "eval_interval": 20,
+    },
     "tokens_per_step": 32, "peak_flops": 1e9, "vocab_size": 30, "train_tokens": 1000, "val_tokens": 100,
 }  # fmt: skip
 
@@ -51,8 +53,9 @@ EVENTS = [
 ]  # fmt: skip
 
 HOSTILE: list[Any] = [
-    None, True, "x", "", "\x1b[2J\x07\x9b31m\u202egnol", "9" * 400, [], [[]], {}, {"a": 1}, -1, 0, 10**15, 10**25, 10**400,
-    -(10**400), 1e308, -1e308, 5e-324, float("inf"), float("-inf"), float("nan"), 2**63, "A" * 7000, "\ud800", "\x00",
+    None, True, "x", "", "\x1b[2J\x07\x9b31m\u202egnol", "9" * 400, [], [[]], {}, {"a": 1}, -1, 0, 10**15, 10**25,
+    10**400, -(10**400), 1e308, -1e308, 5e-324, float("inf"), float("-inf"), float("nan"), 2**63,
+    "A" * 7000, "\ud800", "\x00",
 ]  # fmt: skip
 
 
@@ -133,12 +136,16 @@ def test_a_line_of_fifty_megabytes_takes_little_memory(tmp_path: Path, extra_meg
 
 
 TRICKS = {
-    "colours": "\x1b[31m", "clear the screen": "\x1b[2J\x1b[H", "the title": "\x1b]0;owned\x07", "a link": "\x1b]8;;http://evil\x1b\\",
-    "the clipboard": "\x1b]52;c;ZXZpbA==\x07", "C1": "\x9b31m\x9d0;owned\x9c\x90", "a bell": "\x07", "backspaces": "\x08\x08\x08",
-    "a carriage return": "\rfake", "delete": "\x7f", "turned text": "\u202egnol\u202c\u2066x\u2069", "half a character": "\ud800",
+    "colours": "\x1b[31m", "clear the screen": "\x1b[2J\x1b[H", "the title": "\x1b]0;owned\x07",
+    "a link": "\x1b]8;;http://evil\x1b\\", "the clipboard": "\x1b]52;c;ZXZpbA==\x07", "C1": "\x9b31m\x9d0;owned\x9c\x90",
+    "a bell": "\x07", "backspaces": "\x08\x08\x08",
+    "a carriage return": "\rfake", "delete": "\x7f", "half a character": "\ud800",
+    "turned text": "\u202egnol\u202c\u2066x\u2069",
     "device control": "\x1bPevil\x1b\\", "a reset": "\x1bc",
 }  # fmt: skip
-OBEYED = [chr(code) for code in [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]]
+OBEYED = [
+    chr(code) for code in [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+]
 
 
 @pytest.mark.parametrize("name", TRICKS)

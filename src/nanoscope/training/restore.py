@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.training.checkpoint import STATE_VERSION, Progress
-from nanoscope.training.run_folder import checkpoint_folders, read_pointer
-from nanoscope.untrusted import printable, read_json
+from nanoscope.training.run_folder import checkpoint_folders
+from nanoscope.untrusted import printable, read_json, read_small
 
 WEIGHTS, MOMENTS, TOKENIZER = "model.safetensors", "optimizer.safetensors", "tokenizer.json"
 HEADER_LIMIT_BYTES = 4 << 20  # a thousand layers have less than half of it
@@ -55,10 +55,8 @@ def find_checkpoint(run: Path, wanted: str = "last") -> tuple[Checkpoint, list[s
         raise JobError(
             f"{run} holds no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends."
         )
-    named = read_pointer(folder, wanted) if wanted in ("last", "best") else wanted
-    if named is None:
-        named = available[0].name
     names = [path.name for path in available]
+    named = _pointed_at(folder / wanted, names) if wanted in ("last", "best") else wanted
     if named not in names:
         raise UsageError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
     problems: list[str] = []
@@ -68,6 +66,15 @@ def find_checkpoint(run: Path, wanted: str = "last") -> tuple[Checkpoint, list[s
         except JobError as error:
             problems.append(str(error))
     raise JobError("no checkpoint can be used:\n" + "\n".join(problems))
+
+
+def _pointed_at(pointer: Path, names: list[str]) -> str:
+    """The checkpoint that `last` or `best` names, if it is one of the run's; else the newest."""
+    try:
+        named = read_small(pointer, limit_bytes=100).decode("utf-8").strip()
+    except (JobError, OSError, UnicodeDecodeError):
+        named = ""
+    return named if named in names else names[0]
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
