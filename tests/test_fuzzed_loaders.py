@@ -26,6 +26,7 @@ from nanoscope.data.tokenizer import tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.huggingface import load_gpt2
 from nanoscope.model import GPT, ModelConfig
+from nanoscope.training.checkpoint import state_checksum
 from nanoscope.training.restore import find_checkpoint, load_checkpoint
 from nanoscope.untrusted import printable
 
@@ -190,6 +191,8 @@ def mutated(original: bytes, kind: str, number: int) -> bytes:
         value = json.loads(original)
         for _ in range(chooser.choice([1, 1, 2, 4])):
             value = changed_json(value, chooser)
+        if kind == "state.json" and isinstance(value, dict):  # as somebody would who means harm
+            value["checksum"] = state_checksum(value)
         return json.dumps(value).encode()
     if kind in ("toml", "nanogpt config") and chooser.random() < 0.5:  # another value in a line that stays one
         lines = original.decode().splitlines()

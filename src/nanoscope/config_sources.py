@@ -158,7 +158,8 @@ def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
         if key == "preset":
             if not isinstance(value, str) or value not in presets():
                 hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
-                mistakes[f"{origin}: no preset named {briefly(repr(value))}{hint}"] = EVERY_KEY
+                named = "a number" if isinstance(value, int) else briefly(repr(value))  # of any length: no repr of it
+                mistakes[f"{origin}: no preset named {named}{hint}"] = EVERY_KEY
             else:
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
         elif key == RUN_NOTES:

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nanoscope import cli
+from nanoscope.training.checkpoint import state_checksum
 from nanoscope.training.restore import file_sha256, find_checkpoint
 
 from .conftest import Refuses
@@ -42,6 +43,7 @@ def edit_state(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     state = json.loads((folder / "state.json").read_text("utf-8"))
     state["sha256"] = {name: file_sha256(folder / name) for name in state["sha256"] if (folder / name).is_file()}
     change(state)
+    state["checksum"] = state_checksum(state)
     (folder / "state.json").write_text(json.dumps(state), "utf-8")
 
 

@@ -137,8 +137,8 @@ def test_a_line_of_fifty_megabytes_takes_little_memory(tmp_path: Path, extra_meg
 
 TRICKS = {
     "colours": "\x1b[31m", "clear the screen": "\x1b[2J\x1b[H", "the title": "\x1b]0;owned\x07",
-    "a link": "\x1b]8;;http://evil\x1b\\", "the clipboard": "\x1b]52;c;ZXZpbA==\x07", "C1": "\x9b31m\x9d0;owned\x9c\x90",
-    "a bell": "\x07", "backspaces": "\x08\x08\x08",
+    "a link": "\x1b]8;;http://evil\x1b\\", "the clipboard": "\x1b]52;c;ZXZpbA==\x07",
+    "C1": "\x9b31m\x9d0;owned\x9c\x90", "a bell": "\x07", "backspaces": "\x08\x08\x08",
     "a carriage return": "\rfake", "delete": "\x7f", "half a character": "\ud800",
     "turned text": "\u202egnol\u202c\u2066x\u2069",
     "device control": "\x1bPevil\x1b\\", "a reset": "\x1bc",

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import LanguageModel, ModelConfig, build_model
-from nanoscope.training.checkpoint import STATE_VERSION, Progress
+from nanoscope.training.checkpoint import STATE_VERSION, Progress, state_checksum
 from nanoscope.training.run_folder import checkpoint_folders
 from nanoscope.untrusted import printable, read_json, read_small
 
@@ -83,6 +83,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         state = read_json(folder / "state.json")
         if state["version"] != STATE_VERSION:
             raise JobError(f"{folder} was written by another version of nanoscope (format {state['version']!r:.20})")
+        if state.get("checksum") != state_checksum(state):
+            raise JobError(f"{folder / 'state.json'} is damaged: its checksum differs from the one that it holds")
         _check_files(folder, state["sha256"])
         config, weights = ModelConfig(**state["model"]), read_tensors(folder / WEIGHTS)
         check_weights(config, weights)
