@@ -122,6 +122,12 @@ def test_a_file_name_in_the_state_cannot_leave_the_checkpoint(name: str, run: Pa
     assert "\x1b" not in refuses("sample", "run")
 
 
+def test_a_state_at_the_edge_of_what_can_be_nested_is_refused(run: Path, refuses: Refuses) -> None:
+    for depth in range(960, 1000):  # at one of these it can be read, and not be written again
+        (checkpoint_of(run) / "state.json").write_text('{"version": 1, "a": ' + "[" * depth + "]" * depth + "}", "utf-8")
+        refuses("sample", "run")
+
+
 def test_weights_without_a_checksum_are_refused(run: Path, refuses: Refuses) -> None:
     edit_state(run, lambda state: state["sha256"].pop("model.safetensors"))
     refuses("sample", "run")

@@ -98,7 +98,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             scaler=_dictionary(state, "scaler"),
             run=_dictionary(state, "run"),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise JobError(f"checkpoint {folder} is not whole: {printable(reason[:200])}") from None
 
