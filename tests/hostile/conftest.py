@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -63,33 +62,30 @@ def refuses(tmp_path: Path) -> Refuses:
     return run
 
 
-def peak_megabytes(program: str, *words: str | Path, environment: dict[str, str], cwd: Path) -> float:
-    """The memory that a program takes at its highest beyond what it had when it printed 'ready' (Linux, macOS)."""
-    measured = (
-        "import resource, sys\n"
-        "unit = 1024 if sys.platform == 'linux' else 2**20\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", measured + program, *map(str, words)],
-        cwd=cwd, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout.split()[-1])
+PEAK = """
+def peak():  # not ru_maxrss, which a process has from the one that started it
+    status = open("/proc/self/status").read()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+"""
 
 
 @pytest.fixture
-def extra_megabytes(child_environment: dict[str, str], tmp_path: Path) -> Callable[..., float]:
-    """Memory that a loader takes for a hostile file, in a process of its own: statements, then the call."""
-    if os.name == "nt":
-        pytest.skip("Windows does not tell a process's peak through resource")
+def extra_megabytes(child_environment: dict[str, str], tmp_path: Path) -> Callable[[str, str], float]:
+    """The memory that `call` takes for a hostile file, in a process of its own, beyond what `imports` took."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("only Linux tells a process's own peak")
 
     def measure(imports: str, call: str) -> float:
         program = (
-            f"from nanoscope.errors import JobError, UsageError\n{imports}\nbefore = peak()\n"
+            f"{PEAK}\nfrom nanoscope.errors import JobError, UsageError\n{imports}\nbefore = peak()\n"
             f"try:\n    {call}\nexcept (JobError, UsageError):\n    print(peak() - before)\n"
             "else:\n    raise SystemExit('it was not refused')\n"
         )
-        return peak_megabytes(program, environment=child_environment, cwd=tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path, env=child_environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
 
     return measure
