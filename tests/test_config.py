@@ -540,6 +540,12 @@ def test_a_written_configuration_is_read_back_as_it_was(
     assert dataclasses.asdict(resolve([str(folder)]).config) == {**dataclasses.asdict(config), "out_dir": str(folder)}
 
 
+def test_overwrite_is_taken_from_the_command_line_only(tmp_path: Path) -> None:
+    """A file that somebody sends must not be able to delete a run."""
+    told = mistakes_of(toml_file(tmp_path, 'overwrite = true\nout_dir = "precious"\n'))
+    assert "overwrite deletes a run: it is taken from the command line only" in told
+
+
 def test_overwrite_is_not_remembered_by_a_run(tmp_path: Path) -> None:
     source = toml_file(tmp_path, to_toml(build({"overwrite": True}), {}), "config.toml")
     assert resolve([source]).config.overwrite is False

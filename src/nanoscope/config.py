@@ -202,6 +202,8 @@ def briefly(text: str) -> str:
 
 def put(values: dict[str, Any], key: str, value: Any, origin: str, mistakes: Mistakes) -> None:
     try:
+        if key == "overwrite" and not origin.startswith("--"):
+            raise ValueError("overwrite deletes a run: it is taken from the command line only")
         values[key] = _converted(key, value)
     except ValueError as error:
         mistakes[

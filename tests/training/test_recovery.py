@@ -1,5 +1,6 @@
 """A loss that is not finite, memory that does not suffice: what a run does about it."""
 
+import json
 import math
 import subprocess
 import sys
@@ -151,3 +152,13 @@ def test_memory_that_really_runs_out_is_coped_with(folder: Folder) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "out of memory at iteration 0: micro-batches of 256 sequences instead of 512" in done.stdout
     assert "finished 2 iterations" in done.stdout
+
+
+def test_a_rollback_is_explained_as_one_run_that_went_back(folder: Folder, breaks_at: Callable[..., None]) -> None:
+    breaks_at(13)
+    folder.train("--on_nan=rollback", "--max_iters=30")
+    found = json.loads(folder.run("explain", "run", "--json"))
+    (run,) = found["runs"]
+    assert (run["first_step"], run["last_step"], run["finished"]) == (0, 29, True)
+    assert run["loss"]["non_finite_from"] is None
+    assert "The run was resumed at step 10" in folder.run("explain", "run")

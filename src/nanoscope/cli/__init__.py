@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
 from nanoscope.errors import JobError, UsageError, did_you_mean
+from nanoscope.untrusted import printable
 
 EPILOGUE = """\
 Examples:
@@ -115,7 +116,7 @@ def _plain(error: CycloptsError) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    first, *rest = message.splitlines() or ["failed"]
+    first, *rest = [printable(line) for line in message.splitlines()] or ["failed"]
     print(f"nanoscope: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
     return status
 

@@ -11,6 +11,7 @@ from nanoscope.runs.events import AppendedFile, EventWriter
 from nanoscope.training.evaluate import Estimate
 from nanoscope.training.pace import Pace, short_count, short_duration
 from nanoscope.training.run_folder import RunFolder
+from nanoscope.untrusted import printable
 from nanoscope.views.progress import TrainingView
 
 
@@ -25,6 +26,7 @@ class Logbook:
         self._wandb = _start_wandb(config)
 
     def line(self, text: str) -> None:
+        text = printable(text)  # it may name files and tokenizers of others
         self.view.line(text)
         self._console.write(text + "\n")
         trouble = self.events.file.trouble or self._console.trouble

@@ -11,6 +11,7 @@ from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
 from nanoscope.training.lock import LockedError, RunLock
+from nanoscope.untrusted import read_small
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
 OUR_FOLDERS = ("checkpoints", "samples")
@@ -134,10 +135,10 @@ def checkpoint_folders(folder: Path) -> list[Path]:
 def read_pointer(folder: Path, name: str) -> str | None:
     """The checkpoint that `last` or `best` names, if it is there."""
     try:
-        target = (folder / name).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        target = read_small(folder / name, 100).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError, JobError):
         return None
-    return target if re.fullmatch(r"step-\d+", target) and (folder / target).is_dir() else None
+    return target if re.fullmatch(r"step-[0-9]{1,12}", target) and (folder / target).is_dir() else None
 
 
 def _numbered(name: str) -> list[Path]:

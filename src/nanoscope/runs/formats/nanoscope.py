@@ -117,7 +117,7 @@ class Nanoscope(Format):
             )
         elif kind == "checkpoint":
             log.checkpoint(_step(event["step"]), _maybe(event.get("seconds")))
-        elif kind == "resume":
+        elif kind in ("resume", "rollback"):
             log.boundary(resuming=True)
         elif kind == "sample" and log.current is not None:
             log.current.samples += 1
