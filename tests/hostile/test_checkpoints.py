@@ -286,7 +286,7 @@ def test_settings_that_point_elsewhere_change_nothing_there(run: Path, tmp_path:
     shutil.copytree(run, tmp_path / "precious")
     before = {path: path.read_bytes() for path in (tmp_path / "precious").rglob("*") if path.is_file()}
     text = (run / "config.toml").read_text("utf-8")
-    evil = text.replace('out_dir = "run"', 'out_dir = "precious"\noverwrite = true')
+    evil = text.replace('out_dir = "run"', 'out_dir = "precious"')
     assert evil.count("precious") == 1
     (run / "config.toml").write_text(evil, "utf-8")
     with contextlib.chdir(tmp_path):
