@@ -24,7 +24,16 @@ MODULES = sorted(
 )
 
 # All but the rooms that compute with torch; of data/, the loader hands batches to it.
-TORCH_ROOMS = ("model", "optim", "training", "generation", "interop", "hardware.device", "hardware.memory", "data.loader")
+TORCH_ROOMS = (
+    "model",
+    "optim",
+    "training",
+    "generation",
+    "interop",
+    "hardware.device",
+    "hardware.memory",
+    "data.loader",
+)
 LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]
 
 WITHOUT_OPTIONAL = f"""
