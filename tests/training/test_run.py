@@ -1,5 +1,6 @@
 """Whole runs in real processes."""
 
+import itertools
 import json
 import re
 import time
@@ -176,6 +177,7 @@ def test_wandb_gets_every_evaluation_and_its_absence_is_told_before_anything_sta
     assert "pip install wandb" in out
     assert not (folder.path / "run").exists()
     stub = """
+import itertools
 import json
 class Run:
     def log(self, values): print("WANDB", json.dumps(values))
@@ -249,3 +251,18 @@ def test_half_precision_trains_close_to_single(folder: Folder, dtype: str) -> No
     if dtype == "float16":
         state = json.loads((folder.path / "half/checkpoints/step-000020/state.json").read_text("utf-8"))
         assert state["scaler"]["scale"] > 1
+
+
+def test_a_clock_that_is_set_back_and_forth_does_not_disturb_the_timing(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumps = itertools.cycle([0, 7_200, -86_400, 3_000_000])
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + next(jumps))
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * (now + next(jumps))))
+    folder.train()
+    (end,) = folder.events(kind="end")
+    assert sum(end["phases"].values()) == pytest.approx(end["wall_seconds"], rel=0.01)
+    assert 0 < end["wall_seconds"] < 7_200
+    assert all(0 < event["seconds"] < 60 for event in folder.events(kind="iter"))
+    assert all(0 <= event["eta_seconds"] < 60 for event in folder.events(kind="iter"))
