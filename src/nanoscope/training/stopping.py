@@ -46,7 +46,8 @@ class StopRequest:
         if not self.requested:
             self.signal, self._first_at = number, time.monotonic()
             if number == signal.SIGINT:
-                os.write(2, b"\nstopping after this iteration, and saving (Ctrl-C again quits at once)\n")
+                hint = b" (Ctrl-C again quits at once)" if self._at_once else b""
+                os.write(2, b"\nstopping after this iteration, and saving" + hint + b"\n")
             return
         # A terminal that closes may hang up twice, and torchrun passes one Ctrl-C on to processes that have had it.
         again = time.monotonic() - self._first_at > self.SAME_PRESS_SECONDS
