@@ -78,6 +78,15 @@ def test_data_shards_of_nearly_equal_size_are_periodic(explain, nanogpt_log) -> 
     assert causes(analysis) == dict.fromkeys(sorted(shards), ("periodic",))
 
 
+def test_three_busy_spells_are_no_regular_work_however_many_steps_each_slows_down(explain, nanogpt_log) -> None:
+    busy = {*range(150, 161), *range(870, 880), *range(1590, 1602)}
+    analysis = explain(
+        nanogpt_log(last=2000, every=1, eval_every=None, startup_s=0, step_s=lambda s: 1.8 if s in busy else 0.06)
+    )
+
+    assert causes(analysis) == dict.fromkeys(sorted(busy), ("stall",))
+
+
 def test_many_irregular_slow_steps_are_jitter_and_not_listed_one_by_one(explain, nanogpt_log) -> None:
     rng = random.Random(5)
     slow = {s for s in range(300, 600) if rng.random() < 0.2}

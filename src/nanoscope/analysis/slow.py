@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
@@ -194,7 +195,11 @@ def _periodic(slow: list[int], steps: Sequence[int], interval: int | None) -> se
         due = sum(step % period == remainder for step in inside)
         if len(members) >= max(4, 0.5 * len(slow), 0.7 * due):
             return set(members)
-    # Not on a grid, but with the same distance again and again (data shards of equal size).
+    # Not on a grid, but with the same distance again and again (data shards of equal size). A machine that was busy for
+    # a while is one occasion, however many steps it slowed down, and three of them have equal distances by chance.
+    occasions = [step for before, step in pairwise([-math.inf, *slow]) if step - before > 3 * every]
+    if len(occasions) < 4:
+        return set()
     best: set[int] = set()
     distances = {b - a for i, a in enumerate(slow[:40]) for b in slow[i + 1 : i + 7]}
     lines = (steps[-1] - steps[0]) / every
