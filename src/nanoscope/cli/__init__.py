@@ -36,6 +36,7 @@ COMMANDS = {
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
+    "report": "Write one HTML page about a run, or several: charts, explanations, advice.",
     "bench": "How fast is this machine, and nanoGPT beside it?",
 }
 OWN_HELP = ("train",)  # its flags are the keys of the configuration
