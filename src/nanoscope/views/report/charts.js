@@ -53,6 +53,13 @@ function shortTime(seconds) {
   return `${Number((seconds / size).toPrecision(3))} ${unit}`;
 }
 
+/** Distances between ticks: those of a clock for times, uPlot's own for other numbers. */
+function steady(format) {
+  if (format !== shortTime) return undefined;
+  const parts = [1e-3, 1e-2, 0.1, 1].flatMap((size) => [size, 2 * size, 5 * size]);
+  return [...parts, ...[60, 3600, 86400].flatMap((size) => [size / 6, size / 2, size, 2 * size, 5 * size]), ...[1, 2, 5].map((n) => n * 864000)];
+}
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
@@ -72,8 +79,8 @@ function drawChart(holder, spec) {
     legend: { show: false },
     scales: { x: { time: false }, y: spec.logarithmic ? { distr: 3 } : {} },
     axes: [
-      { ...axis, values: (_, splits) => splits.map(spec.formatX || shortNumber) },
-      { ...axis, size: 66, values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
+      { ...axis, size: 36, incrs: steady(spec.formatX), values: (_, splits) => splits.map(spec.formatX || shortNumber) },
+      { ...axis, size: 66, incrs: spec.logarithmic ? undefined : steady(spec.format), values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
     ],
     series: [{}, ...spec.series.map((s) => ({
       label: s.label,

@@ -14,7 +14,7 @@ from typing import Any
 
 from nanoscope.analysis.analyse import log_errors
 from nanoscope.analysis.compare import seconds_at
-from nanoscope.analysis.findings import Analysis, Comparison, Overfitting
+from nanoscope.analysis.findings import Analysis, Comparison, Overfitting, SlowStep
 from nanoscope.analysis.schema import plain
 from nanoscope.runs.folder import RunFolderFacts
 from nanoscope.runs.run import Log, Run
@@ -82,7 +82,8 @@ def _told(reported: ReportedRun, language: Language) -> Json:
     errors = log_errors([error for error in reported.log.errors if error.run in (None, reported.run)])
     noted = [(n.step, note(n, language)) for n in reported.facts.notes]
     by_step = dict(noted)
-    explained = [f"{sentence(s, language)} {by_step.get(s.step, '')}".rstrip() for s in _costliest(analysis)]
+    phases = _phases(reported.run, analysis)
+    wall_seconds = sum(seconds for _, seconds in phases)
     return {
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
@@ -92,12 +93,18 @@ def _told(reported: ReportedRun, language: Language) -> Json:
         "advice": [sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
         "sections": [(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
         "notes": [text for _, text in noted],
-        "slow": explained,
+        "slow": [f"{_slow_step(s, language)} {by_step.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
         "causes": {_key(s.causes): causes_name(s.causes or ("stall",), language) for s in analysis.slow_steps},
+        "phases": [f"{language.duration(s)} ({language.percent(s / wall_seconds)})" for _, s in phases],
     }
 
 
-def _costliest(analysis: Analysis) -> list[Any]:
+def _slow_step(slow: SlowStep, language: Language) -> str:
+    time = language.isolate(language.duration(slow.time_s))
+    return f"{language.say('step')} {slow.step}: {time}{language.say('. ')}{sentence(slow, language)}"
+
+
+def _costliest(analysis: Analysis) -> list[SlowStep]:
     """The slow steps, costliest first, as far as each is told by itself."""
     return sorted(analysis.slow_steps, key=lambda s: -s.extra_s)[:MOST_EXPLAINED]
 
@@ -183,7 +190,7 @@ def _base64(numbers: "array[float]") -> str:
 
 def _smooth(losses: Sequence[tuple[float, float]]) -> list[tuple[int, float]]:
     """Medians of stretches: long ones, so that the noise of single batches goes even in a short run."""
-    stretches = min(SMOOTH_STRETCHES, max(len(losses) // 5, 2))
+    stretches = min(SMOOTH_STRETCHES, max(len(losses) // 3, 2))
     return [(int(x), round(y, 5)) for x, y in stretch_medians(losses, stretches // 2)]
 
 

@@ -105,14 +105,14 @@ function timeFigure(run, words, labels, level) {
   if (!all) return null;
   const slowSteps = new Set(run.slow.map(([step]) => step));
   const normal = { x: all.x, y: all.y.map((y, i) => (slowSteps.has(all.x[i]) ? null : y)) };
-  const series = [{ ...normal, label: labels.normal, colour: "raw", width: 1 }];
+  const series = [{ ...normal, label: labels.normal, colour: "soft", width: 1 }];
   for (const cause of Object.keys(words.causes)) {
     const points = pointsOf(run.slow.filter((row) => row[2] === cause).sort((a, b) => a[0] - b[0]));
     const name = CAUSE_COLOURS[cause] || CAUSE_COLOURS[cause.split("+")[0]];
     if (points.x.length) series.push({ ...points, label: words.causes[cause], colour: name, dots: true });
   }
   const told = run.slow.map(([x, y, cause], i) =>
-    ({ x, y, text: `${labels.step} ${x}: ${shortTime(y)}. ${words.slow[i] || words.causes[cause]}`, cause: words.causes[cause], why: words.slow[i] }));
+    ({ x, y, text: words.slow[i] || `${labels.step} ${x}: ${words.causes[cause]}`, cause: words.causes[cause] }));
   const values = all.y.filter((y) => y !== null);
   const highest = values.reduce((a, b) => Math.max(a, b), 0);
   const lowest = values.reduce((a, b) => Math.min(a, b), Infinity);
@@ -130,20 +130,19 @@ function simpleFigure(run, name, format, labels, level) {
   return figure(level, labels[name], { series: [{ ...points, label: "", colour: "c0" }], format }, labels, [labels.step, labels[name]], rows);
 }
 
-function phasesSection(run, labels, level) {
+function phasesSection(run, words, labels, level) {
   const total = run.phases.reduce((sum, [, seconds]) => sum + seconds, 0);
   if (!total) return null;
   const bar = make("div", { class: "bar", "aria-hidden": "true" });
   const legend = make("ul", { class: "legend" });
-  for (const [phase, seconds] of run.phases) {
+  run.phases.forEach(([phase, seconds], i) => {
     const part = make("span");
     const swatch = make("span", { class: "swatch" });
     part.style.flexGrow = String(seconds / total);
     part.style.background = swatch.style.background = colour(PHASE_COLOURS[phase] || "raw");
     bar.append(part);
-    const name = labels[phase] || phase;
-    legend.append(make("li", {}, swatch, `${name}: `, make("bdi", {}, `${shortTime(seconds)} (${((100 * seconds) / total).toFixed(1)}%)`)));
-  }
+    legend.append(make("li", {}, swatch, `${labels[phase] || phase}: `, make("bdi", {}, words.phases[i])));
+  });
   const whole = section(level, labels.phases, bar, legend);
   whole.className = "wide";
   return whole;
@@ -158,7 +157,7 @@ function showRun(run, words, labels, level) {
   const plots = [
     lossFigure(run, labels, level),
     timeFigure(run, words, labels, level),
-    phasesSection(run, labels, level),
+    phasesSection(run, words, labels, level),
     simpleFigure(run, "lr", shortNumber, labels, level),
     simpleFigure(run, "grad_norm", shortNumber, labels, level),
     simpleFigure(run, "tok_s", shortNumber, labels, level),
@@ -173,7 +172,8 @@ function showRun(run, words, labels, level) {
       folded(`${labels.step} ${step}`, (into) => into.append(make("pre", { dir: "auto" }, text)), {}, i === run.samples.length - 1))));
   }
   for (const part of ["config", "environment"]) {
-    if (run[part].length) parts.push(section(level, labels[part], folded(labels.table, (into) => into.append(table(labels[part], [labels.setting, labels.value], run[part])))));
+    const rows = () => table(labels[part], [labels.setting, labels.value], run[part]);
+    if (run[part].length) parts.push(make("section", {}, folded(make(`h${level}`, {}, labels[part]), (into) => into.append(rows()))));
   }
   return parts;
 }
