@@ -22,7 +22,9 @@ def write_run(folder: Path, steps: int = 300, *, hostile: bool = False, slow_eve
     for step in range(steps + 1):
         if step % max(steps // 20, 1) == 0:
             val = 1.5 + 2.5 * math.exp(-6 * step / steps) + max(0, step - best) / steps
-            events.write("eval", step=step, train_loss=val - 0.1 - step / steps, val_loss=val, val_stderr=0.02, seconds=0.4)
+            events.write(
+                "eval", step=step, train_loss=val - 0.1 - step / steps, val_loss=val, val_stderr=0.02, seconds=0.4
+            )
         if step == steps:
             break
         slow = step % slow_every == slow_every // 2

@@ -245,7 +245,9 @@ def test_strange_events_are_passed_over(tmp_path):
     run = write_run(tmp_path / "run")
     with (run / "events.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"event": "spike", "step": "x"}\n{"event": "spike", "step": 5, "loss": {}, "usual": 1e999}\n')
-        file.write('{"event": "iter", "step": -1, "eta_seconds": []}\n{"event": "slow_step", "step": 9, "cause": 3}\n[]\n{"ev')
+        file.write(
+            '{"event": "iter", "step": -1, "eta_seconds": []}\n{"event": "slow_step", "step": 9, "cause": 3}\n[]\n{"ev'
+        )
     report(tmp_path, "run")
     notes = payload_of(run / "report.html")["words"]["en"]["runs"][0]["notes"]
     assert notes[-2:] == [
