@@ -9,7 +9,8 @@ def demo(*, minutes: float = 1.5) -> int:
     """The one-minute tour: prepare, train, explain, sample, report.
 
     Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
-    the given minutes, explains the run, lets it write, writes a page about it, and says where everything is: data/ and runs/demo here.
+    the given minutes, explains the run, lets it write, writes a page about it, and says where everything is:
+    data/ and runs/demo here.
 
     For example: nanoscope demo --minutes=0.5
 
