@@ -5,7 +5,10 @@ from pathlib import Path
 
 from nanoscope.runs.events import EventWriter
 
-HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="window.hacked=2"> '"` \u2028\u2029 \x1b[31mred\x1b]0;title\x07"""
+HOSTILE = (
+    '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked=2">'
+    " '\"` \u2028\u2029 \x1b[31mred\x1b]0;title\x07"
+)
 
 
 def write_run(folder: Path, steps: int = 300, *, hostile: bool = False, slow_every: int = 100) -> Path:

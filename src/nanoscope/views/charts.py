@@ -66,7 +66,7 @@ def _without_start(train: Points, validation: Points) -> tuple[Points, Points]:
 
 def stretch_medians(points: Points, width: int) -> list[tuple[float, float]]:
     """At most two points a column, each the median of its stretch."""
-    size = max(1, math.ceil(len(points) / (2 * width)))
+    size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: the upper of two middles would lie too high
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
     return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
 

@@ -118,7 +118,7 @@ function timeFigure(run, words, labels, level) {
   const lowest = values.reduce((a, b) => Math.min(a, b), Infinity);
   const spec = { series, format: shortTime, logarithmic: highest > 10 * lowest, wide: true };
   const rows = () => (told.length
-    ? told.slice(0, TABLE_ROWS).map((slow) => [slow.x, shortTime(slow.y), slow.cause])
+    ? told.slice(0, TABLE_ROWS).sort((a, b) => a.x - b.x).map((slow) => [slow.x, shortTime(slow.y), slow.cause])
     : all.x.map((x, i) => [x, shortTime(all.y[i]), "—"]));
   return figure(level, labels.time_s, spec, labels, [labels.step, labels.time, labels.cause], rows, told.length ? told : null);
 }
