@@ -67,8 +67,8 @@ def _take(event: dict[str, Any], facts: RunFolderFacts) -> None:
             facts.notes, facts.eta_seconds = [], {}
     if type(step) is not int or not 0 <= step < 10**12:
         return
-    if kind == "iter" and type(event.get("eta_seconds")) in (int, float):
-        facts.eta_seconds[step] = event["eta_seconds"]
+    if kind == "iter" and isinstance(eta := _value(event.get("eta_seconds")), float):
+        facts.eta_seconds[step] = eta
     elif kind in _KINDS and len(facts.notes) < MOST_NOTES:
         values = {k: shown for k, v in event.items() if (shown := _value(v)) is not None}
         facts.notes.append(Note(kind, step, values))

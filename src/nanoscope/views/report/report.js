@@ -38,6 +38,7 @@ function folded(summary, build, attributes = {}, open = false) {
   const fill = () => { if (element.open && element.children.length === 1) build(element); };
   element.addEventListener("toggle", fill);
   element.open = open;
+  fill();
   return element;
 }
 
@@ -85,19 +86,29 @@ function lossFigure(run, labels, level) {
   if (raw) series.push({ ...raw, label: labels.batches, colour: "raw", width: 1 });
   if (raw && run.smooth.length > 2) series.push({ ...pointsOf(run.smooth), label: labels.smoothed, colour: "c0", width: 2 });
   const lines = [];
-  if (run.metric === "loss" && run.evals.length) {
-    const train = pointsOf(run.evals, 3);
+  const evals = run.metric === "loss" ? run.evals : [];
+  if (evals.length) {
+    const train = pointsOf(evals, 3);
     if (train.x.length) series.push({ ...train, label: labels.train, colour: "c2", dots: true });
-    series.push({ ...pointsOf(run.evals), label: labels.val, colour: "c1", dots: true, errors: run.evals.map((row) => row[2]) });
-    if (run.best && run.best[0] !== null) lines.push({ x: run.best[0], label: `${run.onset === null ? labels.best : `${labels.best}; ${labels.onset}`}: ${run.best[1].toFixed(4)} (${labels.step} ${run.best[0]})`, colour: "c4" });
-    if (run.onset !== null && run.onset !== run.best[0]) lines.push({ x: run.onset, label: labels.onset, colour: "bad" });
+    series.push({ ...pointsOf(evals), label: labels.val, colour: "c1", dots: true, errors: evals.map((row) => row[2]) });
+    const [best, value] = run.best;
+    const name = best === run.onset ? `${labels.best}; ${labels.onset}` : labels.best;
+    if (best !== null) lines.push({ x: best, label: `${name}: ${value.toFixed(4)} (${labels.step} ${best})`, colour: "c4" });
+    if (run.onset !== null && run.onset !== best) lines.push({ x: run.onset, label: labels.onset, colour: "bad" });
   }
   if (!series.length) return null;
-  const rows = () => (run.evals.length
-    ? run.evals.map(([step, val, stderr, train]) => [step, shortNumber(train), shortNumber(val), shortNumber(stderr)])
+  const rows = () => (evals.length
+    ? evals.map(([step, val, stderr, train]) => [step, shortNumber(train), shortNumber(val), shortNumber(stderr)])
     : run.smooth.map(([step, y]) => [step, shortNumber(y), "—", "—"]));
-  const headers = [labels.step, run.evals.length ? labels.train : labels.smoothed, labels.val, labels.stderr];
+  const headers = [labels.step, evals.length ? labels.train : labels.smoothed, labels.val, labels.stderr];
   return figure(level, labels.loss, { series, lines, format: shortNumber, wide: true }, labels, headers, rows);
+}
+
+function bitsFigure(run, labels, level) {
+  if (run.metric !== "bpb" || !run.evals.length) return null;
+  const series = [{ ...pointsOf(run.evals), label: "", colour: "c1", dots: true }];
+  const rows = () => run.evals.map(([step, bits]) => [step, shortNumber(bits)]);
+  return figure(level, labels.bpb, { series, format: shortNumber }, labels, [labels.step, labels.bpb], rows);
 }
 
 function timeFigure(run, words, labels, level) {
@@ -149,7 +160,7 @@ function phasesSection(run, words, labels, level) {
 }
 
 /** Everything about one run. */
-function showRun(run, words, labels, level) {
+function showRun(run, words, labels, level, onPaper = false) {
   const verdicts = words.verdicts.map(({ tone, title, text }) => make("div", { class: `verdict ${tone}` }, make("strong", {}, title), text));
   const parts = [...verdicts];
   if (words.errors.length) parts.push(section(level, labels.errors, list(words.errors)));
@@ -158,6 +169,7 @@ function showRun(run, words, labels, level) {
     lossFigure(run, labels, level),
     timeFigure(run, words, labels, level),
     phasesSection(run, words, labels, level),
+    bitsFigure(run, labels, level),
     simpleFigure(run, "lr", shortNumber, labels, level),
     simpleFigure(run, "grad_norm", shortNumber, labels, level),
     simpleFigure(run, "tok_s", shortNumber, labels, level),
@@ -173,7 +185,7 @@ function showRun(run, words, labels, level) {
   }
   for (const part of ["config", "environment"]) {
     const rows = () => table(labels[part], [labels.setting, labels.value], run[part]);
-    if (run[part].length) parts.push(make("section", {}, folded(make(`h${level}`, {}, labels[part]), (into) => into.append(rows()))));
+    if (run[part].length) parts.push(make("section", {}, folded(make(`h${level}`, {}, labels[part]), (into) => into.append(rows()), {}, onPaper)));
   }
   return parts;
 }
@@ -263,7 +275,7 @@ function showReport(payload, state) {
     make("div", { class: "controls", role: "group", "aria-label": labels.language }, ...languages),
     make("div", { class: "controls" }, theme));
   const main = make("main", {});
-  main.append(...(words.comparison ? showComparison(payload, words, labels, state) : showRun(payload.runs[0], words.runs[0], labels, 2)));
+  main.append(...(words.comparison ? showComparison(payload, words, labels, state) : showRun(payload.runs[0], words.runs[0], labels, 2, state.onPaper)));
   document.body.querySelectorAll("header, main").forEach((old) => old.remove());
   document.body.prepend(header, main);
   drawAll(main);
@@ -274,7 +286,7 @@ function start() {
   const state = { language: payload.language, theme: null, equal: "step" };
   showReport(payload, state);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showReport(payload, state); });
-  addEventListener("beforeprint", () => showReport(payload, { ...state, theme: "light" }));
+  addEventListener("beforeprint", () => showReport(payload, { ...state, theme: "light", onPaper: true }));
   addEventListener("afterprint", () => {
     if (!state.theme) delete document.documentElement.dataset.theme;
     showReport(payload, state);
