@@ -208,6 +208,17 @@ def test_several_runs_bring_the_comparison_with_reasons_and_what_overlays_need(t
         assert len(times) > 5
 
 
+def test_runs_with_long_names_are_lettered_and_a_key_tells_who_is_who(tmp_path):
+    for name in ("a-laptop-with-a-long-name", "gpu"):
+        (tmp_path / f"{name}.log").write_text(told_logs.laptop(), "utf-8")
+    report(tmp_path, "a-laptop-with-a-long-name.log", "gpu.log")
+    payload = payload_of(tmp_path / "report.html")
+    assert [run["label"] for run in payload["runs"]] == ["A", "B"]
+    told = payload["words"]["en"]["comparison"]
+    assert told["key"] == ["A: a-laptop-with-a-long-name", "B: gpu"]
+    assert told["measures_headers"] == ["", "A", "B", "why"]
+
+
 def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():
     values = [math.sin(i / 50) for i in range(100_000)]
     values[31_337], values[77_777], values[50_000] = 99.0, -99.0, math.nan

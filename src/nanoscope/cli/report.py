@@ -39,7 +39,7 @@ def report(
     """
     from nanoscope.analysis.analyse import Options, analyse
     from nanoscope.analysis.compare import compare
-    from nanoscope.runs.folder import read_folder
+    from nanoscope.runs.folder import RunFolderFacts, read_folder
     from nanoscope.views.report import ReportedRun, payload, render
     from nanoscope.words.language import choose_language
 
@@ -50,13 +50,12 @@ def report(
     named = trained_runs(logs)
     # A folder's facts are those of the last run in it.
     last = {each.path: each.run for each in named}
-    reported = [
-        ReportedRun(each.name, each.run, analyse(each.run, options, each.log), each.log, read_folder(each.path))
-        if each.run is last[each.path]
-        else ReportedRun(each.name, each.run, analyse(each.run, options, each.log), each.log)
-        for each in named
-    ]
-    comparison = compare([each.run for each in named], [each.name for each in named]) if len(named) > 1 else None
+    reported = []
+    for name, path, run, log in named:
+        facts = read_folder(path) if run is last[path] else RunFolderFacts()
+        reported.append(ReportedRun(name, run, analyse(run, options, log), log, facts))
+    several = len(named) > 1
+    comparison = compare([each.run for each in named], [each.name for each in named], options) if several else None
     page = render(payload(reported, comparison, language.code))
     file = output or (Path(logs[0]) if len(logs) == 1 and Path(logs[0]).is_dir() else Path()) / "report.html"
     try:

@@ -1,5 +1,6 @@
 """Several runs side by side: what every view says about them, and how a terminal shows it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
@@ -17,6 +18,7 @@ LONG_NAME = 16  # characters of a run's name: from here on, runs are lettered
 class Told:
     """A comparison in words; the first column of a table has no header."""
 
+    key: list[str]  # which letter stands for which run, where names are long
     leads: list[str]
     sections: list[tuple[str, list[str]]]
     measures_title: str
@@ -27,15 +29,25 @@ class Told:
     settings: list[list[str]]
 
 
-def tell(comparison: Comparison, language: Language, names: tuple[str, ...]) -> Told:
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of runs, safe to show; letters where a name is long."""
+    if max(map(len, names)) <= LONG_NAME:
+        return tuple(map(printable, names))
+    return tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
+
+
+def tell(comparison: Comparison, language: Language) -> Told:
     """Who is ahead and why, what was set differently, and a table with a reason in each row."""
     say = language.say
+    names = short_names(comparison.names)
+    key = zip(names, map(printable, comparison.names), strict=True)
     explains = [sentence(e, language, names) for e in comparison.explanations if e.explains]
     does_not = [sentence(e, language, names) for e in comparison.explanations if not e.explains]
     leads = [text for row in comparison.rows if (text := who_leads(row, language, names))]
     if not explains:
         leads.append(say("What makes the difference cannot be seen in these logs."))
     return Told(
+        key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
         leads=leads,
         sections=[
             (say("What explains the difference"), explains),
@@ -63,21 +75,16 @@ def tell(comparison: Comparison, language: Language, names: tuple[str, ...]) -> 
 
 def print_comparison(comparison: Comparison, page: Page) -> None:
     """All of it on a terminal."""
-    language = page.language
-    names = tuple(printable(name) for name in comparison.names)
-    if max(map(len, names)) > LONG_NAME:
-        letters = tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
-        for letter, name in zip(letters, names, strict=True):
-            page.paragraph(language.say("{letter}: {name}", letter=letter, name=name), style="dim")
-        names = letters
-    told = tell(comparison, language, names)
+    told = tell(comparison, page.language)
+    for text in told.key:
+        page.paragraph(text, style="dim")
     page.line()
     for text in told.leads:
         page.paragraph(text, style="bold")
     for title, texts in told.sections:
         page.section(title, texts)
     page.heading(told.measures_title)
-    page.table(told.measures_headers, told.measures, numeric=len(names))
+    page.table(told.measures_headers, told.measures, numeric=len(comparison.names))
     if told.settings:
         page.heading(told.settings_title)
-        page.table(told.settings_headers, told.settings, numeric=len(names))
+        page.table(told.settings_headers, told.settings, numeric=len(comparison.names))

@@ -20,7 +20,7 @@ from nanoscope.runs.folder import RunFolderFacts
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
 from nanoscope.views.charts import stretch_medians
-from nanoscope.views.comparison import Told, tell
+from nanoscope.views.comparison import short_names, tell
 from nanoscope.views.report.labels import labels
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, tone
 from nanoscope.words.language import LANGUAGES, Language
@@ -52,9 +52,10 @@ class ReportedRun:
 
 def payload(runs: Sequence[ReportedRun], comparison: Comparison | None, language: str) -> Json:
     """Everything that the page shows; `language` is the one it opens in."""
+    names = short_names([reported.name for reported in runs])
     document = {
         "language": language,
-        "runs": [_numbers(reported) for reported in runs],
+        "runs": [{"label": name, **_numbers(reported)} for name, reported in zip(names, runs, strict=True)],
         "words": {code: _words(runs, comparison, Language(code)) for code in LANGUAGES},
     }
     return plain(document)  # type: ignore[no-any-return]
@@ -69,19 +70,15 @@ def _words(runs: Sequence[ReportedRun], comparison: Comparison | None, language:
         "direction": "rtl" if language.right_to_left else "ltr",
         "labels": labels(language),
         "runs": [_told(reported, language) for reported in runs],
-        "comparison": comparison and vars(_compared(comparison, language)),
+        "comparison": comparison and vars(tell(comparison, language)),
     }
-
-
-def _compared(comparison: Comparison, language: Language) -> Told:
-    return tell(comparison, language, tuple(printable(name) for name in comparison.names))
 
 
 def _told(reported: ReportedRun, language: Language) -> Json:
     analysis = reported.analysis
     errors = log_errors([error for error in reported.log.errors if error.run in (None, reported.run)])
-    noted = [(n.step, note(n, language)) for n in reported.facts.notes]
-    by_step = dict(noted)
+    notes = [(n, note(n, language)) for n in reported.facts.notes]
+    reasons = {n.step: text for n, text in notes if n.kind in ("slow_step", "asleep")}
     phases = _phases(reported.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
     return {
@@ -92,8 +89,8 @@ def _told(reported: ReportedRun, language: Language) -> Json:
         "errors": [sentence(safe_error(error), language) for error in errors],
         "advice": [sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
         "sections": [(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
-        "notes": [text for _, text in noted],
-        "slow": [f"{_slow_step(s, language)} {by_step.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
+        "notes": [text for _, text in notes],
+        "slow": [f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
         "causes": {_key(s.causes): causes_name(s.causes or ("stall",), language) for s in analysis.slow_steps},
         "phases": [f"{language.duration(s)} ({language.percent(s / wall_seconds)})" for _, s in phases],
     }

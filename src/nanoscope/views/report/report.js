@@ -208,7 +208,7 @@ function overlays(runs, labels, state) {
     const over = (title, pick, format) => {
       const series = runs.map((run, i) => {
         const points = pick(run);
-        return points && points.x.length > 1 ? { x: points.x.map(way.x(run)), y: points.y, label: run.name, colour: RUN_COLOURS[i % RUN_COLOURS.length] } : null;
+        return points && points.x.length > 1 ? { x: points.x.map(way.x(run)), y: points.y, label: run.label, colour: RUN_COLOURS[i % RUN_COLOURS.length] } : null;
       }).filter((s) => s !== null);
       if (!series.length) return null;
       const rows = () => series.flatMap((s) => some(s.x.map((x, i) => [s.label, way.format(x), format(s.y[i])])).slice(0, TABLE_ROWS));
@@ -235,6 +235,7 @@ function overlays(runs, labels, state) {
 function showComparison(payload, words, labels, state) {
   const told = words.comparison;
   const parts = told.leads.map((text) => make("div", { class: "verdict" }, text));
+  if (told.key.length) parts.push(list(told.key));
   parts.push(overlays(payload.runs, labels, state));
   parts.push(make("div", { class: "cards" }, ...told.sections.filter(([, texts]) => texts.length).map(([title, texts]) => section(2, title, list(texts)))));
   parts.push(section(2, told.measures_title, table(told.measures_title, told.measures_headers, told.measures)));
@@ -269,7 +270,7 @@ function showReport(payload, state) {
   const isDark = () => (state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const theme = make("button", { type: "button", id: "theme", "aria-label": labels.theme, title: labels.theme }, "◐");
   theme.addEventListener("click", () => again({ theme: isDark() ? "light" : "dark" }, "theme"));
-  const names = payload.runs.map((run) => run.name).join(", ");
+  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
   const header = make("header", {},
     make("div", {}, make("h1", {}, make("bdi", {}, names)), make("span", { class: "soft" }, labels.report)),
     make("div", { class: "controls", role: "group", "aria-label": labels.language }, ...languages),
