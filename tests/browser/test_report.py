@@ -55,7 +55,7 @@ def test_a_report_shows_verdict_charts_samples_and_settings_without_a_network(fo
     )
     assert "ROMEO, at 300" in page.locator("pre").last.inner_text()
     page.get_by_text("Configuration").click()
-    assert page.get_by_role("region", name="Configuration").get_by_text("max_iters").is_visible()
+    page.get_by_role("region", name="Configuration").get_by_text("max_iters").wait_for()
 
 
 def test_hostile_texts_are_shown_and_do_nothing(folder, open_file):
@@ -160,6 +160,7 @@ def test_runs_are_laid_over_each_other_at_equal_steps_tokens_or_time(folder, ope
     for way in ("step", "tokens", "time"):
         page.get_by_label(way, exact=True).check()
         page.locator("summary").first.click()
+        page.locator("details").first.locator("tbody tr").first.wait_for()
         rows = page.locator("details").first.locator("tbody tr").all_inner_texts()
         ends[way] = rows[-1].split("\t")[1].strip()
     assert ends["step"] == "5000"
@@ -182,6 +183,7 @@ def test_every_chart_has_a_name_and_its_numbers_in_a_table(folder, open_file):
     assert all("The numbers are in the table below" in chart.get_attribute("aria-label") for chart in charts)
     assert page.locator("section:has(> .plot) details").count() == 7
     page.locator("section:has(> .plot) summary").first.click()
+    page.get_by_role("region", name="Loss").wait_for()
     assert page.get_by_role("region", name="Loss").get_by_role("row").count() == 22
 
 

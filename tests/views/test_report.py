@@ -124,6 +124,14 @@ def test_uplots_licence_notice_is_kept(page_of_run):
     assert "Leon Sorokin" in page_of_run.read_text("utf-8")
 
 
+def test_the_folders_of_the_sender_are_not_told(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, str(tmp_path / "train.log"))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "train.log: 142 lines, format nanogpt" in page
+    assert str(tmp_path) not in page
+
+
 def test_all_languages_are_in_the_file_and_lang_says_which_it_opens_in(tmp_path):
     write_run(tmp_path / "run")
     report(tmp_path, "run", "--lang", "ar")

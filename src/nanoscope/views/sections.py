@@ -16,6 +16,7 @@ from nanoscope.analysis.findings import (
     SlowGroup,
     VerdictFinding,
 )
+from nanoscope.runs.run import Log
 from nanoscope.untrusted import printable
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
@@ -26,6 +27,18 @@ MOST_SPIKES = 3
 STRIKING = 3.0  # times slower: such a step is explained however little it costs
 WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
 LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
+
+
+def source_line(log: Log, language: Language) -> str:
+    """Where it was read, how long it is, and who wrote it."""
+    say = language.say
+    source = say("standard input") if log.source == "-" else printable(log.source)
+    lines = language.plural("{n} line", "{n} lines", log.lines)
+    if log.format == "none":
+        return say("{source}: {lines}", source=source, lines=lines)
+    if log.format == "generic":
+        return say("{source}: {lines}, of an unknown trainer", source=source, lines=lines)
+    return say("{source}: {lines}, format {format}", source=source, lines=lines, format=log.format)
 
 
 def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str]]]:

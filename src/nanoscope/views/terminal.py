@@ -8,10 +8,9 @@ from rich.text import Text
 from nanoscope.analysis.analyse import analyse, run_to_tell
 from nanoscope.analysis.findings import Analysis, Eta, LogError, VerdictFinding
 from nanoscope.runs.run import Log, Run, Traits
-from nanoscope.untrusted import printable
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.page import Page
-from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, tone
+from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import direction, naive_eta
@@ -26,17 +25,7 @@ WIDE = 96  # columns from which the two charts stand side by side
 def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page) -> None:
     """Everything about a log; of several runs a table, and one in full."""
     say = page.language.say
-    source = say("standard input") if log.source == "-" else printable(log.source)
-    lines = page.language.plural("{n} line", "{n} lines", log.lines)
-    if log.format == "none":
-        page.paragraph(say("{source}: {lines}", source=source, lines=lines), style="dim")
-    elif log.format == "generic":
-        page.paragraph(say("{source}: {lines}, of an unknown trainer", source=source, lines=lines), style="dim")
-    else:
-        page.paragraph(
-            say("{source}: {lines}, format {format}", source=source, lines=lines, format=log.format),
-            style="dim",
-        )
+    page.paragraph(source_line(log, page.language), style="dim")
     if not log.runs:
         nothing = analyse(Run(log.format, Traits()), log=log)
         _verdicts(nothing.verdicts, page)

@@ -2,6 +2,7 @@
 /* Numbers of a payload, and charts of them. Charts run from left to right in every language. */
 
 const CHART_HEIGHT_PX = 240;
+const drawnCharts = new Set();
 const MOST_MARKS = 400; // slow steps that can be reached by pointer and keyboard, the costliest
 
 /** An array of numbers from base64; what is not a number becomes null, a gap in a chart. */
@@ -97,15 +98,24 @@ function drawChart(holder, spec) {
     },
   };
   const chart = new uPlot(options, data, holder);
+  drawnCharts.add(chart);
   let width = options.width;
   new ResizeObserver(() => {
     if (holder.clientWidth && holder.clientWidth !== width) {
       width = holder.clientWidth;
       chart.setSize({ width, height: CHART_HEIGHT_PX });
-      if (spec.moved) spec.moved(chart);
     }
   }).observe(holder);
   return chart;
+}
+
+/** Let go of charts that are no longer in the page: each listens to the window. */
+function dropDetachedCharts() {
+  for (const chart of drawnCharts) {
+    if (chart.root.isConnected) continue;
+    chart.destroy();
+    drawnCharts.delete(chart);
+  }
 }
 
 /** Error bars, and lines across the chart. */

@@ -9,7 +9,8 @@ import math
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from nanoscope.analysis.analyse import log_errors
@@ -22,7 +23,7 @@ from nanoscope.untrusted import printable
 from nanoscope.views.charts import stretch_medians
 from nanoscope.views.comparison import short_names, tell
 from nanoscope.views.report.labels import labels
-from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, tone
+from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
 from nanoscope.words.language import LANGUAGES, Language
 from nanoscope.words.notes import note
 from nanoscope.words.sentences import sentence
@@ -82,6 +83,8 @@ def _told(reported: ReportedRun, language: Language) -> Json:
     phases = _phases(reported.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
     return {
+        # Whom a report is sent to need not know the sender's folders.
+        "source": source_line(replace(reported.log, source=Path(reported.log.source).name), language),
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
             for v in analysis.verdicts
@@ -128,8 +131,6 @@ def _numbers(reported: ReportedRun) -> Json:
     onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
     return {
         "name": printable(reported.name),
-        "source": printable(reported.log.source),
-        "format": reported.log.format,
         "metric": analysis.evals.metric if analysis.evals else "loss",
         "steps": _steps(run.steps.step),
         "series": {name: column for name, column in drawn.items() if column},

@@ -75,6 +75,7 @@ function figure(level, title, spec, labels, headers, rows, marks = null) {
 }
 
 function drawAll(root) {
+  dropDetachedCharts();
   for (const element of root.querySelectorAll("section")) if (element.draw) { element.draw(); delete element.draw; }
 }
 
@@ -162,7 +163,7 @@ function phasesSection(run, words, labels, level) {
 /** Everything about one run. */
 function showRun(run, words, labels, level, onPaper = false) {
   const verdicts = words.verdicts.map(({ tone, title, text }) => make("div", { class: `verdict ${tone}` }, make("strong", {}, title), text));
-  const parts = [...verdicts];
+  const parts = [make("p", { class: "soft" }, words.source), ...verdicts];
   if (words.errors.length) parts.push(section(level, labels.errors, list(words.errors)));
   if (words.advice.length) parts.push(section(level, labels.advice, list(words.advice, "ol")));
   const plots = [
