@@ -3,6 +3,7 @@
 
 const CHART_HEIGHT_PX = 240;
 const drawnCharts = new Set();
+const WHOLE = Array.from({ length: 16 }, (_, e) => [1, 2, 5].map((n) => n * 10 ** e)).flat(); // there is no step 2.5
 const MOST_MARKS = 400; // slow steps that can be reached by pointer and keyboard, the costliest
 
 /** An array of numbers from base64; what is not a number becomes null, a gap in a chart. */
@@ -80,7 +81,7 @@ function drawChart(holder, spec) {
     legend: { show: false },
     scales: { x: { time: false }, y: spec.logarithmic ? { distr: 3 } : {} },
     axes: [
-      { ...axis, size: 36, incrs: steady(spec.formatX), values: (_, splits) => splits.map(spec.formatX || shortNumber) },
+      { ...axis, size: 36, incrs: steady(spec.formatX) || WHOLE, values: (_, splits) => splits.map(spec.formatX || shortNumber) },
       { ...axis, size: 66, incrs: spec.logarithmic ? undefined : steady(spec.format), values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
     ],
     series: [{}, ...spec.series.map((s) => ({
