@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint format bench soak clean
+.PHONY: help demo test lint format browser bench soak clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,23 +13,31 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "nanoscope needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt --editable .
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.base  ## the one-minute tour: prepare, train, explain, sample
+demo: $(VENV)/.base  ## the one-minute tour: prepare, train, explain, sample, report
 	$(BIN)/nanoscope demo
 
-test: lint  ## lint, types and all tests
+test: lint browser  ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
 
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# A browser for tests/browser, and letters for Arabic and Hindi; without one those tests are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-core; } || \
+		echo "No Chromium here, and it cannot be installed (Debian: sudo apt-get install chromium fonts-noto-core):" \
+		     "the tests of the report in a browser will be skipped."
 
 format: $(VENV)/.dev  ## put the code into its usual shape
 	$(BIN)/ruff check --fix

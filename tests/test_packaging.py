@@ -15,7 +15,18 @@ from nanoscope.config_sources import presets
 ROOT = Path(__file__).parents[1]
 
 # The packages of the extras, and those that are only used if someone has them.
-OPTIONAL = ["tiktoken", "pyarrow", "wandb", "starlette", "uvicorn", "sse_starlette", "gguf", "tensorboardX", "pandas"]
+OPTIONAL = [
+    "tiktoken",
+    "pyarrow",
+    "wandb",
+    "starlette",
+    "uvicorn",
+    "sse_starlette",
+    "uplot",
+    "gguf",
+    "tensorboardX",
+    "pandas",
+]
 
 MODULES = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")

@@ -56,13 +56,7 @@ class _Curve:
         return between(step, self.steps, self.values)
 
     def seconds_at(self, step: float) -> float | None:
-        """When the run was at a step: normal steps, the evaluations before it, start-up."""
-        normal = self.analysis.timing
-        if normal is None:
-            return None
-        start = sum(c.total_s for c in self.analysis.phase_costs if c.phase == "startup")
-        cost = self.analysis.evals.cost_s if self.analysis.evals else None
-        return start + step * normal.mean_s + (cost or 0.0) * sum(1 for s in self.steps if s <= step)
+        return seconds_at(step, self.analysis, self.steps)
 
     def first_at(self, loss: float) -> float | None:
         """The first step at which the loss was reached."""
@@ -72,6 +66,16 @@ class _Curve:
         above, below = self.values[index - 1], self.values[index]
         part = (above - loss) / (above - below)
         return self.steps[index - 1] + part * (self.steps[index] - self.steps[index - 1])
+
+
+def seconds_at(step: float, analysis: Analysis, evaluated: Sequence[int]) -> float | None:
+    """When a run was at a step: start-up, normal steps, and the evaluations at the steps `evaluated`."""
+    normal = analysis.timing
+    if normal is None:
+        return None
+    start = sum(cost.total_s for cost in analysis.phase_costs if cost.phase == "startup")
+    each = analysis.evals.cost_s if analysis.evals else None
+    return start + step * normal.mean_s + (each or 0.0) * sum(1 for other in evaluated if other <= step)
 
 
 def compare(runs: Sequence[Run], names: Sequence[str], options: Options | None = None) -> Comparison:

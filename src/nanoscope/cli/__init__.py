@@ -23,19 +23,21 @@ Examples:
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
   nanoscope explain train.log                       anybody's log, or a run: what happened?
+  nanoscope report runs/laptop                      the same as a page with charts, to look at or to send
 
 'nanoscope COMMAND --help' tells more.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
 
 COMMANDS = {
-    "demo": "The one-minute tour: prepare, train, explain, sample.",
+    "demo": "The one-minute tour: prepare, train, explain, sample, report.",
     "prepare": "Turn text into token shards that training reads.",
     "train": "Train a GPT, or go on with a run.",
     "sample": "Let a trained model write.",
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
+    "report": "Write one HTML page about a run, or several: charts, explanations, advice.",
     "bench": "How fast is this machine, and nanoGPT beside it?",
 }
 OWN_HELP = ("train",)  # its flags are the keys of the configuration

@@ -6,10 +6,11 @@ from nanoscope.errors import JobError, UsageError
 
 
 def demo(*, minutes: float = 1.5) -> int:
-    """The one-minute tour: prepare, train, explain, sample.
+    """The one-minute tour: prepare, train, explain, sample, report.
 
     Prepares tiny Shakespeare (or, without a network, Python's own library), trains the preset laptop for at most
-    the given minutes, explains the run, lets it write, and says where everything is: data/ and runs/demo here.
+    the given minutes, explains the run, lets it write, writes a page about it, and says where everything is:
+    data/ and runs/demo here.
 
     For example: nanoscope demo --minutes=0.5
 
@@ -22,6 +23,7 @@ def demo(*, minutes: float = 1.5) -> int:
         raise UsageError(f"minutes must be a positive number, it is {minutes}")
 
     from nanoscope.cli.explain import explain
+    from nanoscope.cli.report import report
     from nanoscope.config_sources import resolve
     from nanoscope.data.dataset import find_dataset
     from nanoscope.generation.sampler import Sampling
@@ -67,8 +69,14 @@ def demo(*, minutes: float = 1.5) -> int:
         as_json=False,
     )
 
+    print("\n5. The same as a page to look at, or to send: nanoscope report runs/demo")
+    try:
+        report("runs/demo")
+    except JobError as error:  # without the extra 'web' there are no charts
+        print(f"   {' '.join(str(error).splitlines())}")
+
     print(f"""
-5. Where everything is
+6. Where everything is
    {folder}/  the tokens
    runs/demo/config.toml  every setting      runs/demo/events.jsonl  every event, for programs
    runs/demo/console.log  what you saw       runs/demo/checkpoints/  the model

@@ -18,7 +18,7 @@ Points = Sequence[tuple[float, float]]
 
 def loss_chart(run: Run, width: int, language: Language) -> list[str]:
     """Training loss as a line, validation as marks; nothing where there are too few."""
-    train = _bins(_records(run.steps.step, run.steps.loss), width)
+    train = stretch_medians(_records(run.steps.step, run.steps.loss), width)
     # Bits per byte cannot be drawn on the scale of a loss.
     validation = [(float(e.step), e.val) for e in run.evals if math.isfinite(e.val) and e.metric == "loss"]
     if len(train) < 5 and len(validation) < 3:
@@ -34,7 +34,7 @@ def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language
     """Normal steps as a line, slow ones as marks, on a logarithmic scale where they are far apart."""
     slow = {step.step: step.time_s for step in analysis.slow_steps if 0 < step.time_s < math.inf}
     normal = [p for p in _records(run.steps.step, run.steps.time_s) if p[0] not in slow and p[1] > 0]
-    line, marks = _bins(normal, width), [(float(step), time_s) for step, time_s in slow.items()]
+    line, marks = stretch_medians(normal, width), [(float(step), time_s) for step, time_s in slow.items()]
     values = [y for _, y in (*line, *marks)]
     if len(line) < 5:
         return []
@@ -64,9 +64,9 @@ def _without_start(train: Points, validation: Points) -> tuple[Points, Points]:
     return [p for p in train if p[1] <= cap], [p for p in validation if p[1] <= cap]
 
 
-def _bins(points: Points, width: int) -> list[tuple[float, float]]:
+def stretch_medians(points: Points, width: int) -> list[tuple[float, float]]:
     """At most two points a column, each the median of its stretch."""
-    size = max(1, math.ceil(len(points) / (2 * width)))
+    size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: the upper of two middles would lie too high
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
     return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
 

@@ -1,0 +1,58 @@
+"""The short words around charts and tables of the page."""
+
+from nanoscope.words.language import Language
+
+
+def labels(language: Language) -> dict[str, str]:
+    """Every label, by the name under which the page's script asks for it."""
+    say = language.say
+    return {
+        "report": say("Training report"),
+        "language": say("Language"),
+        "theme": say("Light or dark"),
+        "advice": say("What to do"),
+        "errors": say("Errors in the log"),
+        "notes": say("Noted by the run"),
+        "loss": say("Loss"),
+        "bpb": say("Bits per byte"),
+        "batches": say("training batches"),
+        "smoothed": say("training batches, smoothed"),
+        "train": say("training loss, evaluated"),
+        "val": say("validation loss"),
+        "stderr": say("standard error"),
+        "best": say("best validation loss"),
+        "onset": say("overfitting begins"),
+        "time_s": say("Step time"),
+        "normal": say("normal step"),
+        "cause": say("cause"),
+        "arrows": say("Slow steps: the arrow keys go from one to the next."),
+        "logarithmic": say("logarithmic scale"),
+        "phases": say("Where the time went"),
+        "startup": say("start-up"),
+        "data": say("waiting for data"),
+        "steps": say("training steps"),
+        "eval": say("evaluation"),
+        "checkpoint": say("checkpoint"),
+        "sample": say("samples"),
+        "other": say("other work"),
+        "lr": say("Learning rate"),
+        "grad_norm": say("Gradient norm"),
+        "tok_s": say("Tokens per second"),
+        "mfu_pct": say("MFU (%)"),
+        "eta_s": say("Time left, as estimated on the way"),
+        "config": say("Configuration"),
+        "environment": say("Environment"),
+        "samples": say("What it wrote on the way"),
+        "setting": say("setting"),
+        "value": say("value"),
+        "step": say("step"),
+        "tokens": say("tokens"),
+        "time": say("time"),
+        "table": say("The numbers"),
+        "chart": say("{title}, a chart: from {first} to {last}. The numbers are in the table below.",
+                     title="{title}", first="{first}", last="{last}"),
+        "overlay": say("The runs over each other"),
+        "equal": say("at equal"),
+        "run": say("run"),
+        "runs": say("Each run by itself"),
+    }  # fmt: skip

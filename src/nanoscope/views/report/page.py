@@ -1,0 +1,89 @@
+"""The payload → one HTML file that holds its script, its styles and its numbers, and may load nothing else."""
+
+import base64
+import hashlib
+import importlib.util
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nanoscope.errors import JobError
+
+HERE = Path(__file__).parent
+
+_PAGE = """\
+<!doctype html>
+<html lang="{language}" dir="{direction}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+{styles}
+</head>
+<body>
+<noscript><main><h1>{title}</h1>{summary}</main></noscript>
+<script type="application/json" id="payload">{payload}</script>
+{scripts}
+</body>
+</html>
+"""
+
+
+def render(payload: dict[str, Any]) -> str:
+    """The page as text; to be written as UTF-8."""
+    words = payload["words"][payload["language"]]
+    uplot = _uplot()
+    styles = [(uplot / "uPlot.min.css").read_text("utf-8"), (HERE / "style.css").read_text("utf-8")]
+    sources = [uplot / "uPlot.iife.js", HERE / "charts.js", HERE / "report.js"]  # the first with its licence notice
+    scripts = [source.read_text("utf-8") for source in sources]
+    policy = (
+        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    title = f"{', '.join(run['name'] for run in payload['runs'][:4])} · {words['labels']['report']}"
+    return _PAGE.format(
+        language=payload["language"],
+        direction=words["direction"],
+        policy=policy,
+        title=escape(title),
+        styles="\n".join(f"<style>{text}</style>" for text in styles),
+        summary=_summary(words),
+        payload=_json(payload),
+        scripts="\n".join(f"<script>{text}</script>" for text in scripts),
+    )
+
+
+def _uplot() -> Path:
+    """Where the package uplot-python keeps uPlot; found without importing it, which would take seconds."""
+    found = importlib.util.find_spec("uplot")
+    for place in found.submodule_search_locations or () if found else ():
+        if (Path(place) / "static" / "uPlot.iife.js").is_file():
+            return Path(place) / "static"
+    raise JobError("The charts of a report need the package uplot-python.\nInstall it: pip install 'nanoscope[web]'")
+
+
+def _hashes(texts: list[str]) -> str:
+    digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
+
+
+def _json(payload: dict[str, Any]) -> str:
+    """JSON that no HTML parser and no script parser can take for anything else."""
+    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _summary(words: dict[str, Any]) -> str:
+    """Verdict and advice, for viewers of mail attachments that run no script."""
+    texts = []
+    for run in words["runs"]:
+        texts += [f"{verdict['title']}. {verdict['text']}" for verdict in run["verdicts"]]
+        texts += run["advice"]
+    return "".join(f"<p>{escape(text)}</p>" for text in texts)

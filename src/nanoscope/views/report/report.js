@@ -1,0 +1,298 @@
+"use strict";
+/* A payload becomes a page. Texts only ever enter it as text, never as markup. */
+
+const CAUSE_COLOURS = {
+  startup: "c3", resume: "c3", evaluation: "c0", "evaluation+checkpoint": "c5", checkpoint: "c2", periodic: "c6", stall: "c4",
+};
+const PHASE_COLOURS = { startup: "c3", data: "c6", steps: "c0", eval: "c5", checkpoint: "c2", sample: "c1", other: "raw" };
+const RUN_COLOURS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
+const TABLE_ROWS = 60;
+
+/** An element with attributes and children; strings become text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function list(texts, tag = "ul") {
+  return make(tag, {}, ...texts.map((text) => make("li", {}, text)));
+}
+
+function section(level, title, ...children) {
+  return make("section", {}, make(`h${level}`, {}, title), ...children);
+}
+
+function table(title, headers, rows, direction = null) {
+  const head = make("tr", {}, ...headers.map((text) => make(text ? "th" : "td", text ? { scope: "col" } : {}, make("bdi", {}, text))));
+  const body = rows.map(([first, ...rest]) =>
+    make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, String(first))), ...rest.map((text) => make("td", {}, make("bdi", {}, String(text))))));
+  const whole = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title, dir: direction }, whole);
+}
+
+/** A part that is only built when it is opened. */
+function folded(summary, build, attributes = {}, open = false) {
+  const element = make("details", attributes, make("summary", {}, summary));
+  const fill = () => { if (element.open && element.children.length === 1) build(element); };
+  element.addEventListener("toggle", fill);
+  element.open = open;
+  fill();
+  return element;
+}
+
+function some(rows) {
+  const every = Math.max(1, Math.ceil(rows.length / TABLE_ROWS));
+  return rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
+}
+
+/** A chart with its title, legend, and its numbers in a table; drawn once it is in the page. */
+function figure(level, title, spec, labels, headers, rows, marks = null) {
+  const holder = make("div", { class: "plot" });
+  const first = spec.series[0];
+  const ends = { title, first: spec.format(first.y.find((v) => v !== null)), last: spec.format(first.y.findLast((v) => v !== null)) };
+  const image = make("div", { role: "img", "aria-label": labels.chart.replace(/\{(\w+)\}/g, (_, name) => ends[name]) });
+  holder.append(image);
+  const entries = [...spec.series, ...(spec.lines || [])].filter((s) => s.label);
+  const legend = make("ul", { class: "legend" }, ...entries.map((entry) => {
+    const swatch = make("span", { class: "swatch" });
+    swatch.style.background = colour(entry.colour);
+    return make("li", {}, swatch, make("bdi", {}, entry.label));
+  }));
+  spec.readout = make("div", { class: "readout", "aria-hidden": "true" });
+  spec.labelX = spec.labelX || labels.step;
+  const tip = marks ? make("p", { class: "tip soft", role: "status" }, labels.arrows) : null;
+  const heading = title + (spec.logarithmic ? ` (${labels.logarithmic})` : "");
+  const whole = section(level, heading, legend, holder, spec.readout, tip,
+    folded(labels.table, (into) => into.append(table(title, headers, some(rows())))));
+  if (spec.wide) whole.className = "wide";
+  whole.draw = () => {
+    const chart = drawChart(image, spec);
+    if (marks) addMarks(holder, chart, marks, tip, labels.arrows);
+  };
+  return whole;
+}
+
+function drawAll(root) {
+  dropDetachedCharts();
+  for (const element of root.querySelectorAll("section")) if (element.draw) { element.draw(); delete element.draw; }
+}
+
+// --- one run ---
+
+function lossFigure(run, labels, level) {
+  const series = [];
+  const raw = readSeries(run, "loss");
+  if (raw) series.push({ ...raw, label: labels.batches, colour: "raw", width: 1 });
+  if (raw && run.smooth.length > 2) series.push({ ...pointsOf(run.smooth), label: labels.smoothed, colour: "c0", width: 2 });
+  const lines = [];
+  const evals = run.metric === "loss" ? run.evals : [];
+  if (evals.length) {
+    const train = pointsOf(evals, 3);
+    if (train.x.length) series.push({ ...train, label: labels.train, colour: "c2", dots: true });
+    series.push({ ...pointsOf(evals), label: labels.val, colour: "c1", dots: true, errors: evals.map((row) => row[2]) });
+    const [best, value] = run.best;
+    const name = best === run.onset ? `${labels.best}; ${labels.onset}` : labels.best;
+    if (best !== null) lines.push({ x: best, label: `${name}: ${value.toFixed(4)} (${labels.step} ${best})`, colour: "c4" });
+    if (run.onset !== null && run.onset !== best) lines.push({ x: run.onset, label: labels.onset, colour: "bad" });
+  }
+  if (!series.length) return null;
+  const rows = () => (evals.length
+    ? evals.map(([step, val, stderr, train]) => [step, shortNumber(train), shortNumber(val), shortNumber(stderr)])
+    : run.smooth.map(([step, y]) => [step, shortNumber(y), "—", "—"]));
+  const headers = [labels.step, evals.length ? labels.train : labels.smoothed, labels.val, labels.stderr];
+  return figure(level, labels.loss, { series, lines, format: shortNumber, wide: true }, labels, headers, rows);
+}
+
+function bitsFigure(run, labels, level) {
+  if (run.metric !== "bpb" || !run.evals.length) return null;
+  const series = [{ ...pointsOf(run.evals), label: "", colour: "c1", dots: true }];
+  const rows = () => run.evals.map(([step, bits]) => [step, shortNumber(bits)]);
+  return figure(level, labels.bpb, { series, format: shortNumber }, labels, [labels.step, labels.bpb], rows);
+}
+
+function timeFigure(run, words, labels, level) {
+  const all = readSeries(run, "time_s");
+  if (!all) return null;
+  const slowSteps = new Set(run.slow.map(([step]) => step));
+  const normal = { x: all.x, y: all.y.map((y, i) => (slowSteps.has(all.x[i]) ? null : y)) };
+  const series = [{ ...normal, label: labels.normal, colour: "soft", width: 1 }];
+  for (const cause of Object.keys(words.causes)) {
+    const points = pointsOf(run.slow.filter((row) => row[2] === cause).sort((a, b) => a[0] - b[0]));
+    const name = CAUSE_COLOURS[cause] || CAUSE_COLOURS[cause.split("+")[0]];
+    if (points.x.length) series.push({ ...points, label: words.causes[cause], colour: name, dots: true });
+  }
+  const told = run.slow.map(([x, y, cause], i) =>
+    ({ x, y, text: words.slow[i] || `${labels.step} ${x}: ${words.causes[cause]}`, cause: words.causes[cause] }));
+  const values = all.y.filter((y) => y !== null);
+  const highest = values.reduce((a, b) => Math.max(a, b), 0);
+  const lowest = values.reduce((a, b) => Math.min(a, b), Infinity);
+  const spec = { series, format: shortTime, logarithmic: highest > 10 * lowest, wide: true };
+  const rows = () => (told.length
+    ? told.slice(0, TABLE_ROWS).sort((a, b) => a.x - b.x).map((slow) => [slow.x, shortTime(slow.y), slow.cause])
+    : all.x.map((x, i) => [x, shortTime(all.y[i]), "—"]));
+  return figure(level, labels.time_s, spec, labels, [labels.step, labels.time, labels.cause], rows, told.length ? told : null);
+}
+
+function simpleFigure(run, name, format, labels, level) {
+  const points = readSeries(run, name);
+  if (!points) return null;
+  const rows = () => points.x.map((x, i) => [x, format(points.y[i])]);
+  return figure(level, labels[name], { series: [{ ...points, label: "", colour: "c0" }], format }, labels, [labels.step, labels[name]], rows);
+}
+
+function phasesSection(run, words, labels, level) {
+  const total = run.phases.reduce((sum, [, seconds]) => sum + seconds, 0);
+  if (!total) return null;
+  const bar = make("div", { class: "bar", "aria-hidden": "true" });
+  const legend = make("ul", { class: "legend" });
+  run.phases.forEach(([phase, seconds], i) => {
+    const part = make("span");
+    const swatch = make("span", { class: "swatch" });
+    part.style.flexGrow = String(seconds / total);
+    part.style.background = swatch.style.background = colour(PHASE_COLOURS[phase] || "raw");
+    bar.append(part);
+    legend.append(make("li", {}, swatch, `${labels[phase] || phase}: `, make("bdi", {}, words.phases[i])));
+  });
+  const whole = section(level, labels.phases, bar, legend);
+  whole.className = "wide";
+  return whole;
+}
+
+/** Everything about one run. */
+function showRun(run, words, labels, level, onPaper = false) {
+  const verdicts = words.verdicts.map(({ tone, title, text }) => make("div", { class: `verdict ${tone}` }, make("strong", {}, title), text));
+  const parts = [make("p", { class: "soft" }, words.source), ...verdicts];
+  if (words.errors.length) parts.push(section(level, labels.errors, list(words.errors)));
+  if (words.advice.length) parts.push(section(level, labels.advice, list(words.advice, "ol")));
+  const plots = [
+    lossFigure(run, labels, level),
+    timeFigure(run, words, labels, level),
+    phasesSection(run, words, labels, level),
+    bitsFigure(run, labels, level),
+    simpleFigure(run, "lr", shortNumber, labels, level),
+    simpleFigure(run, "grad_norm", shortNumber, labels, level),
+    simpleFigure(run, "tok_s", shortNumber, labels, level),
+    simpleFigure(run, "mfu_pct", (v) => (v === null ? "—" : `${shortNumber(v)}%`), labels, level),
+    simpleFigure(run, "eta_s", shortTime, labels, level),
+  ].filter((plot) => plot !== null);
+  parts.push(make("div", { class: "plots" }, ...plots));
+  parts.push(make("div", { class: "cards" }, ...words.sections.map(([title, texts]) => section(level, title, list(texts)))));
+  if (words.notes.length) parts.push(section(level, labels.notes, list(words.notes)));
+  if (run.samples.length) {
+    parts.push(section(level, labels.samples, ...run.samples.map(([step, text], i) =>
+      folded(`${labels.step} ${step}`, (into) => into.append(make("pre", { dir: "auto" }, text)), {}, i === run.samples.length - 1))));
+  }
+  for (const part of ["config", "environment"]) {
+    const rows = () => table(labels[part], [labels.setting, labels.value], run[part]);
+    if (run[part].length) parts.push(make("section", {}, folded(make(`h${level}`, {}, labels[part]), (into) => into.append(rows()), {}, onPaper)));
+  }
+  return parts;
+}
+
+// --- several runs ---
+
+/** Ways to lay runs over each other: x of a step, for those ways that every run knows. */
+function waysToCompare(runs) {
+  const ways = { step: { x: () => (step) => step, format: shortNumber } };
+  if (runs.every((run) => run.tokens_per_step)) ways.tokens = { x: (run) => (step) => step * run.tokens_per_step, format: shortNumber };
+  if (runs.every((run) => run.clock.length > 1)) ways.time = { x: (run) => (step) => interpolate(run.clock, step), format: shortTime };
+  return ways;
+}
+
+function overlays(runs, labels, state) {
+  const ways = waysToCompare(runs);
+  const plots = make("div", { class: "plots" });
+  const show = () => {
+    const way = ways[state.equal] || ways.step;
+    const over = (title, pick, format) => {
+      const series = runs.map((run, i) => {
+        const points = pick(run);
+        return points && points.x.length > 1 ? { x: points.x.map(way.x(run)), y: points.y, label: run.label, colour: RUN_COLOURS[i % RUN_COLOURS.length] } : null;
+      }).filter((s) => s !== null);
+      if (!series.length) return null;
+      const rows = () => series.flatMap((s) => some(s.x.map((x, i) => [s.label, way.format(x), format(s.y[i])])).slice(0, TABLE_ROWS));
+      return figure(3, title, { series, format, formatX: way.format, labelX: labels[state.equal] }, labels, [labels.run, labels[state.equal], title], rows);
+    };
+    const made = [
+      over(labels.val, (run) => (run.metric === "loss" ? pointsOf(run.evals) : null), shortNumber),
+      over(labels.bpb, (run) => (run.metric === "bpb" ? pointsOf(run.evals) : null), shortNumber),
+      over(labels.smoothed, (run) => pointsOf(run.smooth), shortNumber),
+    ].filter((plot) => plot !== null);
+    plots.replaceChildren(...made);
+    if (plots.isConnected) drawAll(plots);
+  };
+  const choices = Object.keys(ways).map((way) => {
+    const radio = make("input", { type: "radio", name: "equal", value: way });
+    radio.checked = way === state.equal;
+    radio.addEventListener("change", () => { state.equal = way; show(); });
+    return make("label", {}, radio, ` ${labels[way]}`);
+  });
+  show();
+  return section(2, labels.overlay, make("fieldset", {}, make("legend", {}, labels.equal), ...choices), plots);
+}
+
+function showComparison(payload, words, labels, state) {
+  const told = words.comparison;
+  const parts = told.leads.map((text) => make("div", { class: "verdict" }, text));
+  if (told.key.length) parts.push(list(told.key));
+  parts.push(overlays(payload.runs, labels, state));
+  parts.push(make("div", { class: "cards" }, ...told.sections.filter(([, texts]) => texts.length).map(([title, texts]) => section(2, title, list(texts)))));
+  parts.push(section(2, told.measures_title, table(told.measures_title, told.measures_headers, told.measures)));
+  if (told.settings.length) parts.push(section(2, told.settings_title, table(told.settings_title, told.settings_headers, told.settings)));
+  parts.push(section(2, labels.runs, ...payload.runs.map((run, i) =>
+    folded(run.name, (into) => { into.append(...showRun(run, words.runs[i], labels, 3)); drawAll(into); }, { class: "run" }))));
+  return parts;
+}
+
+// --- the page ---
+
+/** Build the page of a payload; again after the language or the colours have changed. */
+function showReport(payload, state) {
+  const words = payload.words[state.language];
+  const labels = words.labels;
+  const root = document.documentElement;
+  root.lang = state.language;
+  root.dir = words.direction;
+  if (state.theme) root.dataset.theme = state.theme;
+  const again = (change, focused) => {
+    Object.assign(state, change);
+    const top = scrollY;
+    showReport(payload, state);
+    scrollTo(0, top);
+    document.getElementById(focused).focus();
+  };
+  const languages = Object.entries(payload.words).map(([code, { name }]) => {
+    const button = make("button", { type: "button", lang: code, id: `lang-${code}`, "aria-pressed": String(code === state.language) }, name);
+    button.addEventListener("click", () => again({ language: code }, `lang-${code}`));
+    return button;
+  });
+  const isDark = () => (state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const theme = make("button", { type: "button", id: "theme", "aria-label": labels.theme, title: labels.theme }, "◐");
+  theme.addEventListener("click", () => again({ theme: isDark() ? "light" : "dark" }, "theme"));
+  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
+  const header = make("header", {},
+    make("div", {}, make("h1", {}, make("bdi", {}, names)), make("span", { class: "soft" }, labels.report)),
+    make("div", { class: "controls", role: "group", "aria-label": labels.language }, ...languages),
+    make("div", { class: "controls" }, theme));
+  const main = make("main", {});
+  main.append(...(words.comparison ? showComparison(payload, words, labels, state) : showRun(payload.runs[0], words.runs[0], labels, 2, state.onPaper)));
+  document.body.querySelectorAll("header, main").forEach((old) => old.remove());
+  document.body.prepend(header, main);
+  drawAll(main);
+}
+
+function start() {
+  const payload = JSON.parse(document.getElementById("payload").textContent);
+  const state = { language: payload.language, theme: null, equal: "step" };
+  showReport(payload, state);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showReport(payload, state); });
+  addEventListener("beforeprint", () => showReport(payload, { ...state, theme: "light", onPaper: true }));
+  addEventListener("afterprint", () => {
+    if (!state.theme) delete document.documentElement.dataset.theme;
+    showReport(payload, state);
+  });
+}
+
+if (document.getElementById("payload")) start();

@@ -1,0 +1,288 @@
+import base64
+import contextlib
+import hashlib
+import io
+import json
+import math
+import re
+from array import array
+from contextlib import redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import told_logs
+from nanoscope import cli
+from nanoscope.runs.folder import read_folder
+from nanoscope.views.report.payload import MOST_POINTS, extremes
+from nanoscope.words.language import LANGUAGES
+from written_runs import HOSTILE, write_run
+
+KILOBYTE = 1000
+
+
+def report(folder: Path, *words: str, status: int = 0) -> str:
+    output = io.StringIO()
+    with contextlib.chdir(folder), redirect_stdout(output), redirect_stderr(output):
+        assert cli.run(["report", *words]) == status, output.getvalue()
+    return output.getvalue()
+
+
+class Tags(HTMLParser):
+    """The tags of a page, as a browser would find them, and the text of its scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": []}
+        self._in: str | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._in = tag if tag in self.texts else None
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, data):
+        if self._in:
+            self.texts[self._in].append(data)
+
+
+def payload_of(file: Path) -> dict:
+    found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', file.read_text("utf-8"), re.S)
+    return json.loads(found[1])
+
+
+def numbers(text: str, kind: str = "f") -> list[float]:
+    return list(array(kind, base64.b64decode(text)))
+
+
+@pytest.fixture
+def page_of_run(tmp_path):
+    write_run(tmp_path / "run", hostile=True)
+    report(tmp_path, "run", "--lang", "en")
+    return tmp_path / "run/report.html"
+
+
+def test_a_run_folder_gets_its_report_inside_and_the_output_says_how_to_open_it(tmp_path):
+    write_run(tmp_path / "run")
+    told = report(tmp_path, "run")
+    assert (tmp_path / "run/report.html").resolve().as_uri() in told
+
+
+def test_a_log_gets_its_report_beside_the_caller_or_where_o_says(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, "train.log")
+    report(tmp_path, "train.log", "-o", "elsewhere.html")
+    assert (tmp_path / "report.html").read_text("utf-8") == (tmp_path / "elsewhere.html").read_text("utf-8")
+
+
+def test_a_run_of_5000_steps_with_every_series_stays_below_600_kilobytes(tmp_path):
+    write_run(tmp_path / "run", steps=5000, slow_every=20)
+    report(tmp_path, "run")
+    assert 100 * KILOBYTE < (tmp_path / "run/report.html").stat().st_size < 600 * KILOBYTE
+
+
+def test_nothing_from_the_run_becomes_markup(page_of_run):
+    page = Tags(page_of_run.read_text("utf-8"))
+    assert [tag for tag, _ in page.tags if tag in ("img", "iframe", "object", "a")] == []
+    assert sum(tag == "script" for tag, _ in page.tags) == 4  # the payload, uPlot, charts.js, report.js
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+
+
+def test_what_the_run_wrote_arrives_as_it_was_with_its_escape_codes_made_visible(page_of_run):
+    shown = HOSTILE.replace("\x1b", "␛").replace("\x07", "␇")
+    run = payload_of(page_of_run)["runs"][0]
+    assert dict(run["config"])["dataset"] == shown
+    assert run["samples"][-1] == [300, f"ROMEO, at 300: {shown}"]
+
+
+def test_line_separators_that_old_scripts_stumble_over_are_escaped(page_of_run):
+    assert "\u2028" not in page_of_run.read_text("utf-8")
+    assert "\u2028" in dict(payload_of(page_of_run)["runs"][0]["config"])["dataset"]
+
+
+def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page_and_no_network(page_of_run):
+    page = Tags(page_of_run.read_text("utf-8"))
+    policy = next(a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a)
+    rules = {rule.split()[0]: set(rule.split()[1:]) for rule in policy.split(";")}
+
+    def hashes(texts: list[str]) -> set[str]:
+        return {f"'sha256-{base64.b64encode(hashlib.sha256(t.encode()).digest()).decode()}'" for t in texts}
+
+    assert rules["default-src"] == {"'none'"}
+    assert rules["script-src"] == hashes(page.texts["script"][1:])
+    assert rules["style-src"] == hashes(page.texts["style"])
+    assert "connect-src" not in rules
+    assert rules["img-src"] == {"data:"}
+
+
+def test_uplots_licence_notice_is_kept(page_of_run):
+    assert "Leon Sorokin" in page_of_run.read_text("utf-8")
+
+
+def test_the_folders_of_the_sender_are_not_told(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, str(tmp_path / "train.log"))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "train.log: 142 lines, format nanogpt" in page
+    assert str(tmp_path) not in page
+
+
+def test_all_languages_are_in_the_file_and_lang_says_which_it_opens_in(tmp_path):
+    write_run(tmp_path / "run")
+    report(tmp_path, "run", "--lang", "ar")
+    payload = payload_of(tmp_path / "run/report.html")
+    assert payload["language"] == "ar"
+    assert set(payload["words"]) == set(LANGUAGES)
+    assert payload["words"]["ar"]["direction"] == "rtl"
+    texts = {code: words["runs"][0]["verdicts"][0]["text"] for code, words in payload["words"].items()}
+    assert len(set(texts.values())) == 3
+
+
+def test_the_numbers_are_those_of_the_run(tmp_path):
+    write_run(tmp_path / "run", steps=200)
+    report(tmp_path, "run")
+    run = payload_of(tmp_path / "run/report.html")["runs"][0]
+    assert run["steps"] == {"first": 0, "every": 1, "count": 200}
+    assert set(run["series"]) == {"loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct", "eta_s"}
+    assert numbers(run["series"]["eta_s"]["y"])[100] == pytest.approx(5.0)
+    assert numbers(run["series"]["mfu_pct"]["y"])[7] == pytest.approx(40.0)
+    assert run["evals"][0][2] == pytest.approx(0.02)
+    assert dict(map(tuple, run["phases"])) == {"startup": 2.0, "steps": 10.0, "eval": 8.4, "checkpoint": 0.5}
+
+
+def test_a_series_that_the_log_does_not_print_has_no_chart(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, "train.log")
+    run = payload_of(tmp_path / "report.html")["runs"][0]
+    assert set(run["series"]) == {"loss", "time_s", "mfu_pct"}
+
+
+def test_nanogpts_minus_100_percent_of_mfu_is_not_drawn(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, "train.log")
+    drawn = numbers(payload_of(tmp_path / "report.html")["runs"][0]["series"]["mfu_pct"]["y"])
+    assert math.isnan(drawn[0])
+    assert drawn[-1] == pytest.approx(9.7)
+
+
+def test_every_slow_step_has_its_cause_and_a_sentence_in_each_language(tmp_path):
+    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    report(tmp_path, "train.log")
+    payload = payload_of(tmp_path / "report.html")
+    slow = payload["runs"][0]["slow"]
+    assert slow[0] == [0, pytest.approx(12.5435), "startup+evaluation"]
+    assert {cause for _, _, cause in slow[1:]} == {"evaluation+checkpoint"}
+    for words in payload["words"].values():
+        assert len(words["runs"][0]["slow"]) == len(slow)
+        assert set(words["runs"][0]["causes"]) == {"startup+evaluation", "evaluation+checkpoint"}
+    assert "evaluation + checkpoint" in payload["words"]["en"]["runs"][0]["slow"][1]
+
+
+def test_what_the_run_noted_is_told_and_explains_the_slow_step_it_was_noted_at(tmp_path):
+    write_run(tmp_path / "run")
+    report(tmp_path, "run")
+    words = payload_of(tmp_path / "run/report.html")["words"]["en"]["runs"][0]
+    assert words["notes"][0] == "At step 150 the loss jumped to 3.5000, where 2.0000 is usual."
+    at_50 = next(text for text in words["slow"] if text.startswith("step 50:"))
+    assert at_50.endswith("the machine was asleep.")
+
+
+def test_best_validation_and_onset_of_overfitting_are_marked(tmp_path):
+    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
+    report(tmp_path, "gpu.log")
+    run = payload_of(tmp_path / "report.html")["runs"][0]
+    assert run["best"] == [1750, pytest.approx(1.4697)]
+    assert run["onset"] == 1750
+
+
+def test_several_runs_bring_the_comparison_with_reasons_and_what_overlays_need(tmp_path):
+    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
+    (tmp_path / "laptop.log").write_text(told_logs.laptop(), "utf-8")
+    report(tmp_path, "laptop.log", "gpu.log")
+    payload = payload_of(tmp_path / "report.html")
+    told = payload["words"]["en"]["comparison"]
+    assert [run["name"] for run in payload["runs"]] == ["laptop", "gpu"]
+    assert told["measures_headers"] == ["", "laptop", "gpu", "why"]
+    assert ["best validation loss", "1.8857", "1.4697", "the models differ"] in told["measures"]
+    assert [run["tokens_per_step"] for run in payload["runs"]] == [768, 16384]
+    for run in payload["runs"]:
+        times = [seconds for _, seconds in run["clock"]]
+        assert times == sorted(times)
+        assert len(times) > 5
+
+
+def test_runs_with_long_names_are_lettered_and_a_key_tells_who_is_who(tmp_path):
+    for name in ("a-laptop-with-a-long-name", "gpu"):
+        (tmp_path / f"{name}.log").write_text(told_logs.laptop(), "utf-8")
+    report(tmp_path, "a-laptop-with-a-long-name.log", "gpu.log")
+    payload = payload_of(tmp_path / "report.html")
+    assert [run["label"] for run in payload["runs"]] == ["A", "B"]
+    told = payload["words"]["en"]["comparison"]
+    assert told["key"] == ["A: a-laptop-with-a-long-name", "B: gpu"]
+    assert told["measures_headers"] == ["", "A", "B", "why"]
+
+
+def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():
+    values = [math.sin(i / 50) for i in range(100_000)]
+    values[31_337], values[77_777], values[50_000] = 99.0, -99.0, math.nan
+    kept = extremes(values, MOST_POINTS)
+    assert len(kept) <= MOST_POINTS
+    assert {0, 31_337, 77_777, 99_999} <= set(kept)
+    assert kept == sorted(kept)
+
+
+def test_a_long_run_is_thinned_but_its_spikes_are_drawn(tmp_path):
+    lines = [f"iter {i}: loss {2 + i % 3 / 100:.4f}, time 30.{i % 9}0ms, mfu 1.00%" for i in range(20_000)]
+    lines[12_345] = "iter 12345: loss 7.5000, time 30.00ms, mfu 1.00%"
+    (tmp_path / "long.log").write_text("\n".join(lines), "utf-8")
+    report(tmp_path, "long.log")
+    loss = payload_of(tmp_path / "report.html")["runs"][0]["series"]["loss"]
+    x, y = numbers(loss["x"]["each"], "d"), numbers(loss["y"])
+    assert len(x) == len(y) <= MOST_POINTS
+    assert y[x.index(12345)] == pytest.approx(7.5)
+
+
+def test_only_plain_files_with_the_names_of_samples_are_read_and_only_their_beginning(tmp_path):
+    run = write_run(tmp_path / "run")
+    (tmp_path / "secret.txt").write_text("secret", "utf-8")
+    with contextlib.suppress(OSError):  # Windows grants links to few
+        (run / "samples/step-000007.txt").symlink_to(tmp_path / "secret.txt")
+    (run / "samples/notes.txt").write_text("not a sample", "utf-8")
+    (run / "samples/step-000100.txt").write_text("é" * 100_000, "utf-8")
+    samples = dict(read_folder(str(run)).samples)
+    assert set(samples) == {0, 100, 300}
+    assert set(samples[100]) == {"é"}
+    assert len(samples[100]) < 10_000
+
+
+def test_strange_events_are_passed_over(tmp_path):
+    run = write_run(tmp_path / "run")
+    with (run / "events.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"event": "spike", "step": "x"}\n{"event": "spike", "step": 5, "loss": {}, "usual": 1e999}\n')
+        file.write(
+            '{"event": "iter", "step": -1, "eta_seconds": []}\n{"event": "slow_step", "step": 9, "cause": 3}\n[]\n{"ev'
+        )
+    report(tmp_path, "run")
+    notes = payload_of(run / "report.html")["words"]["en"]["runs"][0]["notes"]
+    assert notes[-2:] == [
+        "At step 5 the loss jumped to —, where — is usual.",
+        "Step 9 took —, where — is usual: no reason could be seen.",
+    ]
+
+
+def test_without_uplot_the_error_names_the_extra(tmp_path, monkeypatch):
+    write_run(tmp_path / "run")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'nanoscope[web]'" in report(tmp_path, "run", status=1)
+
+
+def test_a_log_without_training_and_a_place_that_cannot_be_written_are_told(tmp_path):
+    (tmp_path / "empty.log").write_text("nothing here\n", "utf-8")
+    assert "No training step was found in empty.log" in report(tmp_path, "empty.log", status=1)
+    write_run(tmp_path / "run")
+    assert "cannot be written" in report(tmp_path, "run", "-o", "no/such/folder.html", status=1)
