@@ -194,8 +194,10 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
 
 
 def _end_family(child: psutil.Popen) -> None:
+    """End the child and all that it started, and wait until they are gone."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        for member in [*child.children(recursive=True), child]:
+        family = [*child.children(recursive=True), child]
+        for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
-        child.wait()
+        psutil.wait_procs(family, timeout=5)
