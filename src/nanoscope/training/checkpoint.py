@@ -114,7 +114,12 @@ class CheckpointWriter:
         self._copied.clear()
         self._hurry.clear()
         self._thread = threading.Thread(target=self._work, args=(snapshot, target, best), name="checkpoint")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no memory for a thread: then training waits
+            self._thread = None
+            self._hurry.set()
+            self._work(snapshot, target, best)
         if any(tensor.device.type != "cpu" for tensor in snapshot.model.values()):
             self.copied()  # a device copies faster than the next iteration could be held up
         return target
