@@ -175,3 +175,10 @@ def test_a_process_does_not_shut_itself_out(tmp_path: Path) -> None:
     second.release()
     first.release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_cannot_begin_leaves_no_lock_behind(folder: Folder) -> None:
+    folder.train()
+    folder.train("--init_from=resume", "--n_embd=64", status=2)
+    folder.train("--init_from=resume", "--device=cuda", status=2)
+    assert not {".lock", "lock.json"} & {path.name for path in (folder.path / "run").iterdir()}

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import platform
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -97,9 +97,18 @@ def autocast(choice: hardware.Choice) -> AbstractContextManager[object]:
 
 def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView], clock: PhaseClock) -> Session:
     """Build the run; every mistake that can be found before the first step is found here."""
+    with ExitStack() as on_failure:
+        session = _started(resolved, view, clock, on_failure)
+        on_failure.pop_all()
+        return session
+
+
+def _started(
+    resolved: Resolved, view: Callable[[int, bool], TrainingView], clock: PhaseClock, on_failure: ExitStack
+) -> Session:
     check_wandb(resolved.config)
     processes = Processes.from_environment()
-    folder, checkpoint, config, changes, notes = _where(resolved, processes)
+    folder, checkpoint, config, changes, notes = _where(resolved, processes, on_failure)
     if checkpoint is None and config.init_from != "scratch":
         check_source(config.init_from)
     local_rank = processes.local_rank if processes.world > 1 else None
@@ -140,6 +149,7 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
         dataset.split(name).read(0, min(len(dataset.split(name)), IDS_CHECKED_AT_START))
     if folder is None:  # only now: a configuration that cannot be trained leaves no folder behind
         folder = new_run(resolved) if processes.first else RunFolder(Path(config.out_dir))
+        on_failure.callback(folder.release)
     config = replace(config, out_dir=str(folder.path))
     peak, peak_source = hardware.peak_flops(choice)
     logbook = Logbook(folder, config, view(config.max_iters, True), clock.wall_seconds) if processes.first else None
@@ -172,12 +182,13 @@ def start_session(resolved: Resolved, view: Callable[[int, bool], TrainingView],
 
 
 def _where(
-    resolved: Resolved, processes: Processes
+    resolved: Resolved, processes: Processes, on_failure: ExitStack
 ) -> tuple[RunFolder | None, Checkpoint | None, TrainConfig, Changes, list[str]]:
     """The run to go on with and its checkpoint, or nothing yet for a new one; the settings, and notes on them."""
     if resolved.config.init_from != "resume":
         return None, None, resolved.config, {}, []
     folder = old_run(resolved, lock=processes.first)
+    on_failure.callback(folder.release)
     config, changes, notes = resumed_config(folder, resolved)
     checkpoint, problems = find_checkpoint(folder.path)
     return folder, checkpoint, config, changes, [*problems, *notes]
