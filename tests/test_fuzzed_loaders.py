@@ -38,7 +38,7 @@ NANOGPT_CONFIG = """\
 import time
 out_dir = 'out-shakespeare-char'
 wandb_run_name = 'ft-' + str(time.time())
-eval_interval = 250 # keep frequent because we'll overfit
+eval_interval = 250  # often
 dataset = 'shakespeare_char'
 gradient_accumulation_steps = 1
 batch_size = 64
