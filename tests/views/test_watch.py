@@ -1,0 +1,821 @@
+"""`nanoscope watch` as a real process, asked by plain HTTP."""
+
+import base64
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import told_logs
+from nanoscope import cli
+from nanoscope.runs.events import EventWriter
+from watching import PATIENCE_SECONDS, Answer, Watch, child_environment, heard, until, watching
+from written_runs import write_run
+
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[web]'")
+
+LIMIT_BYTES = 32 * 2**20
+SECURITY = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "x-frame-options": "DENY",
+}
+HOLDER = """
+import sys
+from pathlib import Path
+from nanoscope.training.lock import RunLock
+lock = RunLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such thing")
+
+
+def begin_run(folder: Path, steps: int, of: int = 100, **settings: object) -> EventWriter:
+    """A run that has not come to its end; its events go on where this stops."""
+    folder.mkdir(parents=True, exist_ok=True)
+    events = EventWriter(folder / "events.jsonl")
+    config = {"max_iters": of, "batch_size": 4, "block_size": 16, **settings}
+    events.write("start", version=1, run=folder.name, config=config, device="cpu", first_step=0, tokens_per_step=64)
+    go_on(events, range(steps), of)
+    return events
+
+
+def go_on(events: EventWriter, steps: range, of: int = 100) -> None:
+    for step in steps:
+        if step % 10 == 0:
+            events.write("eval", step=step, train_loss=3.9 - step / of, val_loss=4 - step / of, val_stderr=0.01, seconds=0.1)  # fmt: skip  # noqa: E501
+        events.write("iter", step=step, loss=4 - step / of, seconds=0.05, lr=1e-3, eta_seconds=(of - step) * 0.05)
+
+
+@contextmanager
+def training(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the folder's lock, as training does."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], env=child_environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path below with its size and the time of its last change."""
+    found = {path: path.lstat() for path in [folder, *folder.rglob("*")]}
+    return {str(path): (stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+def losses(payload: dict[str, Any], run: int = 0) -> list[float]:
+    return list(array("f", base64.b64decode(payload["runs"][run]["series"]["loss"]["y"])))
+
+
+def refused(*words: str | Path, cwd: Path) -> tuple[int, str]:
+    """A server that does not start: its status and what it said."""
+    watch = Watch(*words, cwd=cwd)
+    try:
+        status, said = watch.ended()
+    finally:
+        watch.close()
+    assert "Traceback" not in said
+    return status, said
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs in every state that lies still, one of them deep; and beside them a folder that is nobody's business."""
+    top = tmp_path_factory.mktemp("shelf")
+    runs = top / "runs"
+    write_run(runs / "done")
+    write_run(runs / "other", steps=200)
+    write_run(runs / "one/two/three", steps=40)
+    write_run(runs / "one/two/three/four", steps=40)
+    write_run(top / "outside", steps=50)
+    for name, reason in (("interrupted", "interrupted"), ("burst", "non_finite"), ("killed", None)):
+        events = begin_run(runs / name, 25)
+        if reason == "non_finite":
+            events.write("non_finite", step=25)
+        if reason:
+            events.write("end", reason=reason, step=25, wall_seconds=2.0, phases={"step": 1.25})
+        events.file.close()
+    return runs
+
+
+@pytest.fixture(scope="module")
+def server(shelf: Path) -> Iterator[Watch]:
+    with watching(shelf) as watch:
+        yield watch
+
+
+# --- the list ---
+
+
+def test_the_line_that_it_prints_ends_with_its_address_on_this_machine_alone(server: Watch) -> None:
+    assert server.url == f"http://127.0.0.1:{server.port}/"
+    addresses = {a.address for each in psutil.net_if_addrs().values() for a in each if a.family == socket.AF_INET}
+    others = sorted(address for address in addresses if not address.startswith("127."))
+    if not others:
+        pytest.skip("this machine has no other address")
+    with pytest.raises(OSError, match=r"refused|timed out"):
+        socket.create_connection((others[0], server.port), timeout=5).close()
+
+
+def test_a_run_is_listed_with_where_it_stands(server: Watch) -> None:
+    run = server.run("done")
+    assert set(run) >= {"name", "state", "step", "total", "loss", "val", "eta_seconds", "updated", "version"}
+    assert (run["state"], run["total"]) == ("finished", 300)
+    assert run["step"] in (299, 300)
+    assert run["loss"] == pytest.approx(1.0, abs=0.2)
+    assert run["val"] == pytest.approx(1.84, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("done", "finished"), ("interrupted", "stopped"), ("killed", "stopped"), ("burst", "failed")],
+)
+def test_a_run_that_has_ended_is_listed_with_how_it_ended(server: Watch, name: str, state: str) -> None:
+    assert server.run(name)["state"] == state
+
+
+def test_runs_are_found_three_levels_deep_and_named_by_their_path(server: Watch) -> None:
+    names = [run["name"] for run in server.runs()]
+    assert "one/two/three" in names
+    assert "one/two/three/four" not in names
+    assert len(names) == len(set(names)) == 6
+
+
+def test_a_runs_own_folder_can_be_watched(tmp_path: Path) -> None:
+    write_run(tmp_path / "alone", steps=40)
+    with watching(tmp_path / "alone") as server:
+        (run,) = server.runs()
+        assert run["state"] == "finished"
+        assert len(losses(server.ask(f"/api/report?run={run['name']}").json)) == 40
+
+
+def test_a_run_whose_process_lives_is_live_and_first_and_no_longer_when_that_is_killed(tmp_path: Path) -> None:
+    begin_run(tmp_path / "a-training", 30).file.close()
+    os.utime(tmp_path / "a-training/events.jsonl", (1e9, 1e9))  # so that only being live brings it to the front
+    write_run(tmp_path / "finished")
+    with watching(tmp_path) as server, server.stream() as stream:
+        with training(tmp_path / "a-training") as process:
+            heard(stream, lambda runs: runs["a-training"]["state"] == "live")
+            first = server.runs()[0]
+            assert (first["name"], first["state"], first["step"], first["total"]) == ("a-training", "live", 29, 100)
+            assert first["eta_seconds"] > 0
+            process.kill()
+            process.wait()
+            assert (tmp_path / "a-training/lock.json").exists()
+        heard(stream, lambda runs: runs["a-training"]["state"] == "stopped")
+
+
+# --- the stream ---
+
+
+def test_a_run_that_grows_is_told_in_the_stream_and_a_half_written_line_is_no_error(tmp_path: Path) -> None:
+    events = begin_run(tmp_path / "run", 10)
+    with watching(tmp_path) as server, server.stream() as stream:
+        before = heard(stream, lambda runs: "run" in runs)["run"]
+        assert before["step"] == 9
+        go_on(events, range(10, 20))
+        after = heard(stream, lambda runs: runs["run"]["step"] == 19)["run"]
+        assert after["version"] != before["version"]
+        assert after["val"] == pytest.approx(3.9)
+        with (tmp_path / "run/events.jsonl").open("ab", buffering=0) as file:
+            file.write(b'{"event": "iter", "step": 20, "lo')
+            assert len(losses(server.ask("/api/report?run=run").json)) == 20
+            file.write(b'ss": 1.25, "seconds": 0.05}\n')
+        assert heard(stream, lambda runs: runs["run"]["step"] == 20)["run"]["loss"] == 1.25
+        assert losses(server.ask("/api/report?run=run").json)[-1] == 1.25
+
+
+def test_a_run_that_appears_vanishes_or_is_truncated_is_told_in_the_stream(tmp_path: Path) -> None:
+    with watching(tmp_path) as server, server.stream() as stream:
+        heard(stream, lambda runs: not runs)
+        begin_run(tmp_path / "new", 30).file.close()
+        heard(stream, lambda runs: "new" in runs and runs["new"]["step"] == 29)
+        (tmp_path / "new/events.jsonl").write_bytes(b"")
+        heard(stream, lambda runs: runs.get("new", {}).get("step") != 29)
+        begin_run(tmp_path / "new", 12).file.close()
+        heard(stream, lambda runs: "new" in runs and runs["new"]["step"] == 11)
+        (tmp_path / "new/events.jsonl").unlink()
+        (tmp_path / "new").rmdir()
+        heard(stream, lambda runs: not runs)
+        assert server.ask("/api/report?run=new").error == (404, "gone")
+
+
+def test_a_run_that_is_begun_anew_shows_nothing_of_the_old_one(tmp_path: Path) -> None:
+    begin_run(tmp_path / "run", 50).file.close()
+    with watching(tmp_path) as server, server.stream() as stream:
+        heard(stream, lambda runs: runs["run"]["step"] == 49)
+        assert len(losses(server.ask("/api/report?run=run").json)) == 50
+        (tmp_path / "run/events.jsonl").unlink()
+        begin_run(tmp_path / "run", 60).file.close()  # longer than the old one: its size alone does not tell
+        heard(stream, lambda runs: "run" in runs and runs["run"]["step"] == 59)
+        assert len(losses(server.ask("/api/report?run=run").json)) == 60
+
+
+# --- reports ---
+
+
+def test_a_report_holds_what_the_command_report_writes(server: Watch, shelf: Path, tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path), redirect_stdout(io.StringIO()):
+        assert cli.run(["report", str(shelf / "done"), "-o", "report.html"]) == 0
+    written = (tmp_path / "report.html").read_text("utf-8")
+    found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', written, re.S)
+    assert found is not None
+    expected, served = json.loads(found[1]), server.ask("/api/report?run=done").json
+    for part in ("steps", "series", "smooth", "evals", "best", "slow", "phases", "config", "samples"):
+        assert served["runs"][0][part] == expected["runs"][0][part], part
+    assert served["words"]["hi"]["runs"][0]["verdicts"] == expected["words"]["hi"]["runs"][0]["verdicts"]
+
+
+def test_several_runs_are_compared(server: Watch) -> None:
+    payload = server.ask("/api/report?run=done&run=one/two/three").json
+    assert [run["name"] for run in payload["runs"]] == ["done", "one/two/three"]
+    assert payload["words"]["ar"]["comparison"]["measures"]
+    assert (len(losses(payload, 0)), len(losses(payload, 1))) == (300, 40)
+
+
+def test_the_report_comes_as_a_file_that_needs_nothing_else(server: Watch) -> None:
+    answer = server.ask("/report.html?run=done&lang=ar")
+    page = answer.body.decode("utf-8")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert re.match(r'attachment; filename="?[\w.-]+\.html', answer.headers["content-disposition"])
+    assert '<html lang="ar" dir="rtl">' in page
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert '"loss"' in page
+
+
+def test_the_name_of_a_report_cannot_break_its_header(tmp_path: Path) -> None:
+    name = 'q"uo; te' if sys.platform != "win32" else "q; uo"
+    begin_run(tmp_path / name, 20).file.close()
+    begin_run(tmp_path / "صفحة", 20).file.close()
+    with watching(tmp_path) as server:
+        for quoted in ("q%22uo;%20te" if sys.platform != "win32" else "q;%20uo", "%D8%B5%D9%81%D8%AD%D8%A9"):
+            answer = server.ask(f"/report.html?run={quoted}")
+            assert answer.status == 200
+            assert answer.headers["content-disposition"].count('"') in (0, 2)
+
+
+@pytest.mark.parametrize("path", ["/api/report", "/report.html"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        *("../outside", "../../etc", "/etc", "..", ".", "", "nothing", "done/../other", "one/two/three/four"),
+        *("done/samples", "./done", "done/", "//done", "a%00b", "%ff", "..%5Coutside", "C:%5CWindows", "x" * 5000),
+    ],
+)
+def test_what_is_not_a_listed_run_is_not_to_be_had(server: Watch, path: str, run: str) -> None:
+    assert server.ask(f"{path}?run={run}").error in [(404, "gone"), (422, "bad_request")]
+
+
+def test_a_report_of_no_run_or_in_no_language_is_refused(server: Watch) -> None:
+    assert server.ask("/api/report").error == (422, "bad_request")
+    assert server.ask("/report.html").error == (422, "bad_request")
+    assert server.ask("/report.html?run=done&lang=<script>").error == (422, "bad_request")
+
+
+@posix
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    secret = write_run(tmp_path / "outside", steps=50)
+    runs = tmp_path / "runs"
+    for name in ("linked-file", "honest", "linked-samples", "linked-sample"):
+        (runs / name).mkdir(parents=True)
+    (runs / "linked-folder").symlink_to(secret)
+    (runs / "linked-file/events.jsonl").symlink_to(secret / "events.jsonl")
+    for name in ("honest", "linked-samples", "linked-sample"):
+        begin_run(runs / name, 20).file.close()
+    (runs / "linked-samples/samples").symlink_to(secret / "samples")
+    (runs / "linked-sample/samples").mkdir()
+    (runs / "linked-sample/samples/step-000000.txt").symlink_to(secret / "samples/step-000000.txt")
+    with watching(runs) as server:
+        assert not {run["name"] for run in server.runs() if run["state"] != "unreadable"} & {
+            "linked-folder", "linked-file",
+        }  # fmt: skip
+        for name in ("linked-folder", "linked-file"):
+            assert server.ask(f"/api/report?run={name}").error == (404, "gone")
+        for name in ("honest", "linked-samples", "linked-sample"):
+            answer = server.ask(f"/api/report?run={name}")
+            assert answer.status == 200
+            assert b"ROMEO" not in answer.body
+
+
+# --- logs of others ---
+
+
+def explain(server: Watch, log: str | bytes, query: str = "", path: str = "/api/explain") -> Answer:
+    body = log if isinstance(log, bytes) else log.encode("utf-8")
+    return server.ask(f"{path}{query}", "POST", body, content_type="text/plain")
+
+
+def test_a_pasted_log_is_explained_with_its_slow_steps(server: Watch) -> None:
+    payload = explain(server, told_logs.spiky(), "?name=mine.log").json
+    assert payload["runs"][0]["name"] in ("mine.log", "mine")
+    slow = payload["runs"][0]["slow"]
+    assert slow[0] == [0, pytest.approx(12.5435), "startup+evaluation"]
+    assert {cause for _, _, cause in slow[1:]} == {"evaluation+checkpoint"}
+    assert len(payload["words"]["hi"]["runs"][0]["slow"]) == len(slow)
+
+
+def test_what_the_log_does_not_say_can_be_said_beside_it(server: Watch) -> None:
+    without = explain(server, told_logs.WAITING).json["words"]["en"]["runs"][0]
+    told = explain(server, told_logs.WAITING, "?max_iters=6000&device=RTX%204070%20Ti").json["words"]["en"]["runs"][0]
+    assert "6000" not in json.dumps(without)
+    assert "6000" in json.dumps(told) or "6,000" in json.dumps(told)
+    assert "4070" in json.dumps(told)
+
+
+def test_a_log_can_be_had_as_a_report_file(server: Watch) -> None:
+    answer = explain(server, told_logs.spiky(), "?name=mine.log&lang=hi", "/api/explain.html")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert "evaluation+checkpoint" in answer.body.decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"Shall I compare thee\nto a summer's day?\n", bytes(range(256)) * 50, b"\x1f\x8b\x00"]
+)
+def test_a_text_without_training_says_so(server: Watch, body: bytes) -> None:
+    assert explain(server, body).error == (422, "no_training")
+
+
+@pytest.mark.parametrize("query", ["?max_iters=0", "?max_iters=-5", "?max_iters=many", "?max_iters=1e400"])
+def test_an_impossible_number_of_steps_is_refused(server: Watch, query: str) -> None:
+    assert explain(server, told_logs.spiky(), query).error == (422, "bad_request")
+
+
+def test_a_log_beyond_the_limit_is_refused_before_it_is_read(server: Watch) -> None:
+    connection = server.connect()
+    connection.putrequest("POST", "/api/explain")
+    connection.putheader("Content-Length", str(LIMIT_BYTES + 1))
+    connection.endheaders()
+    response = connection.getresponse()  # nothing of the body was sent
+    assert (response.status, json.loads(response.read())) == (413, {"error": "too_large"})
+    connection.close()
+
+
+def test_a_log_beyond_the_limit_that_does_not_say_its_size_is_refused_on_the_way(server: Watch) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as client:
+        head = f"POST /api/explain HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.sendall(head.encode())
+        chunk = b"%x\r\n%s\r\n" % (2**20, b"x" * 2**20)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may hang up before all is sent
+            for _ in range(34):
+                client.sendall(chunk)
+            client.sendall(b"0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")
+    assert server.ask("/api/runs").status == 200
+
+
+def test_a_log_just_below_the_limit_is_read(server: Watch) -> None:
+    log = told_logs.spiky().encode()
+    padded = log + b"#\n" * ((LIMIT_BYTES - len(log)) // 2)
+    assert explain(server, padded).json["runs"][0]["slow"][0][0] == 0
+
+
+# --- samples ---
+
+
+@pytest.fixture(scope="module")
+def writer(small_run: Path) -> Iterator[Watch]:
+    with watching(small_run.parent) as watch:
+        yield watch
+
+
+def sample(server: Watch, **asked: object) -> Answer:
+    body = json.dumps({"run": "run", "prompt": "row, ", "max_new_tokens": 20, "temperature": 0.8} | asked)
+    return server.ask("/api/sample", "POST", body.encode("utf-8"), content_type="application/json")
+
+
+def children(server: Watch) -> list[psutil.Process]:
+    return psutil.Process(server.process.pid).children(recursive=True)
+
+
+def test_a_checkpoint_writes_on_from_a_prompt_in_a_child_process(writer: Watch) -> None:
+    answer = sample(writer)
+    assert answer.headers["content-type"].startswith("text/plain")
+    text = answer.body.decode("utf-8")
+    assert text.startswith("row, ")
+    assert 20 <= len(text.rstrip("\n")) <= 25
+    assert "Traceback" not in text
+    until(lambda: not children(writer), "the child has gone")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"max_new_tokens": "many"},
+        {"max_new_tokens": 0},
+        {"max_new_tokens": 10**9},
+        {"temperature": -1},
+        {"temperature": "hot"},
+        {"prompt": 7},
+        {"prompt": "x" * 200_000},
+        {"run": None},
+        {"run": ["run"]},
+    ],
+)
+def test_a_sample_that_cannot_be_is_refused(writer: Watch, asked: dict[str, object]) -> None:
+    assert sample(writer, **asked).error == (422, "bad_request")
+    assert children(writer) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_sample_whose_request_is_no_object_is_refused(writer: Watch, body: bytes) -> None:
+    answer = writer.ask("/api/sample", "POST", body, content_type="application/json")
+    assert answer.error == (422, "bad_request")
+
+
+@pytest.mark.parametrize("run", ["nothing", "../small-run", "/etc", "..", "run/checkpoints"])
+def test_a_sample_of_what_is_not_a_listed_run_is_refused(writer: Watch, run: str) -> None:
+    assert sample(writer, run=run).error in [(404, "gone"), (422, "bad_request")]
+
+
+@pytest.mark.parametrize("prompt", ["FILE:/etc/hostname", "-", "--checkpoint=last"])
+def test_a_prompt_is_a_text_and_nothing_else(writer: Watch, prompt: str) -> None:
+    text = sample(writer, prompt=prompt).body.decode("utf-8")
+    if Path("/etc/hostname").is_file():
+        assert Path("/etc/hostname").read_text("utf-8").strip() not in text
+    assert "usage" not in text.lower()
+
+
+def test_one_writes_at_a_time_and_stops_when_nobody_reads(writer: Watch) -> None:
+    body = json.dumps({"run": "run", "prompt": "row, ", "max_new_tokens": 2000, "temperature": 1.0}).encode()
+    connection = writer.connect()
+    connection.request("POST", "/api/sample", body, {"Content-Type": "application/json"})
+    until(lambda: children(writer), "the child has started")
+    assert sample(writer).error == (409, "busy")
+    connection.close()
+    until(lambda: not children(writer), "the child is gone because its reader is")
+    assert sample(writer).status == 200
+
+
+def test_a_run_without_a_checkpoint_says_that_it_has_none(server: Watch) -> None:
+    answer = sample(server, run="done")
+    assert answer.status in (200, 404, 409, 422)
+    assert b"Traceback" not in answer.body
+
+
+# --- safety ---
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:{}", "localhost:{}", "[::1]:{}", "LOCALHOST:{}"])
+def test_names_of_this_machine_are_answered(server: Watch, host: str) -> None:
+    assert server.ask("/api/runs", Host=host.format(server.port)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/api/runs", "/api/stream", "/static/report.js", "/nothing"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{}",
+        "127.0.0.1.evil.example:{}",
+        "127.0.0.1:1",
+        "localhost:{}@evil",
+        "",
+        "10.0.0.1:{}",
+    ],
+)
+def test_a_page_that_rebinds_its_name_to_this_machine_is_refused(server: Watch, path: str, host: str) -> None:
+    assert server.ask(path, Host=host.format(server.port)).error == (403, "wrong_host")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{}", "http://127.0.0.1:1", "http://127.0.0.1"]
+)
+@pytest.mark.parametrize(("path", "method"), [("/api/runs", "GET"), ("/api/explain", "POST"), ("/api/sample", "POST")])
+def test_a_foreign_page_is_refused(server: Watch, path: str, method: str, origin: str) -> None:
+    answer = server.ask(path, method, b"{}" if method == "POST" else None, Origin=origin.format(server.port))
+    assert answer.error == (403, "wrong_origin")
+
+
+def test_the_own_page_may_ask(server: Watch) -> None:
+    own = f"http://127.0.0.1:{server.port}"
+    assert server.ask("/api/runs", Origin=own, Sec_Fetch_Site="same-origin").status == 200
+
+
+@pytest.mark.parametrize("path", ["/api/runs", "/api/stream", "/api/report?run=done", "/report.html?run=done"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_foreign_page_includes_is_refused(server: Watch, path: str, site: str) -> None:
+    assert server.ask(path, Sec_Fetch_Site=site).status == 403
+
+
+def test_a_link_from_elsewhere_opens_the_page(server: Watch) -> None:
+    assert server.ask("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "status"),
+    [
+        ("/", "GET", {}, 200),
+        ("/api/runs", "GET", {}, 200),
+        ("/api/report?run=done", "GET", {}, 200),
+        ("/api/report?run=nothing", "GET", {}, 404),
+        ("/report.html?run=done", "GET", {}, 200),
+        ("/api/explain", "POST", {}, 422),
+        ("/api/sample", "POST", {}, 422),
+        ("/api/runs", "GET", {"Host": "evil.example"}, 403),
+        ("/api/runs", "GET", {"Origin": "http://evil.example"}, 403),
+        ("/nothing", "GET", {}, 404),
+        ("/static/nothing.js", "GET", {}, 404),
+        ("/api/runs", "DELETE", {}, 405),
+        ("/api/explain", "GET", {}, 405),
+    ],
+)
+def test_every_answer_tells_the_browser_to_be_careful(
+    server: Watch, path: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    answer = server.ask(path, method, b"" if method == "POST" else None, **headers)
+    assert answer.status == status
+    assert {name: answer.headers.get(name) for name in SECURITY} == SECURITY
+    rules = {rule.split()[0]: rule.split()[1:] for rule in answer.headers["content-security-policy"].split(";")}
+    assert rules["default-src"] == ["'none'"]
+    assert rules["script-src"] == ["'self'"]
+    assert rules["connect-src"] == ["'self'"]
+    assert rules["frame-ancestors"] == ["'none'"]
+    assert "'unsafe-inline'" not in str(rules)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_stream_and_what_the_page_loads_are_careful_too(server: Watch) -> None:
+    page = server.ask("/").body.decode("utf-8")
+    loaded = re.findall(r'(?:src|href)="(/?static/[^"]+)"', page)
+    assert any(name.endswith(".js") for name in loaded)
+    assert any(name.endswith(".css") for name in loaded)
+    assert "<script>" not in page
+    assert "style=" not in page
+    for name in loaded:
+        answer = server.ask("/" + name.lstrip("/"))
+        assert answer.status == 200
+        kind = "javascript" if name.endswith(".js") else "text/css"
+        assert kind in answer.headers["content-type"]
+        assert {header: answer.headers.get(header) for header in SECURITY} == SECURITY
+    connection = server.connect()
+    connection.request("GET", "/api/stream")
+    response = connection.getresponse()
+    assert response.getheader("x-content-type-options") == "nosniff"
+    assert "no-store" in (response.getheader("cache-control") or "")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/static/../page.py", "/static/%2e%2e/page.py", "/static/..%2fpage.py", "/static/%2e%2e%2f__init__.py"),
+        *("/static//etc/passwd", "/static/%2fetc/passwd", "/static/..%5cpage.py", "/static/", "/static/server.py"),
+    ],
+)
+def test_only_the_pages_own_files_are_served(server: Watch, path: str) -> None:
+    answer = server.ask(path)
+    assert answer.status == 404
+    assert b"import" not in answer.body
+
+
+@pytest.fixture(scope="module")
+def guarded(shelf: Path) -> Iterator[Watch]:
+    """A server for other machines, with a token of its own making."""
+    with watching(shelf, "--host", "0.0.0.0") as watch:
+        yield watch
+
+
+def token_of(server: Watch) -> str:
+    found = re.search(r"\?token=(\S+)", server.url)
+    assert found is not None, server.url
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/runs", "/api/stream", "/api/report?run=done", "/static/report.js", "/nothing"]
+)
+def test_another_host_needs_the_token(guarded: Watch, path: str) -> None:
+    assert len(token_of(guarded)) >= 16
+    assert guarded.ask(path).error == (401, "token")
+    assert guarded.ask(path, Authorization="Bearer " + "x" * len(token_of(guarded))).error == (401, "token")
+    assert guarded.ask(path, Cookie="token=; nanoscope=x").error == (401, "token")
+
+
+def test_the_printed_address_sets_a_cookie_that_opens_the_page_and_is_not_left_in_the_address(guarded: Watch) -> None:
+    answer = guarded.ask(f"/?token={token_of(guarded)}")
+    assert answer.status in (302, 303, 307)
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"]
+    assert "httponly" in cookie.lower()
+    assert "samesite=strict" in cookie.lower()
+    assert guarded.ask("/api/runs", Cookie=cookie.split(";")[0]).status == 200
+    assert guarded.ask("/", Cookie=cookie.split(";")[0]).status == 200
+
+
+def test_programs_may_bring_the_token_in_a_header(guarded: Watch) -> None:
+    assert guarded.ask("/api/runs", Authorization=f"Bearer {token_of(guarded)}").status == 200
+
+
+def test_a_wrong_token_in_the_address_sets_no_cookie(guarded: Watch) -> None:
+    for wrong in ("x", "", token_of(guarded)[:-1], token_of(guarded) + "x", "%D8%B5"):
+        answer = guarded.ask(f"/?token={wrong}")
+        assert answer.status == 401
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(("host", "status"), [("evil.example:{}", 403), ("10.1.2.3:{}", 200), ("localhost:{}", 200)])
+def test_with_the_token_too_the_name_must_be_one_of_this_machine(guarded: Watch, host: str, status: int) -> None:
+    headers = {"Host": host.format(guarded.port), "Authorization": f"Bearer {token_of(guarded)}"}
+    assert guarded.ask("/api/runs", **headers).status == status
+
+
+def test_a_token_can_be_given(shelf: Path) -> None:
+    with watching(shelf, "--host", "0.0.0.0", "--token", "a-token-of-my-own") as server:
+        assert token_of(server) == "a-token-of-my-own"
+        assert server.ask("/api/runs", Authorization="Bearer a-token-of-my-own").status == 200
+        assert server.ask("/api/runs").error == (401, "token")
+
+
+# --- folders that nobody should have made ---
+
+
+def make_hostile(runs: Path) -> None:
+    """One honest run between everything else that can be called events.jsonl."""
+    begin_run(runs / "honest", 20).file.close()
+    contents = {
+        "binary": os.urandom(5000),
+        "empty": b"",
+        "one-long-line": b'{"event": "iter", "loss": ' + b"9" * 3_000_000,
+        "deep": b'{"event":"iter","step":' + b"[" * 200_000,
+        "zeros": bytes(2_000_000),
+        "no-numbers": b'{"event": "iter", "step": "<b>", "loss": {}, "seconds": []}\n' * 50,
+        "absurd": b'{"event": "iter", "step": 1, "loss": 1e999, "seconds": -1e308}\n' * 50
+        + b'{"event": "start", "config": {"max_iters": -7}, "tokens_per_step": 1e300}\n',
+        "not-a-number": b'{"event": "iter", "step": 3, "loss": NaN, "seconds": Infinity}\n' * 50,
+        "backwards": b"".join(
+            b'{"event": "iter", "step": %d, "loss": 2.0, "seconds": 0.1}\n' % n for n in range(50, 0, -1)
+        ),
+    }
+    for name, content in contents.items():
+        (runs / name).mkdir(parents=True)
+        (runs / name / "events.jsonl").write_bytes(content)
+    (runs / "folder/events.jsonl").mkdir(parents=True)
+    (runs / "a-file").write_text("no folder", "utf-8")
+    if sys.platform == "win32":
+        return
+    for name in ("pipe", "passwd", "loop", "dangling", "locked-pipe", "unreadable"):
+        (runs / name).mkdir()
+    os.mkfifo(runs / "pipe/events.jsonl")
+    (runs / "passwd/events.jsonl").symlink_to("/etc/passwd")
+    (runs / "loop/again").symlink_to(runs / "loop")
+    (runs / "dangling/events.jsonl").symlink_to("/nowhere/at/all")
+    begin_run(runs / "locked-pipe", 5).file.close()
+    os.mkfifo(runs / "locked-pipe/lock.json")
+    os.mkfifo(runs / "locked-pipe/.lock")
+    begin_run(runs / "unreadable", 5).file.close()
+    (runs / "unreadable/events.jsonl").chmod(0)
+    begin_run(runs / "</script><img src=x onerror=alert(1)>", 5).file.close()
+    (runs / os.fsdecode(b"not-\xff-utf8")).mkdir()
+    begin_run(runs / os.fsdecode(b"not-\xff-utf8"), 5).file.close()
+
+
+def test_hostile_folders_break_neither_the_list_nor_the_server_and_nothing_is_written(tmp_path: Path) -> None:
+    make_hostile(tmp_path)
+    before = listing(tmp_path)
+    with watching(tmp_path) as server:
+        runs = server.runs()
+        assert ("honest", 19) in [(run["name"], run["step"]) for run in runs]
+        assert b"root:" not in json.dumps(runs).encode()
+        for name in [run["name"] for run in runs] + ["pipe", "passwd", "folder", "loop/again", "dangling"]:
+            answer = server.ask("/api/report?" + _query(run=name))
+            assert answer.status in (200, 404, 422), (name, answer.body[:200])
+            json.loads(answer.body, parse_constant=pytest.fail)  # NaN is not JSON, and no page would read it
+            assert b"root:" not in answer.body
+        explained = explain(server, told_logs.spiky())
+        assert explained.status == 200
+        with server.stream() as stream:
+            heard(stream, lambda listed: "honest" in listed)
+        assert "Traceback" not in server.printed
+    assert listing(tmp_path) == before
+
+
+def _query(**values: str) -> str:
+    from urllib.parse import urlencode
+
+    return urlencode(values, errors="surrogateescape")
+
+
+def test_a_folder_of_very_many_folders_does_not_stop_the_list(tmp_path: Path) -> None:
+    for number in range(1500):
+        (tmp_path / f"data-{number:04d}").mkdir()
+    begin_run(tmp_path / "zz-run", 20).file.close()
+    with watching(tmp_path) as server:
+        assert [run["name"] for run in server.runs()] == ["zz-run"]
+
+
+# --- the process ---
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
+def test_torch_is_not_loaded_by_the_server(server: Watch) -> None:
+    assert server.ask("/api/report?run=done&run=other").status == 200
+    assert explain(server, told_logs.spiky()).status == 200
+    loaded = Path(f"/proc/{server.process.pid}/maps").read_text("utf-8")
+    assert "python" in loaded
+    assert "libtorch" not in loaded
+    assert "numpy" not in loaded
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_status_0_though_pages_are_open(shelf: Path, number: int) -> None:
+    with watching(shelf) as server, server.stream() as first, server.stream() as second:
+        heard(first, bool)
+        heard(second, bool)
+        status, printed = server.stop(number)
+    assert status == 0
+    assert "Traceback" not in printed
+    assert "Error" not in printed
+
+
+@posix
+def test_a_signal_ends_what_is_being_written_too(small_run: Path) -> None:
+    with watching(small_run.parent) as server:
+        connection = server.connect()
+        body = json.dumps({"run": "run", "prompt": "row", "max_new_tokens": 2000, "temperature": 1.0}).encode()
+        connection.request("POST", "/api/sample", body, {"Content-Type": "application/json"})
+        written = until(lambda: children(server), "the child has started")
+        assert server.stop(signal.SIGINT)[0] == 0
+        until(lambda: not any(map(_lives, written)), "the child is gone")
+        connection.close()
+
+
+def _lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_port_in_use_is_told_or_another_one_is_taken(shelf: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        watch = Watch(shelf, "--port", str(port), cwd=shelf)
+        try:
+            until(lambda: watch.process.poll() is not None or "http://" in watch.printed, "it has started or given up")
+            assert "Traceback" not in watch.printed
+            if watch.process.poll() is None:
+                assert watch.serving().port != port
+            else:
+                assert watch.process.returncode == 1
+                assert str(port) in watch.printed
+        finally:
+            watch.close()
+
+
+@pytest.mark.parametrize(
+    "words", [["--port", "-1"], ["--port", "65536"], ["--port", "eighty"], ["--lang", "xx"], ["--prot", "1"]]
+)
+def test_what_is_typed_wrong_is_told_with_status_2(shelf: Path, words: list[str]) -> None:
+    status, said = refused(shelf, *words, cwd=shelf)
+    assert status == 2
+    assert 1 <= len(said.splitlines()) <= 4
+    assert words[0].lstrip("-") in said or words[1] in said
+
+
+def test_a_folder_that_was_named_and_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    status, said = refused("rans", cwd=tmp_path)
+    assert status in (1, 2)
+    assert "rans" in said
+    assert len(said.splitlines()) <= 3
+
+
+def test_runs_is_waited_for_where_nothing_was_named(tmp_path: Path) -> None:
+    watch = Watch("--port", "0", cwd=tmp_path)
+    try:
+        server = watch.serving()
+        assert server.runs() == []
+        assert not (tmp_path / "runs").exists()
+        with server.stream() as stream:
+            begin_run(tmp_path / "runs/first", 20).file.close()
+            heard(stream, lambda runs: "first" in runs)
+    finally:
+        watch.close()
+
+
+def test_help_tells_every_option() -> None:
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        assert cli.run(["watch", "--help"]) == 0
+    assert [word for word in ("--host", "--port", "--token", "--lang", "--open") if word not in output.getvalue()] == []
