@@ -1,7 +1,8 @@
-"""A real `nanoscope watch` process, and plain HTTP to talk to it."""
+"""A real `nanoscope watch` process, plain HTTP to talk to it, and runs that go on while it watches."""
 
 import http.client
 import json
+import math
 import os
 import re
 import signal
@@ -15,9 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from nanoscope.runs.events import EventWriter
+
 SOURCES = Path(__file__).parents[1] / "src"
 PATIENCE_SECONDS = 40.0  # until something is given up: the machine may be busy with other tests
 URL = re.compile(r"(http://\S+?:(\d+)/\S*)\s*$", re.MULTILINE)
+
+HOLDER = """
+import sys
+from pathlib import Path
+from nanoscope.training.lock import RunLock
+lock = RunLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 Runs = list[dict[str, Any]]
 Stream = Iterator[Runs | None]  # None: a line that is no list
@@ -162,3 +174,49 @@ def watching(folder: Path | str, *words: str, cwd: Path | None = None, port: int
         yield watch.serving()
     finally:
         watch.close()
+
+
+# --- runs that go on ---
+
+
+def falling(step: int, of: int = 100) -> float:
+    """A validation loss."""
+    return 1.4 + 2.8 * math.exp(-5 * step / of)
+
+
+def begin_run(folder: Path, steps: int, of: int = 100) -> EventWriter:
+    """A run that has not come to its end; its events go on where this stops."""
+    folder.mkdir(parents=True, exist_ok=True)
+    events = EventWriter(folder / "events.jsonl")
+    config = {"max_iters": of, "batch_size": 4, "block_size": 16, "learning_rate": 1e-3}
+    events.write("start", version=1, run=folder.name, config=config, device="cpu", first_step=0, tokens_per_step=64)
+    go_on(events, range(steps), of)
+    return events
+
+
+def go_on(events: EventWriter, steps: range, of: int = 100) -> None:
+    """More steps, with an evaluation before every tenth."""
+    for step in steps:
+        val = falling(step, of)
+        if step % 10 == 0:
+            events.write("eval", step=step, train_loss=val - 0.05, val_loss=val, val_stderr=0.01, seconds=0.1)
+        events.write(
+            "iter", step=step, loss=val + 0.05 * math.sin(step), seconds=0.05 + step % 7 / 1000, lr=1e-3,
+            grad_norm=1 + step % 5 / 10, tokens_per_second=1280.0, mfu=0.1, eta_seconds=(of - step) * 0.05,
+        )  # fmt: skip
+
+
+@contextmanager
+def training(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the folder's lock, as training does."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], env=child_environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,11 +1,16 @@
 """A real browser: Chromium from the system, driven by playwright, shut off from every network."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from watching import Watch
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 
@@ -26,25 +31,47 @@ def browser() -> Iterator["playwright.Browser"]:
         browser.close()
 
 
+class Pages:
+    """Pages that are open, and everything that they or the browser complained about."""
+
+    def __init__(self, browser: "playwright.Browser") -> None:
+        self.browser = browser
+        self.contexts: list[playwright.BrowserContext] = []
+        self.complaints: list[str] = []
+
+    def new(self, width: int, color_scheme: str) -> "playwright.Page":
+        context = self.browser.new_context(viewport={"width": width, "height": 800}, color_scheme=color_scheme)
+        context.set_default_timeout(20_000)
+        self.contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
+        return page
+
+
 @pytest.fixture
-def open_file(browser: "playwright.Browser") -> Iterator[OpenPage]:
-    """Open a file as a mail attachment is opened; the test fails if the page complains or asks for anything else."""
-    contexts, complaints = [], []
+def pages(browser: "playwright.Browser") -> Iterator[Pages]:
+    """The test fails if any of its pages complained."""
+    pages = Pages(browser)
+    yield pages
+    for context in pages.contexts:
+        context.close()
+    assert pages.complaints == []
+
+
+@pytest.fixture
+def open_file(pages: Pages) -> OpenPage:
+    """Open a file as a mail attachment is opened; it may ask for nothing else."""
 
     def open_it(file: Path, width: int = 1280, color_scheme: str = "light") -> "playwright.Page":
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=color_scheme)
-        context.set_default_timeout(20_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page = pages.new(width, color_scheme)
 
         def only_this_file(route: "playwright.Route") -> None:
             if route.request.url == file.as_uri():
                 route.continue_()
             else:
-                complaints.append(f"asked for {route.request.url}")
+                pages.complaints.append(f"asked for {route.request.url}")
                 route.abort()
 
         page.route("**/*", only_this_file)
@@ -52,7 +79,43 @@ def open_file(browser: "playwright.Browser") -> Iterator[OpenPage]:
         page.wait_for_selector("main")
         return page
 
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    return open_it
+
+
+@pytest.fixture
+def open_watch(pages: Pages) -> OpenPage:
+    """Open the page of a server, at a selection (`#run=a&run=b`); it may ask no other server for anything."""
+
+    def open_it(
+        server: Watch, selection: str = "", width: int = 1280, color_scheme: str = "light"
+    ) -> "playwright.Page":
+        page = pages.new(width, color_scheme)
+        own = re.compile(rf"{re.escape(server.url)}|data:|blob:{re.escape(server.url)}")
+
+        def only_this_server(request: "playwright.Request") -> None:
+            if not own.match(request.url):
+                pages.complaints.append(f"asked for {request.url}")
+
+        page.on("request", only_this_server)
+        page.goto(server.url + selection)
+        page.wait_for_selector("main")
+        return page
+
+    return open_it
+
+
+@pytest.fixture(scope="session")
+def serious_findings() -> Callable[["playwright.Page"], list[Any]]:
+    """What axe-core finds wrong with a page, as far as it keeps people from using it."""
+    found = find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-playwright-python, which carries axe-core, is not installed")
+    axe = (Path(found.origin).parent / "axe.min.js").read_text("utf-8")
+
+    def look(page: "playwright.Page") -> list[Any]:
+        page.evaluate(axe)
+        violations = page.evaluate("async () => (await axe.run(document)).violations")
+        serious = [v for v in violations if v["impact"] in ("serious", "critical")]
+        return [(v["id"], v["nodes"][0]["html"], v["nodes"][0]["failureSummary"]) for v in serious]
+
+    return look

@@ -1,0 +1,460 @@
+"""The page of `nanoscope watch` in a real browser, over real server processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+import told_logs
+from conftest import TINY_MODEL, make_dataset
+from watching import PATIENCE_SECONDS, Watch, begin_run, child_environment, go_on, training, until, watching
+from written_runs import write_run
+
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[web]'")
+
+LANGUAGES = ("en", "ar", "hi")
+HOSTILE_NAME = '<img src=x onerror="window.hacked=3"> & run=b%41#'
+LAST_STEP = "Math.max(...[...drawnCharts].map((chart) => chart.data[0].at(-1)))"
+NETWORK = re.compile(r"Failed to load resource|net::ERR_|NetworkError|Failed to fetch")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such name, or has no such signal")
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three finished runs, one of them with hostile texts, and one that was stopped."""
+    runs = tmp_path_factory.mktemp("shelf") / "runs"
+    write_run(runs / "laptop", hostile=True)
+    write_run(runs / "babygpt", steps=600)
+    write_run(runs / "sweeps/wide", steps=450, slow_every=150)
+    begin_run(runs / "stopped", 60).file.close()
+    return runs
+
+
+@pytest.fixture(scope="module")
+def server(shelf: Path) -> Iterator[Watch]:
+    with watching(shelf) as watch:
+        yield watch
+
+
+def entry(page, name: str):
+    return page.locator("nav#runs li").filter(has=page.get_by_text(name, exact=True))
+
+
+def open_run(page, name: str) -> None:
+    """Show a run alone, by its link."""
+    entry(page, name).locator("a.open").click()
+    page.locator("main canvas").first.wait_for()
+
+
+def paste(page, log: str) -> None:
+    page.locator("#log-open").click()
+    page.locator("#log-text").fill(log)
+    page.locator("#log-explain").click()
+    page.locator("main .verdict").first.wait_for()
+
+
+def drop(page, target: str, text: str, file_name: str | None = None) -> None:
+    """What a browser does when something is dropped onto an element."""
+    page.evaluate(
+        """([target, text, fileName]) => {
+            const dataTransfer = new DataTransfer();
+            if (fileName) dataTransfer.items.add(new File([text], fileName, { type: "text/plain" }));
+            else dataTransfer.setData("text/plain", text);
+            const options = { bubbles: true, cancelable: true, dataTransfer };
+            for (const kind of ["dragenter", "dragover", "drop"])
+                document.querySelector(target).dispatchEvent(new DragEvent(kind, options));
+        }""",
+        [target, text, file_name],
+    )
+    page.locator("main .verdict").first.wait_for()
+
+
+def plain(text: str) -> str:
+    """Without the marks that keep numbers and names from being turned around in a right-to-left sentence."""
+    return re.sub("[\u2066-\u2069]", "", text)
+
+
+# --- live ---
+
+
+@contextmanager
+def real_training(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`nanoscope train` in folder/runs/live, until it is told to stop; two minutes at most."""
+    command = [
+        sys.executable, "-m", "nanoscope", "train", "--dataset=data/song", *TINY_MODEL, "--max_iters=1000000",
+        "--max_minutes=2", "--log_interval=10", "--eval_interval=500", "--out_dir=runs/live", "--device=cpu",
+        "--compile=False", *words,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, cwd=folder, env=child_environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@posix
+def test_the_charts_of_a_real_training_run_grow_in_place_while_the_page_is_open(tmp_path: Path, open_watch) -> None:
+    make_dataset(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with watching(tmp_path / "runs") as server, real_training(tmp_path) as process:
+        page = open_watch(server)
+        page.set_default_timeout(1000 * PATIENCE_SECONDS)
+        entry(page, "live").locator("progress").wait_for()
+        open_run(page, "live")
+        page.evaluate("window.canvas = document.querySelector('main canvas')")
+        numbers = page.locator("main details").first
+        numbers.locator("summary").click()
+        numbers.locator("summary").focus()
+        for _ in range(2):
+            before = page.evaluate(LAST_STEP)
+            page.wait_for_function(f"{LAST_STEP} >= {before + 50}")
+        assert page.evaluate("canvas.isConnected && canvas === document.querySelector('main canvas')")
+        assert numbers.get_attribute("open") is not None
+        assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 0
+        entry(page, "live").locator("progress").wait_for(state="detached")
+        page.wait_for_function(f"{LAST_STEP} > {before}")
+
+
+def test_a_page_reconnects_by_itself_and_shows_what_it_missed(tmp_path: Path, open_watch, pages) -> None:
+    events = begin_run(tmp_path / "run", 20)
+    with watching(tmp_path) as server:
+        page = open_watch(server)
+        open_run(page, "run")
+        page.evaluate("window.loadedOnce = true")
+        page.wait_for_function(f"{LAST_STEP} === 19")
+        server.process.kill()
+        server.process.wait()
+        page.wait_for_function("/lost/.test(document.querySelector('#connection').textContent)")
+    go_on(events, range(20, 50))
+    begin_run(tmp_path / "another", 20).file.close()
+    with watching(tmp_path, port=server.port):
+        page.wait_for_function(f"{LAST_STEP} === 49")
+        page.wait_for_function("!/lost/.test(document.querySelector('#connection').textContent)")
+        entry(page, "another").wait_for()
+        assert page.evaluate("window.loadedOnce") is True
+        page.context.close()
+    pages.complaints[:] = [text for text in pages.complaints if not NETWORK.search(text)]
+
+
+def test_a_run_that_vanishes_leaves_the_list_and_the_page_says_so(tmp_path: Path, open_watch, pages) -> None:
+    begin_run(tmp_path / "run", 20).file.close()
+    begin_run(tmp_path / "kept", 20).file.close()
+    with watching(tmp_path) as server:
+        page = open_watch(server)
+        open_run(page, "run")
+        (tmp_path / "run/events.jsonl").unlink()
+        entry(page, "run").wait_for(state="detached")
+        open_run(page, "kept")
+        assert "kept" in page.locator("h1").inner_text()
+        page.context.close()
+    pages.complaints[:] = [text for text in pages.complaints if "404" not in text]  # Chromium tells of each
+
+
+# --- logs of others ---
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_pasted_log_of_nanogpt_is_explained_with_its_spikes(server: Watch, open_watch, language: str) -> None:
+    page = open_watch(server)
+    page.locator(f"#lang-{language}").click()
+    paste(page, told_logs.spiky())
+    assert page.locator("html").get_attribute("lang") == language
+    page.locator(".mark").nth(1).focus()
+    cause = {"en": "evaluation + checkpoint", "ar": "تقييم + نقطة حفظ", "hi": "इवैल्यूएशन + चेकपॉइंट"}[language]
+    assert cause in plain(page.locator(".tip").first.inner_text())
+    page.locator(".mark").last.focus()
+    assert "10000" in plain(page.locator(".tip").first.inner_text())
+
+
+def test_what_a_pasted_log_does_not_say_can_be_filled_in(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    page.locator("#log-open").click()
+    page.locator("#log-max-iters").fill("6000")
+    page.locator("#log-device").fill("RTX 4070 Ti")
+    page.locator("#log-text").fill(told_logs.WAITING)
+    page.locator("#log-explain").click()
+    page.locator("main .verdict").first.wait_for()
+    assert re.search("6,?000", page.locator("main").inner_text())
+    assert "4070" in page.locator("main").inner_text()
+
+
+def test_a_text_without_training_is_told_in_the_readers_language(server: Watch, open_watch, pages) -> None:
+    page = open_watch(server)
+    page.locator("#log-open").click()
+    page.locator("#log-text").fill("Shall I compare thee to a summer's day?")
+    said = {}
+    for language in ("en", "ar"):
+        page.locator(f"#lang-{language}").click()
+        page.locator("#log-explain").click()
+        message = page.locator("[role=alert]").filter(has_text=re.compile(r"\w"))
+        message.wait_for()
+        said[language] = message.inner_text()
+    assert said["en"] != said["ar"]
+    pages.complaints[:] = [text for text in pages.complaints if "422" not in text]  # Chromium tells of each
+
+
+@pytest.mark.parametrize("target", ["main", "nav#runs", "header"])
+def test_a_file_may_be_dropped_anywhere(server: Watch, open_watch, target: str) -> None:
+    page = open_watch(server)
+    drop(page, target, told_logs.spiky(), "spiky.log")
+    assert "spiky" in page.locator("h1").inner_text()
+    assert page.locator(".mark").count() == 21
+
+
+def test_a_text_may_be_dropped_too(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    drop(page, "main", told_logs.spiky())
+    assert page.locator(".mark").count() == 21
+
+
+def test_a_file_may_be_chosen(server: Watch, open_watch, tmp_path: Path) -> None:
+    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
+    page = open_watch(server)
+    page.locator("#log-open").click()
+    page.locator("#log-file").set_input_files(tmp_path / "gpu.log")
+    page.locator("#log-explain").click()
+    page.locator("main .verdict").first.wait_for()
+    assert "Severe overfitting" in page.locator("main").inner_text()
+
+
+# --- nothing that is shown is ever run ---
+
+
+def test_hostile_lines_of_a_log_are_shown_and_do_nothing(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    script = "<script>window.hacked = 1</script>"
+    log = (
+        f"Overriding: dataset = {script}<img src=x onerror='window.hacked=2'>\n"
+        + told_logs.spiky()
+        + f"Traceback (most recent call last):\nRuntimeError: {script} \x1b[31mred \"quoted\" <b>'it'</b>\n"
+    )
+    paste(page, log)
+    shown = page.locator("main").inner_text()
+    assert "window.hacked = 1" in shown
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, main script, main b").count() == 0
+
+
+@posix
+def test_hostile_names_and_texts_of_runs_are_shown_and_do_nothing(tmp_path: Path, open_watch) -> None:
+    write_run(tmp_path / HOSTILE_NAME, hostile=True)
+    write_run(tmp_path / "b%41", steps=60)
+    with watching(tmp_path) as server:
+        page = open_watch(server)
+        open_run(page, HOSTILE_NAME)
+        assert page.locator("h1").inner_text() == HOSTILE_NAME
+        entry(page, "b%41").locator("input[type=checkbox]").check()
+        page.locator("main details.run").nth(1).wait_for()
+        page.locator("main details.run summary").first.click()
+        page.locator("main pre").first.wait_for()
+        assert "<script>window.hacked = 1</script>" in page.locator("main").inner_text()
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img, main script").count() == 0
+        page.context.close()
+
+
+# --- the page ---
+
+
+def test_the_list_shows_state_step_and_loss_of_every_run(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    entry(page, "laptop").wait_for()
+    assert page.locator("nav#runs li").count() == 4
+    shown = {name: entry(page, name).inner_text() for name in ("laptop", "sweeps/wide", "stopped")}
+    assert "finished" in shown["laptop"]
+    assert "300" in shown["laptop"]
+    assert "450" in shown["sweeps/wide"]
+    assert "stopped" in shown["stopped"]
+    assert "59" in shown["stopped"] or "60" in shown["stopped"]
+
+
+def test_runs_are_laid_over_each_other_and_the_language_switch_keeps_the_selection(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    open_run(page, "laptop")
+    entry(page, "babygpt").locator("input[type=checkbox]").check()
+    page.locator("main fieldset").wait_for()
+    legend = page.locator("main .legend").first.locator("li")
+    assert legend.all_inner_texts() == ["laptop", "babygpt"]
+    selection = page.evaluate("location.hash")
+    assert selection.count("run=") == 2
+    page.locator("#lang-hi").click()
+    page.wait_for_function("document.documentElement.lang === 'hi'")
+    assert page.evaluate("location.hash") == selection
+    assert legend.all_inner_texts() == ["laptop", "babygpt"]
+    checked = [
+        entry(page, name).locator("input[type=checkbox]").is_checked() for name in ("laptop", "babygpt", "stopped")
+    ]
+    assert checked == [True, True, False]
+    page.reload()
+    page.locator("main fieldset").wait_for()
+    assert legend.all_inner_texts() == ["laptop", "babygpt"]
+    entry(page, "laptop").locator("input[type=checkbox]").uncheck()
+    page.locator("main fieldset").wait_for(state="detached")
+    assert page.locator("h1").inner_text() == "babygpt"
+
+
+def test_arabic_runs_from_right_to_left_and_its_charts_from_left_to_right(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    open_run(page, "laptop")
+
+    def left(selector: str) -> float:
+        return page.locator(selector).first.bounding_box()["x"]
+
+    assert left("nav#runs") < left("main")
+    assert left("#theme") > 640
+    page.locator("#lang-ar").click()
+    page.wait_for_function("document.documentElement.dir === 'rtl'")
+    assert left("nav#runs") > left("main")
+    assert left("#theme") < 640
+    first, last = (page.locator("main .mark").nth(i).bounding_box()["x"] for i in (0, -1))
+    assert first < last
+    assert left("main .u-over") - left("main .plot") > 40  # the scale of y is still at the left
+
+
+def test_the_keyboard_alone_opens_a_run(server: Watch, open_watch) -> None:
+    page = open_watch(server)
+    entry(page, "sweeps/wide").wait_for()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('a.open') && /wide/.test(document.activeElement.textContent)"):
+            break
+    page.keyboard.press("Enter")
+    page.locator("main canvas").first.wait_for()
+    page.wait_for_function("document.querySelector('h1').textContent === 'sweeps/wide'")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("selection", ["#run=laptop", "#run=laptop&run=sweeps/wide"])
+def test_a_phone_needs_no_sideways_scrolling(server: Watch, open_watch, language: str, selection: str) -> None:
+    page = open_watch(server, selection, width=360)
+    page.locator("main canvas").first.wait_for()
+    page.locator(f"#lang-{language}").click()
+    page.wait_for_function(f"document.documentElement.lang === '{language}'")
+    page.locator("#log-open").click()
+    page.locator("main canvas").first.wait_for()
+    for summary in page.locator("main summary:visible").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_dark_follows_the_system_until_the_switch_is_used(server: Watch, open_watch) -> None:
+    page = open_watch(server, "#run=babygpt", color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == "rgb(20, 23, 27)"
+    page.locator("#theme").click()
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize(
+    ("selection", "language", "scheme"),
+    [("#run=laptop", "en", "light"), ("#run=laptop", "ar", "dark"), ("#run=laptop&run=babygpt", "hi", "light")],
+)
+def test_axe_finds_nothing_serious(
+    server: Watch, open_watch, serious_findings, selection: str, language: str, scheme: str
+) -> None:
+    page = open_watch(server, selection, color_scheme=scheme)
+    page.locator(f"#lang-{language}").click()
+    page.locator("#log-open").click()
+    page.locator("main canvas").first.wait_for()
+    for summary in page.locator("main summary:visible").all():
+        summary.click()
+    assert serious_findings(page) == []
+
+
+# --- downloads and samples ---
+
+
+@pytest.mark.parametrize("shown", ["run", "log"])
+def test_the_report_of_what_is_shown_can_be_downloaded_and_needs_no_server(
+    server: Watch, open_watch, open_file, tmp_path: Path, shown: str
+) -> None:
+    page = open_watch(server)
+    if shown == "run":
+        open_run(page, "babygpt")
+    else:
+        paste(page, told_logs.spiky())
+    page.locator("#lang-ar").click()
+    with page.expect_download() as waiting:
+        page.locator("#download").click()
+    file = tmp_path / "report.html"
+    waiting.value.save_as(file)
+    report = open_file(file)
+    assert report.locator("html").get_attribute("lang") == "ar"
+    assert report.locator("canvas").count() == page.locator("main canvas").count()
+
+
+@pytest.fixture(scope="module")
+def writer(small_run: Path) -> Iterator[Watch]:
+    with watching(small_run.parent) as watch:
+        yield watch
+
+
+def test_a_trained_model_writes_on_demand(writer: Watch, open_watch) -> None:
+    page = open_watch(writer)
+    page.set_default_timeout(1000 * PATIENCE_SECONDS)
+    open_run(page, "run")
+    page.locator("#sample-prompt").fill("Verse 1: ")
+    idle = page.locator("#sample-go").inner_text()
+    page.locator("#sample-go").click()
+    page.wait_for_function(f"document.querySelector('#sample-go').textContent !== {idle!r}")
+    page.wait_for_function("document.querySelector('#sample-text').textContent.length > 100")
+    page.wait_for_function(f"document.querySelector('#sample-go').textContent === {idle!r}")
+    assert page.locator("#sample-text").inner_text().startswith("Verse 1: ")
+
+
+def test_writing_can_be_stopped(writer: Watch, open_watch) -> None:
+    page = open_watch(writer)
+    open_run(page, "run")
+    page.locator("#sample-go").click()
+    server = psutil.Process(writer.process.pid)
+    until(server.children, "the child has started")
+    page.locator("#sample-go").click()
+    until(lambda: not server.children(), "the child is gone")
+
+
+# --- the README's pictures ---
+
+
+def test_screenshots_are_taken(shelf: Path, tmp_path: Path, open_watch, open_file) -> None:
+    folder = Path(os.environ.get("NANOSCOPE_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = tmp_path / "runs"
+    write_run(runs / "laptop", steps=2000, slow_every=500)
+    write_run(runs / "babygpt", steps=1500, slow_every=400)
+    write_run(runs / "sweeps/wide", steps=900)
+    begin_run(runs / "night", 1300, of=2000).file.close()
+    with watching(runs) as server, training(runs / "night"):
+        for name, selection, language, scheme in (
+            ("watch.png", "#run=night", "en", "light"),
+            ("watch-ar-dark.png", "#run=laptop&run=babygpt", "ar", "dark"),
+        ):
+            page = open_watch(server, selection, color_scheme=scheme)
+            page.locator(f"#lang-{language}").click()
+            entry(page, "night").locator("progress").wait_for()
+            page.locator("main canvas").first.wait_for()
+            assert page.locator("nav#runs li").count() == 4
+            page.mouse.move(0, 0)
+            page.evaluate("document.activeElement.blur()")
+            page.screenshot(path=folder / name)
+        page = open_watch(server, "#run=laptop", width=360)
+        page.locator("main canvas").first.wait_for()
+        page.locator("#lang-hi").click()
+        with page.expect_download() as waiting:
+            page.locator("#download").click()
+        waiting.value.save_as(tmp_path / "report.html")
+        open_file(tmp_path / "report.html", width=360).screenshot(path=folder / "report-phone-hi.png")
+    for name in ("watch.png", "watch-ar-dark.png", "report-phone-hi.png"):
+        assert (folder / name).stat().st_size > 10_000
