@@ -24,6 +24,7 @@ Examples:
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
   nanoscope explain train.log                       anybody's log, or a run: what happened?
   nanoscope report runs/laptop                      the same as a page with charts, to look at or to send
+  nanoscope watch                                   all runs in the browser, as they grow
 
 'nanoscope COMMAND --help' tells more.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
@@ -38,6 +39,7 @@ COMMANDS = {
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
     "report": "Write one HTML page about a run, or several: charts, explanations, advice.",
+    "watch": "Show the runs of a folder in your browser as they grow; explain any log pasted there.",
     "bench": "How fast is this machine, and nanoGPT beside it?",
 }
 OWN_HELP = ("train",)  # its flags are the keys of the configuration

@@ -37,26 +37,22 @@ def report(
     device
         What it ran on ('RTX 4070 Ti'), if the log does not say.
     """
-    from nanoscope.analysis.analyse import Options, analyse
-    from nanoscope.analysis.compare import compare
+    from nanoscope.analysis.analyse import Options
     from nanoscope.runs.folder import RunFolderFacts, read_folder
-    from nanoscope.views.report import ReportedRun, payload, render
+    from nanoscope.views.report import Source, describe, render
     from nanoscope.words.language import choose_language
 
     check_logs(logs, report)
     check_max_iters(max_iters)
     language = choose_language(lang)
-    options = Options(max_iters, device)
     named = trained_runs(logs)
     # A folder's facts are those of the last run in it.
     last = {each.path: each.run for each in named}
-    reported = []
-    for name, path, run, log in named:
-        facts = read_folder(path) if run is last[path] else RunFolderFacts()
-        reported.append(ReportedRun(name, run, analyse(run, options, log), log, facts))
-    several = len(named) > 1
-    comparison = compare([each.run for each in named], [each.name for each in named], options) if several else None
-    page = render(payload(reported, comparison, language.code))
+    sources = [
+        Source(name, run, log, read_folder(path) if run is last[path] else RunFolderFacts())
+        for name, path, run, log in named
+    ]
+    page = render(describe(sources, Options(max_iters, device), language.code))
     file = output or (Path(logs[0]) if len(logs) == 1 and Path(logs[0]).is_dir() else Path()) / "report.html"
     try:
         file.write_text(page, encoding="utf-8", newline="\n")

@@ -1,6 +1,7 @@
 """What a run's own folder tells beyond its log: notes, estimates on the way, environment, samples."""
 
 import re
+from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ class RunFolderFacts:
     """Everything from the folder of a run that its log's `Run` does not hold."""
 
     notes: list[Note] = field(default_factory=list)
-    eta_seconds: dict[int, float] = field(default_factory=dict)  # by the step at which it was estimated
+    # Steps and the time left as it was estimated there; a step that was done again stands here twice.
+    eta_steps: "array[int]" = field(default_factory=lambda: array("q"))
+    eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
     config: list[Setting] = field(default_factory=list)
     environment: list[Setting] = field(default_factory=list)
     samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
@@ -52,23 +55,26 @@ def read_folder(path: str) -> RunFolderFacts:
     if not (folder / "events.jsonl").is_file():
         return facts
     for event in read_events(folder / "events.jsonl"):
-        _take(event, facts)
-    facts.samples = _samples(folder / "samples")
+        take_event(event, facts)
+    facts.samples = read_samples(folder / "samples")
     return facts
 
 
-def _take(event: dict[str, Any], facts: RunFolderFacts) -> None:
+def take_event(event: dict[str, Any], facts: RunFolderFacts) -> None:
+    """Add what an event tells, in the order in which the events were written."""
     kind, step = event["event"], event.get("step")
     if kind == "start":
         config = event.get("config")
         facts.config = _settings(config if isinstance(config, dict) else {})
         facts.environment = _settings({k: v for k, v in event.items() if k not in _OF_THE_EVENT})
         if not event.get("first_step"):  # a new run in the same file
-            facts.notes, facts.eta_seconds = [], {}
+            facts.notes = []
+            del facts.eta_steps[:], facts.eta_seconds[:]
     if type(step) is not int or not 0 <= step < 10**12:
         return
     if kind == "iter" and isinstance(eta := _value(event.get("eta_seconds")), float):
-        facts.eta_seconds[step] = eta
+        facts.eta_steps.append(step)
+        facts.eta_seconds.append(eta)
     elif kind in _KINDS and len(facts.notes) < MOST_NOTES:
         values = {k: shown for k, v in event.items() if (shown := _value(v)) is not None}
         facts.notes.append(Note(kind, step, values))
@@ -85,7 +91,7 @@ def _settings(values: dict[str, Any]) -> list[Setting]:
     return [(printable(k[:60]), printable(str(v)[:VALUE_CHARACTERS])) for k, v in list(scalars.items())[:200]]
 
 
-def _samples(folder: Path) -> list[tuple[int, str]]:
+def read_samples(folder: Path) -> list[tuple[int, str]]:
     """What the model wrote on the way: plain files with the names that training gives them, spread over the run."""
     found: dict[int, Path] = {}
     with suppress(OSError):

@@ -30,7 +30,7 @@ _RECORD_WORDS = re.compile(
 )
 
 
-class _Reading:
+class Reading:
     """One format reading a log, with the mending that all formats share."""
 
     def __init__(self, format: Format) -> None:
@@ -52,6 +52,12 @@ class _Reading:
             self._read_surroundings(number, line)
         elif "error" in line or "interrupted" in line:  # a dying job's message glued to a record, or told by an event
             self._read_error(number, line)
+
+    def finish(self, source: str, lines: int) -> Log:
+        """All that was read so far; more may follow."""
+        self.format.end()
+        runs = [run for run in self.format.log.finish() if run.steps or run.evals]
+        return Log(source, self.format.name if runs else "none", runs, self.located, lines, self.rejoined)
 
     def _rejoin(self, line: str) -> str | None:
         """A record that a terminal broke into several lines, once its last piece is there."""
@@ -91,14 +97,11 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read numbered, clean lines of one log."""
     lines = iter(lines)
     sample: deque[tuple[int, str]] = deque(maxlen=SAMPLE_LINES)
-    reading = _Reading(_find_format(lines, sample))
+    reading = Reading(_find_format(lines, sample))
     last_number = 0
     for last_number, line in chain(sample, lines):
         reading.take(last_number, line)
-    reading.format.end()
-    runs = [run for run in reading.format.log.finish() if run.steps or run.evals]
-    name = reading.format.name if runs else "none"
-    return Log(source, name, runs, reading.located, last_number, reading.rejoined)
+    return reading.finish(source, last_number)
 
 
 def _find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]]) -> Format:

@@ -153,6 +153,10 @@ class Language:
             text = self._catalogue.gettext("{longer} {shorter}").format(longer=text, shorter=part)
         return text
 
+    def unit(self, name: str) -> str:
+        """'{n} min': a pattern for times that something else counts."""
+        return self._unit(name, FRACTION_PLURAL + 0.5, "{n}")
+
     def _unit(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL
         ngettext = self._catalogue.ngettext

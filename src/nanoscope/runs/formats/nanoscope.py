@@ -17,7 +17,7 @@ _SAVING = re.compile(r"saving checkpoint to \S{0,300}step-(\d{1,12})")
 _BAD_LOSS = re.compile(r"the loss is not finite at iteration (\d{1,12})")
 _FINISHED = re.compile(r"^finished (\d{1,12}) iterations in ")
 
-_OVER = ("finished", "patience", "max_minutes", "eval_only")
+OVER = ("finished", "patience", "max_minutes", "eval_only")
 LARGEST = 1e30  # of any number in an event: beyond, squares overflow and nothing is meant
 _SAID_AT_START = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
 
@@ -124,7 +124,7 @@ class Nanoscope(Format):
         elif kind == "non_finite":
             self._read_bad_loss(_step(event["step"]))
         elif kind == "end" and log.current is not None:
-            log.current.said_finished = event.get("reason") in _OVER
+            log.current.said_finished = event.get("reason") in OVER
             log.current.failed = not log.current.said_finished
         return kind
 

@@ -48,11 +48,14 @@ function shortNumber(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+/** '{n} min' in the language of the page, by unit. */
+const unitPatterns = { d: "{n} d", h: "{n} h", min: "{n} min", s: "{n} s", ms: "{n} ms" };
+
 function shortTime(seconds) {
   if (seconds === null || seconds === undefined) return "—";
   const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]];
   const [size, unit] = units.find(([size]) => Math.abs(seconds) >= size * (size > 1 ? 2 : 1)) || units[4];
-  return `${Number((seconds / size).toPrecision(3))} ${unit}`;
+  return unitPatterns[unit].replace("{n}", Number((seconds / size).toPrecision(3)));
 }
 
 /** Distances between ticks: those of a clock for times, uPlot's own for other numbers. */
@@ -66,14 +69,27 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** The numbers of a chart as uPlot takes them. */
+function chartData(spec) {
+  const tables = spec.series.map((s) => [s.x, s.y]);
+  return tables.length > 1 ? uPlot.join(tables) : tables[0];
+}
+
+/** Give a chart new numbers; where somebody has zoomed in, it stays. */
+function updateChart(chart, spec) {
+  const before = chart.data[0];
+  const { min, max } = chart.scales.x;
+  const zoomed = min > before[0] || max < before[before.length - 1];
+  chart.setData(chartData(spec), !zoomed);
+  if (zoomed) chart.redraw();
+}
+
 /**
  * Draw lines and points into `holder`.
  * spec: series [{x, y, label, colour, dots?, errors?}], lines [{x, label, colour}] across the chart, logarithmic,
  * format and formatX of values, readout: the element that tells the values under the pointer.
  */
 function drawChart(holder, spec) {
-  const tables = spec.series.map((s) => [s.x, s.y]);
-  const data = tables.length > 1 ? uPlot.join(tables) : tables[0];
   const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } };
   const options = {
     width: Math.max(holder.clientWidth, 200),
@@ -89,16 +105,17 @@ function drawChart(holder, spec) {
       stroke: colour(s.colour),
       fill: s.dots ? colour(s.colour) : undefined,
       width: s.width || 1.5,
+      dash: s.dash,
       spanGaps: true,
       paths: s.dots ? () => null : undefined,
       points: { show: Boolean(s.dots), size: 7, fill: colour(s.colour), width: 0, space: 0 },
     }))],
     hooks: {
-      draw: [(chart) => drawExtras(chart, spec)],
+      draw: [(chart) => drawExtras(chart, spec), (chart) => chart.placeMarks && chart.placeMarks()],
       setCursor: [(chart) => spec.readout && tellValues(chart, spec)],
     },
   };
-  const chart = new uPlot(options, data, holder);
+  const chart = new uPlot(options, chartData(spec), holder);
   drawnCharts.add(chart);
   let width = options.width;
   new ResizeObserver(() => {
@@ -163,10 +180,14 @@ function tellValues(chart, spec) {
 
 /**
  * Buttons over the points of a chart: one tab stop, arrow keys go on, focus and hover tell.
- * marks: [{x, y, text}]; `tip` is where the text appears.
+ * marks: [{x, y, text}]; `tip` is where the text appears. Takes the place of marks that were there.
  */
 function addMarks(holder, chart, marks, tip, label) {
+  const old = holder.querySelector(".marks");
+  const focused = old ? [...old.children].indexOf(document.activeElement) : -1;
+  if (old) old.remove();
   const layer = document.createElement("div");
+  layer.className = "marks";
   layer.setAttribute("role", "group");
   layer.setAttribute("aria-label", label);
   const ordered = marks.slice(0, MOST_MARKS).sort((a, b) => a.x - b.x);
@@ -199,6 +220,7 @@ function addMarks(holder, chart, marks, tip, label) {
       buttons[i].hidden = x < 0 || x > clientWidth; // after zooming in
     });
   };
-  (chart.hooks.draw = chart.hooks.draw || []).push(place);
+  chart.placeMarks = place;
   place();
+  if (buttons[focused]) buttons[focused].focus();
 }

@@ -37,9 +37,9 @@ _PAGE = """\
 def render(payload: dict[str, Any]) -> str:
     """The page as text; to be written as UTF-8."""
     words = payload["words"][payload["language"]]
-    uplot = _uplot()
-    styles = [(uplot / "uPlot.min.css").read_text("utf-8"), (HERE / "style.css").read_text("utf-8")]
-    sources = [uplot / "uPlot.iife.js", HERE / "charts.js", HERE / "report.js"]  # the first with its licence notice
+    package = uplot()
+    styles = [(package / "uPlot.min.css").read_text("utf-8"), (HERE / "style.css").read_text("utf-8")]
+    sources = [package / "uPlot.iife.js", HERE / "charts.js", HERE / "report.js"]  # the first with its licence notice
     scripts = [source.read_text("utf-8") for source in sources]
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
@@ -53,12 +53,12 @@ def render(payload: dict[str, Any]) -> str:
         title=escape(title),
         styles="\n".join(f"<style>{text}</style>" for text in styles),
         summary=_summary(words),
-        payload=_json(payload),
+        payload=inert_json(payload),
         scripts="\n".join(f"<script>{text}</script>" for text in scripts),
     )
 
 
-def _uplot() -> Path:
+def uplot() -> Path:
     """Where the package uplot-python keeps uPlot; found without importing it, which would take seconds."""
     found = importlib.util.find_spec("uplot")
     for place in found.submodule_search_locations or () if found else ():
@@ -72,7 +72,7 @@ def _hashes(texts: list[str]) -> str:
     return " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
 
 
-def _json(payload: dict[str, Any]) -> str:
+def inert_json(payload: dict[str, Any]) -> str:
     """JSON that no HTML parser and no script parser can take for anything else."""
     text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":

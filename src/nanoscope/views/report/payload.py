@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from nanoscope.analysis.analyse import log_errors
-from nanoscope.analysis.compare import seconds_at
+from nanoscope.analysis.analyse import Options, analyse, log_errors
+from nanoscope.analysis.compare import compare, seconds_at
 from nanoscope.analysis.findings import Analysis, Comparison, Overfitting, SlowStep
 from nanoscope.analysis.schema import plain
 from nanoscope.runs.folder import RunFolderFacts
@@ -49,6 +49,23 @@ class ReportedRun:
     analysis: Analysis
     log: Log
     facts: RunFolderFacts = field(default_factory=RunFolderFacts)
+
+
+class Source(NamedTuple):
+    """A run to be described: its name, and what was read."""
+
+    name: str
+    run: Run
+    log: Log
+    facts: RunFolderFacts
+
+
+def describe(sources: Sequence[Source], options: Options, language: str) -> Json:
+    """The payload of runs, each analysed; several are compared too."""
+    runs = [ReportedRun(name, run, analyse(run, options, log), log, facts) for name, run, log, facts in sources]
+    several = len(runs) > 1
+    comparison = compare([each.run for each in runs], [each.name for each in runs], options) if several else None
+    return payload(runs, comparison, language)
 
 
 def payload(runs: Sequence[ReportedRun], comparison: Comparison | None, language: str) -> Json:
@@ -119,10 +136,10 @@ def _key(causes: Sequence[str]) -> str:
 def _numbers(reported: ReportedRun) -> Json:
     run, analysis, facts = reported.run, reported.analysis, reported.facts
     columns = {name: getattr(run.steps, name) for name in SERIES}
-    columns["eta_s"] = [facts.eta_seconds.get(step, math.nan) for step in run.steps.step] if facts.eta_seconds else []
+    estimated = dict(zip(facts.eta_steps, facts.eta_seconds, strict=True))
+    columns["eta_s"] = [estimated.get(step, math.nan) for step in run.steps.step] if estimated else []
     lowest = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
     drawn = {name: _series(run.steps.step, column, lowest.get(name)) for name, column in columns.items()}
-    losses = [(float(s), y) for s, y in zip(run.steps.step, run.steps.loss, strict=True) if math.isfinite(y)]
     evals = [e for e in run.evals if math.isfinite(e.val)]
     evals = [evals[i] for i in extremes([e.val for e in evals], MOST_EVALUATIONS)]
     slow = _costliest(analysis)
@@ -134,7 +151,8 @@ def _numbers(reported: ReportedRun) -> Json:
         "metric": analysis.evals.metric if analysis.evals else "loss",
         "steps": _steps(run.steps.step),
         "series": {name: column for name, column in drawn.items() if column},
-        "smooth": _smooth(losses),
+        "smooth": _smooth(_points(run.steps.step, run.steps.loss)),
+        "pace": _smooth(_points(run.steps.step, run.steps.time_s)),
         "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
         "best": analysis.evals and (analysis.evals.best_step, analysis.evals.best_val),
         "onset": onset,
@@ -186,10 +204,14 @@ def _base64(numbers: "array[float]") -> str:
     return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 
-def _smooth(losses: Sequence[tuple[float, float]]) -> list[tuple[int, float]]:
+def _points(steps: Sequence[int], values: Sequence[float]) -> list[tuple[float, float]]:
+    return [(float(step), y) for step, y in zip(steps, values, strict=True) if math.isfinite(y)]
+
+
+def _smooth(points: Sequence[tuple[float, float]]) -> list[tuple[int, float]]:
     """Medians of stretches: long ones, so that the noise of single batches goes even in a short run."""
-    stretches = min(SMOOTH_STRETCHES, max(len(losses) // 3, 2))
-    return [(int(x), round(y, 5)) for x, y in stretch_medians(losses, stretches // 2)]
+    stretches = min(SMOOTH_STRETCHES, max(len(points) // 3, 2))
+    return [(int(x), float(f"{y:.5g}")) for x, y in stretch_medians(points, stretches // 2)]
 
 
 def _phases(run: Run, analysis: Analysis) -> list[tuple[str, float]]:

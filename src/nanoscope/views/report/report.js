@@ -35,10 +35,11 @@ function table(title, headers, rows, direction = null) {
 /** A part that is only built when it is opened. */
 function folded(summary, build, attributes = {}, open = false) {
   const element = make("details", attributes, make("summary", {}, summary));
-  const fill = () => { if (element.open && element.children.length === 1) build(element); };
-  element.addEventListener("toggle", fill);
+  element.build = build;
+  element.fill = () => { if (element.open && element.children.length === 1) element.build(element); };
+  element.addEventListener("toggle", element.fill);
   element.open = open;
-  fill();
+  element.fill();
   return element;
 }
 
@@ -47,31 +48,88 @@ function some(rows) {
   return rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
 }
 
-/** A chart with its title, legend, and its numbers in a table; drawn once it is in the page. */
+function legendOf(spec) {
+  const entries = [...spec.series, ...(spec.lines || [])].filter((s) => s.label);
+  return make("ul", { class: "legend" }, ...entries.map((entry) => {
+    const swatch = make("span", { class: "swatch" });
+    const shade = colour(entry.colour);
+    swatch.style.background = entry.dash ? `repeating-linear-gradient(90deg, ${shade} 0 ${entry.dash[0]}px, transparent 0 ${entry.dash[0] + entry.dash[1]}px)` : shade;
+    return make("li", {}, swatch, make("bdi", {}, entry.label));
+  }));
+}
+
+/**
+ * A chart with its title, legend, and its numbers in a table; drawn once it is in the page.
+ * `update` takes over the numbers of another figure of the same kind.
+ */
 function figure(level, title, spec, labels, headers, rows, marks = null) {
   const holder = make("div", { class: "plot" });
   const first = spec.series[0];
   const ends = { title, first: spec.format(first.y.find((v) => v !== null)), last: spec.format(first.y.findLast((v) => v !== null)) };
   const image = make("div", { role: "img", "aria-label": labels.chart.replace(/\{(\w+)\}/g, (_, name) => ends[name]) });
   holder.append(image);
-  const entries = [...spec.series, ...(spec.lines || [])].filter((s) => s.label);
-  const legend = make("ul", { class: "legend" }, ...entries.map((entry) => {
-    const swatch = make("span", { class: "swatch" });
-    swatch.style.background = colour(entry.colour);
-    return make("li", {}, swatch, make("bdi", {}, entry.label));
-  }));
   spec.readout = make("div", { class: "readout", "aria-hidden": "true" });
   spec.labelX = spec.labelX || labels.step;
   const tip = marks ? make("p", { class: "tip soft", role: "status" }, labels.arrows) : null;
   const heading = title + (spec.logarithmic ? ` (${labels.logarithmic})` : "");
-  const whole = section(level, heading, legend, holder, spec.readout, tip,
-    folded(labels.table, (into) => into.append(table(title, headers, some(rows())))));
+  const numbers = folded(labels.table, (into) => into.append(table(title, headers, some(rows()))));
+  const whole = section(level, heading, legendOf(spec), holder, spec.readout, tip, numbers);
   if (spec.wide) whole.className = "wide";
+  whole.figure = { spec, marks, image, numbers, kind: [heading, Boolean(marks), ...spec.series.map((s) => s.label)].join("\n") };
+  let chart = null;
   whole.draw = () => {
-    const chart = drawChart(image, spec);
+    chart = drawChart(image, spec);
     if (marks) addMarks(holder, chart, marks, tip, labels.arrows);
   };
+  whole.update = (other) => {
+    const next = other.figure;
+    Object.assign(spec, next.spec, { readout: spec.readout });
+    image.setAttribute("aria-label", next.image.getAttribute("aria-label"));
+    whole.querySelector(".legend").replaceWith(legendOf(spec));
+    keepBuilding(numbers, next.numbers);
+    if (chart === null) return;
+    updateChart(chart, spec);
+    if (JSON.stringify(marks) !== JSON.stringify(next.marks)) addMarks(holder, chart, next.marks, tip, labels.arrows);
+    marks = next.marks;
+  };
   return whole;
+}
+
+// --- a page that changes while somebody reads it ---
+
+/** A part that is open stays open, with new contents; a closed one will open with the newest. */
+function keepBuilding(old, next) {
+  old.build = next.build;
+  if (!old.open) return;
+  next.open = true;
+  next.fill();
+  patchChildren(old, next);
+}
+
+/** Make `old` say what `next` says, leaving alone what is the same: focus, charts and open parts stay. */
+function patch(old, next) {
+  if (old.figure && next.figure && old.figure.kind === next.figure.kind) old.update(next);
+  else if (old.tagName === "DETAILS" && next.tagName === "DETAILS") {
+    if (!old.firstChild.isEqualNode(next.firstChild)) old.firstChild.replaceWith(next.firstChild);
+    keepBuilding(old, next);
+  } else if (!old.figure && !next.figure && old.tagName === next.tagName && old.className === next.className && next.querySelector("details, .plot")) patchChildren(old, next);
+  else if (!old.isEqualNode(next)) old.replaceWith(next);
+}
+
+/** Children of the same kind are paired in their order; what has no partner comes or goes. */
+function patchChildren(old, next) {
+  const before = [...old.childNodes];
+  const after = [...next.childNodes];
+  const kind = (node) => (node.figure ? node.figure.kind : `${node.nodeName} ${node.className || ""} ${node.dataset ? node.dataset.key || "" : ""}`);
+  let at = 0;
+  for (const node of after) {
+    const partner = before.findIndex((candidate, i) => i >= at && kind(candidate) === kind(node));
+    if (partner < 0) { old.insertBefore(node, before[at] || null); continue; }
+    for (; at < partner; at += 1) before[at].remove();
+    patch(before[at], node);
+    at += 1;
+  }
+  for (; at < before.length; at += 1) before[at].remove();
 }
 
 function drawAll(root) {
@@ -201,36 +259,38 @@ function waysToCompare(runs) {
   return ways;
 }
 
+/** Colours first; where they end, the same ones again in dashes. */
+function runLine(i) {
+  const dashes = [undefined, [8, 4], [2, 3]];
+  return { colour: RUN_COLOURS[i % RUN_COLOURS.length], dash: dashes[Math.floor(i / RUN_COLOURS.length) % dashes.length] };
+}
+
 function overlays(runs, labels, state) {
   const ways = waysToCompare(runs);
-  const plots = make("div", { class: "plots" });
-  const show = () => {
-    const way = ways[state.equal] || ways.step;
-    const over = (title, pick, format) => {
-      const series = runs.map((run, i) => {
-        const points = pick(run);
-        return points && points.x.length > 1 ? { x: points.x.map(way.x(run)), y: points.y, label: run.label, colour: RUN_COLOURS[i % RUN_COLOURS.length] } : null;
-      }).filter((s) => s !== null);
-      if (!series.length) return null;
-      const rows = () => series.flatMap((s) => some(s.x.map((x, i) => [s.label, way.format(x), format(s.y[i])])).slice(0, TABLE_ROWS));
-      return figure(3, title, { series, format, formatX: way.format, labelX: labels[state.equal] }, labels, [labels.run, labels[state.equal], title], rows);
-    };
-    const made = [
-      over(labels.val, (run) => (run.metric === "loss" ? pointsOf(run.evals) : null), shortNumber),
-      over(labels.bpb, (run) => (run.metric === "bpb" ? pointsOf(run.evals) : null), shortNumber),
-      over(labels.smoothed, (run) => pointsOf(run.smooth), shortNumber),
-    ].filter((plot) => plot !== null);
-    plots.replaceChildren(...made);
-    if (plots.isConnected) drawAll(plots);
+  const chosen = ways[state.equal] ? state.equal : "step";
+  const way = ways[chosen];
+  const over = (title, pick, format) => {
+    const series = runs.map((run, i) => {
+      const points = pick(run);
+      return points && points.x.length > 1 ? { x: points.x.map(way.x(run)), y: points.y, label: run.label, ...runLine(i) } : null;
+    }).filter((s) => s !== null);
+    if (!series.length) return null;
+    const rows = () => series.flatMap((s) => some(s.x.map((x, i) => [s.label, way.format(x), format(s.y[i])])).slice(0, TABLE_ROWS));
+    return figure(3, title, { series, format, formatX: way.format, labelX: labels[chosen] }, labels, [labels.run, labels[chosen], title], rows);
   };
-  const choices = Object.keys(ways).map((way) => {
-    const radio = make("input", { type: "radio", name: "equal", value: way });
-    radio.checked = way === state.equal;
-    radio.addEventListener("change", () => { state.equal = way; show(); });
-    return make("label", {}, radio, ` ${labels[way]}`);
+  const plots = [
+    over(labels.val, (run) => (run.metric === "loss" ? pointsOf(run.evals) : null), shortNumber),
+    over(labels.bpb, (run) => (run.metric === "bpb" ? pointsOf(run.evals) : null), shortNumber),
+    over(labels.smoothed, (run) => pointsOf(run.smooth), shortNumber),
+    over(labels.usual_time, (run) => pointsOf(run.pace), shortTime),
+  ].filter((plot) => plot !== null);
+  const choices = Object.keys(ways).map((name) => {
+    const radio = make("input", { type: "radio", name: "equal", value: name, id: `equal-${name}` });
+    radio.checked = name === chosen;
+    radio.addEventListener("change", () => state.again({ equal: name }, radio.id));
+    return make("label", {}, radio, ` ${labels[name]}`);
   });
-  show();
-  return section(2, labels.overlay, make("fieldset", {}, make("legend", {}, labels.equal), ...choices), plots);
+  return section(2, labels.overlay, make("fieldset", {}, make("legend", {}, labels.equal), ...choices), make("div", { class: "plots" }, ...plots));
 }
 
 function showComparison(payload, words, labels, state) {
@@ -242,42 +302,46 @@ function showComparison(payload, words, labels, state) {
   parts.push(section(2, told.measures_title, table(told.measures_title, told.measures_headers, told.measures)));
   if (told.settings.length) parts.push(section(2, told.settings_title, table(told.settings_title, told.settings_headers, told.settings)));
   parts.push(section(2, labels.runs, ...payload.runs.map((run, i) =>
-    folded(run.name, (into) => { into.append(...showRun(run, words.runs[i], labels, 3)); drawAll(into); }, { class: "run" }))));
+    folded(run.name, (into) => { into.append(...showRun(run, words.runs[i], labels, 3, state.onPaper)); if (into.isConnected) drawAll(into); },
+      { class: "run", "data-key": run.name }, Boolean(state.onPaper)))));
   return parts;
 }
 
 // --- the page ---
 
-/** Build the page of a payload; again after the language or the colours have changed. */
-function showReport(payload, state) {
+/** The parts of a page about a payload. */
+function contents(payload, state) {
   const words = payload.words[state.language];
-  const labels = words.labels;
+  return words.comparison ? showComparison(payload, words, words.labels, state) : showRun(payload.runs[0], words.runs[0], words.labels, 2, state.onPaper);
+}
+
+/** The title, and the switches of language and colours; `languages`: what there is, by code. */
+function pageHeader(title, subtitle, languages, state) {
+  const { labels, direction } = languages[state.language];
   const root = document.documentElement;
   root.lang = state.language;
-  root.dir = words.direction;
+  root.dir = direction;
   if (state.theme) root.dataset.theme = state.theme;
-  const again = (change, focused) => {
-    Object.assign(state, change);
-    const top = scrollY;
-    showReport(payload, state);
-    scrollTo(0, top);
-    document.getElementById(focused).focus();
-  };
-  const languages = Object.entries(payload.words).map(([code, { name }]) => {
+  for (const unit of Object.keys(unitPatterns)) unitPatterns[unit] = labels[`unit_${unit}`];
+  const switches = Object.entries(languages).map(([code, { name }]) => {
     const button = make("button", { type: "button", lang: code, id: `lang-${code}`, "aria-pressed": String(code === state.language) }, name);
-    button.addEventListener("click", () => again({ language: code }, `lang-${code}`));
+    button.addEventListener("click", () => state.again({ language: code }, button.id));
     return button;
   });
   const isDark = () => (state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const theme = make("button", { type: "button", id: "theme", "aria-label": labels.theme, title: labels.theme }, "◐");
-  theme.addEventListener("click", () => again({ theme: isDark() ? "light" : "dark" }, "theme"));
-  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
-  const header = make("header", {},
-    make("div", {}, make("h1", {}, make("bdi", {}, names)), make("span", { class: "soft" }, labels.report)),
-    make("div", { class: "controls", role: "group", "aria-label": labels.language }, ...languages),
+  theme.addEventListener("click", () => state.again({ theme: isDark() ? "light" : "dark" }, "theme"));
+  return make("header", {},
+    make("div", {}, make("h1", {}, make("bdi", {}, title)), make("span", { class: "soft" }, subtitle)),
+    make("div", { class: "controls", role: "group", "aria-label": labels.language }, ...switches),
     make("div", { class: "controls" }, theme));
-  const main = make("main", {});
-  main.append(...(words.comparison ? showComparison(payload, words, labels, state) : showRun(payload.runs[0], words.runs[0], labels, 2, state.onPaper)));
+}
+
+/** Build the page of a payload; again after the language or the colours have changed. */
+function showReport(payload, state) {
+  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
+  const header = pageHeader(names, payload.words[state.language].labels.report, payload.words, state);
+  const main = make("main", {}, ...contents(payload, state));
   document.body.querySelectorAll("header, main").forEach((old) => old.remove());
   document.body.prepend(header, main);
   drawAll(main);
@@ -286,6 +350,13 @@ function showReport(payload, state) {
 function start() {
   const payload = JSON.parse(document.getElementById("payload").textContent);
   const state = { language: payload.language, theme: null, equal: "step" };
+  state.again = (change, focused) => {
+    Object.assign(state, change);
+    const top = scrollY;
+    showReport(payload, state);
+    scrollTo(0, top);
+    document.getElementById(focused).focus();
+  };
   showReport(payload, state);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showReport(payload, state); });
   addEventListener("beforeprint", () => showReport(payload, { ...state, theme: "light", onPaper: true }));

@@ -1,0 +1,92 @@
+"""Opens the port, says where the page is, and serves it until Ctrl-C or SIGTERM."""
+
+import ipaddress
+import platform
+import secrets
+import signal
+import socket
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psutil
+import uvicorn
+
+from nanoscope.errors import JobError, UsageError
+from nanoscope.views.dashboard.guard import LOOPBACK
+from nanoscope.views.dashboard.page import scripts_and_styles
+from nanoscope.views.dashboard.server import make_app
+
+NICENESS = 10  # training comes first
+
+
+class _Server(uvicorn.Server):
+    """Ends in order when it is asked to, and without passing the signal on: this is how one leaves."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(each, self.handle_exit) for each in signals]
+        try:
+            yield
+        finally:
+            for each, handler in zip(signals, before, strict=True):
+                signal.signal(each, handler)
+
+
+def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | None, language: str, browse: bool) -> None:
+    """Serve the runs of `folder`."""
+    scripts_and_styles()  # an error before the port is open, if a package is missing
+    is_local = host in LOOPBACK
+    if is_local and token is not None:
+        raise UsageError("--token is for --host: this machine's own pages need none")
+    if not is_local:
+        token = token or secrets.token_urlsafe(24)
+    listening = _listen(host, port, ports_tried)
+    port = listening.getsockname()[1]
+    names = frozenset({*LOOPBACK, *([] if is_local else [host.lower(), platform.node().lower()])})
+    app = make_app(folder.resolve(), language, names, token)
+    shown = f"[{host}]" if ":" in host else platform.node() if _is_every_address(host) else host
+    url = f"http://{shown}:{port}/"
+    url += f"?{urlencode({'token': token})}" if token else ""
+    with suppress(psutil.Error, OSError, AttributeError):
+        psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    print(f"watching {folder}; Ctrl-C ends it: {url}", flush=True)
+    if browse:
+        webbrowser.open(url)
+    _Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int, tries: int) -> socket.socket:
+    """A socket at the port, or at the next one that is free."""
+    for candidate in range(port, min(port + max(tries, 1), 65536)):
+        try:
+            found = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
+            listening = socket.socket(found[0], found[1])
+        except (OSError, UnicodeError) as error:
+            raise JobError(f"There is no address {host} to serve at: {error}") from None
+        try:
+            if hasattr(signal, "SIGHUP"):  # on Windows this would let two servers share a port
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(found[4])
+            listening.listen(128)
+            return listening
+        except OSError as error:
+            listening.close()
+            reason = error
+    raise JobError(
+        f"Port {port} at {host} cannot be used: {reason.strerror or reason}\nChoose another: --port N, or 0 for any"
+    )
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

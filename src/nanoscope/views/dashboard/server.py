@@ -1,0 +1,202 @@
+"""The server of `nanoscope watch`: answers the page from run folders, which it only reads. It never loads torch."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from nanoscope.analysis.analyse import Options
+from nanoscope.errors import JobError
+from nanoscope.untrusted import printable
+from nanoscope.views.dashboard.folder import WatchedFolder
+from nanoscope.views.dashboard.guard import Guard
+from nanoscope.views.dashboard.page import page, scripts_and_styles
+from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, describe_log
+from nanoscope.views.dashboard.samples import MOST_TOKENS, PROMPT_BYTES, Writer
+from nanoscope.views.report.page import render
+from nanoscope.words.language import LANGUAGES
+
+LOG_LIMIT_BYTES = 32_000_000
+LOOK_SECONDS = 1.0
+MOST_SHOWN = 50  # runs over each other
+
+
+class Dashboard:
+    """The routes, over one folder."""
+
+    def __init__(self, root: Path, language: str) -> None:
+        self.folder = WatchedFolder(root)
+        self.reports = Reports(self.folder, language)
+        self.writer = Writer()
+        self.language = language
+        self._one_log = asyncio.Lock()  # a large pasted log takes seconds and memory: one after the other
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.index),
+            Route("/static/{name}", self.static),
+            Route("/api/runs", self.runs),
+            Route("/api/stream", self.stream),
+            Route("/api/report", self.report),
+            Route("/report.html", self.report_file),
+            Route("/api/explain", self.explain, methods=["POST"]),
+            Route("/api/explain.html", self.explain_file, methods=["POST"]),
+            Route("/api/sample", self.sample, methods=["POST"]),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        return HTMLResponse(page(self.language))
+
+    async def static(self, request: Request) -> Response:
+        file = scripts_and_styles().get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404, "gone")
+        kind = "text/css" if file.suffix == ".css" else "text/javascript"
+        return FileResponse(file, media_type=f"{kind}; charset=utf-8")
+
+    # --- runs ---
+
+    async def runs(self, request: Request) -> Response:
+        return Response(await self._list(), media_type="application/json")
+
+    async def stream(self, request: Request) -> Response:
+        async def changes() -> AsyncIterator[ServerSentEvent]:
+            told = None
+            while True:
+                listed = await self._list()
+                if listed != told:
+                    yield ServerSentEvent(listed, event="runs", retry=2000)
+                    told = listed
+                await asyncio.sleep(LOOK_SECONDS)
+
+        return EventSourceResponse(changes(), ping=20)
+
+    async def _list(self) -> str:
+        glances = await run_in_threadpool(self.folder.look)
+        listed = [{**asdict(each), "label": self.folder.label(each.name)} for each in glances]
+        return json.dumps({"runs": listed}, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+    async def report(self, request: Request) -> Response:
+        return Response(
+            await run_in_threadpool(self.reports.answer, _names(request)), media_type="application/json; charset=utf-8"
+        )
+
+    async def report_file(self, request: Request) -> Response:
+        names = _names(request)
+        payload = await run_in_threadpool(self.reports.payload, names, _language(request, self.language))
+        return await _attachment(payload, "-".join(names[:3]))
+
+    # --- logs and samples ---
+
+    async def explain(self, request: Request) -> Response:
+        return JSONResponse(await self._explained(request))
+
+    async def explain_file(self, request: Request) -> Response:
+        return await _attachment(await self._explained(request), request.query_params.get("name", "log"))
+
+    async def _explained(self, request: Request) -> dict[str, Any]:
+        asked = request.query_params
+        max_iters = asked.get("max_iters") or None
+        if max_iters is not None and not (max_iters.isdecimal() and 0 < int(max_iters[:13]) < 10**12):
+            raise HTTPException(422, "bad_request")
+        options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
+        name = printable(asked.get("name", "log")[:100])
+        async with self._one_log:
+            content = await _body(request, LOG_LIMIT_BYTES)
+            return await run_in_threadpool(describe_log, content, name, options, _language(request, self.language))
+
+    async def sample(self, request: Request) -> Response:
+        try:
+            asked = json.loads(await _body(request, PROMPT_BYTES))
+            run, prompt = str(asked["run"]), str(asked.get("prompt") or "\n")
+            tokens, temperature = int(asked.get("max_new_tokens", 300)), float(asked.get("temperature", 0.8))
+            if not (1 <= tokens <= MOST_TOKENS and 0 <= temperature <= 10):
+                raise ValueError(asked)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            raise HTTPException(422, "bad_request") from None
+        path = self.folder.path(run)
+        if path is None:
+            raise GoneError(run)
+        if self.writer.busy:
+            raise HTTPException(409, "busy")
+        pieces = self.writer.write(path, prompt, tokens, temperature)
+        try:
+            first = await anext(pieces)
+        except StopAsyncIteration:
+            first = ""
+        except JobError as error:
+            return JSONResponse({"error": "sample", "message": str(error)}, 422)
+
+        async def text() -> AsyncIterator[str]:
+            try:
+                yield first
+                async for piece in pieces:
+                    yield piece
+            finally:
+                await pieces.aclose()  # type: ignore[attr-defined]
+
+        return StreamingResponse(text(), media_type="text/plain; charset=utf-8")
+
+
+def make_app(root: Path, language: str, names: frozenset[str], token: str | None) -> Starlette:
+    """The application; `names` are those under which this machine may be asked."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
+        if isinstance(error, GoneError):
+            return JSONResponse({"error": "gone"}, 404)
+        if isinstance(error, NoTrainingError):
+            return JSONResponse({"error": "no_training"}, 422)
+        return JSONResponse({"error": "failed"}, 500)
+
+    return Starlette(
+        routes=Dashboard(root, language).routes(),
+        middleware=[Middleware(Guard, names=names, token=token)],
+        exception_handlers={HTTPException: refused, JobError: refused, Exception: refused},
+    )
+
+
+_CODES: Mapping[int, str] = {404: "gone", 405: "method"}
+
+
+def _names(request: Request) -> list[str]:
+    names = request.query_params.getlist("run")
+    if not 0 < len(names) <= MOST_SHOWN:
+        raise HTTPException(422, "bad_request")
+    return names
+
+
+def _language(request: Request, usual: str) -> str:
+    wanted = request.query_params.get("lang", usual)
+    return wanted if wanted in LANGUAGES else usual
+
+
+async def _body(request: Request, limit_bytes: int) -> bytes:
+    """The whole body; one that is too large is not read to its end."""
+    if int(request.headers.get("content-length", "0")) > limit_bytes:
+        raise HTTPException(413, "too_large")
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > limit_bytes:
+            raise HTTPException(413, "too_large")
+    return bytes(content)
+
+
+async def _attachment(payload: dict[str, Any], name: str) -> Response:
+    """The report as a file to keep."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)[:60].strip(".-") or "log"
+    page = await run_in_threadpool(render, payload)
+    return HTMLResponse(page, headers={"content-disposition": f'attachment; filename="nanoscope-{plain}.html"'})
