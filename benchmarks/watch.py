@@ -1,0 +1,400 @@
+"""How `nanoscope watch` does with 20 runs of 100,000 steps each: seconds in the browser, memory and CPU of the server.
+
+python benchmarks/watch.py [--growth SECONDS] [--training SECONDS] [--json] [--markdown benchmarks/WATCH.md]
+
+The runs are made up, in a temporary folder (about 600 MB, removed at the end). Needs Chromium, and playwright to
+drive it. Without --growth and --training it takes two minutes or so.
+"""
+
+import argparse
+import base64
+import json
+import math
+import os
+import platform
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psutil
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from nanoscope.hardware.probe import cpu_name
+from watching import Watch, child_environment, watching
+
+SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # where slow steps are, as shares of the run
+SPIKE_SECONDS = 2.5
+STEP_SECONDS = 0.030
+PATIENCE_MS = 170_000
+MEGABYTE = 1e6
+ABOUT = """\
+Written by `python benchmarks/watch.py --growth 60 --training 15 --markdown benchmarks/WATCH.md`. The runs are made up:
+every step has a line with all that training writes, every 1000th an evaluation, and five steps of each run are slow.
+Server and Chromium share the machine. Times are from the moment of the click, or of the address being opened, until
+the thing is on the page; they are taken once, by a server that has just been started."""
+
+Row = tuple[str, str]
+
+
+# --- runs of a hundred thousand steps ---
+
+
+def spikes_of(run: int, steps: int) -> list[int]:
+    return [round(share * steps) + run for share in SPIKES]
+
+
+def lines_of(run: int, first: int, last: int, steps: int, noise: list[float]) -> Iterator[str]:
+    """Events of steps first … last - 1, as training writes them."""
+    spikes = set(spikes_of(run, steps))
+    for step in range(first, last):
+        rough = noise[(step + 97 * run) % len(noise)]
+        usual = 1.4 + 0.01 * run + 2.8 * math.exp(-8 * step / steps)
+        clock = f"2026-01-01T{step // 3600 % 24:02d}:{step // 60 % 60:02d}:{step % 60:02d}.000+00:00"
+        if step % 1000 == 0:
+            yield (
+                f'{{"event": "eval", "t": {step * STEP_SECONDS:.4f}, "time": "{clock}", "step": {step}, '
+                f'"train_loss": {usual - 0.05:.5f}, "train_stderr": 0.0041, "val_loss": {usual + 0.02:.5f}, '
+                f'"val_stderr": 0.0043, "windows": 200, "seconds": 0.41, "best": true}}\n'
+            )
+        seconds = SPIKE_SECONDS if step in spikes else STEP_SECONDS * (1 + 0.05 * rough)
+        yield (
+            f'{{"event": "iter", "t": {step * STEP_SECONDS:.4f}, "time": "{clock}", "step": {step}, '
+            f'"loss": {usual + 0.06 * rough:.5f}, "seconds": {seconds:.6f}, "data_seconds": 0.0001, "steps": 1, '
+            f'"mean_seconds": {seconds:.6f}, "max_seconds": {seconds:.6f}, "lr": {1e-3 * (1 - step / steps):.4e}, '
+            f'"grad_norm": {abs(0.8 + 0.2 * rough):.4f}, "tokens_per_second": {768 / seconds:.1f}, '
+            f'"mfu": {0.4 - 0.02 * rough:.5f}, "eta_seconds": {(steps - step) * STEP_SECONDS:.1f}}}\n'
+        )
+
+
+def write_runs(folder: Path, runs: int, steps: int) -> float:
+    """Write all runs; megabytes in all. Each is a little newer than the one before."""
+    chooser = random.Random(0)
+    noise = [chooser.gauss(0, 1) for _ in range(9973)]
+    config = {"max_iters": steps, "batch_size": 12, "block_size": 64, "learning_rate": 1e-3, "device": "cpu"}
+    written = 0
+    for run in range(runs):
+        file = folder / f"run-{run:02d}" / "events.jsonl"
+        file.parent.mkdir(parents=True)
+        start = {
+            "event": "start",
+            "t": 0.0,
+            "time": "2026-01-01T00:00:00.000+00:00",
+            "version": 1,
+            "run": file.parent.name,
+        }
+        start |= {"config": config, "device": "cpu", "first_step": 0, "parameters": 795904, "tokens_per_step": 768}
+        end = {"event": "end", "t": steps * STEP_SECONDS, "time": "2026-01-02T00:00:00.000+00:00", "reason": "finished"}
+        end |= {"step": steps, "wall_seconds": steps * STEP_SECONDS, "phases": {"step": steps * STEP_SECONDS}}
+        with file.open("w", encoding="utf-8") as out:
+            out.write(json.dumps(start) + "\n")
+            out.writelines(lines_of(run, 0, steps, steps, noise))
+            if run < runs - 1:  # the newest goes on
+                out.write(json.dumps(end) + "\n")
+        written += file.stat().st_size
+        os.utime(file, (time.time() - 3600 + run,) * 2)
+    return written / MEGABYTE
+
+
+# --- what is measured ---
+
+
+def peak_megabytes(server: Watch) -> float:
+    """The most memory that the server ever had, and what its children have."""
+    process = psutil.Process(server.process.pid)
+    status = Path(f"/proc/{server.process.pid}/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text("utf-8").splitlines() if ":" in line)
+        own = int(fields["VmHWM"].split()[0]) * 1024
+    else:
+        memory = process.memory_info()
+        own = getattr(memory, "peak_wset", memory.rss)
+    return float(own + sum(child.memory_info().rss for child in process.children(recursive=True))) / MEGABYTE
+
+
+def wait_until_shown(page: Page, name: str) -> None:
+    """Until the charts of a run are drawn."""
+    page.wait_for_function(
+        """name => {
+            const shown = document.querySelector("#content .shown-name");
+            return shown && shown.textContent === name && document.querySelector("#content canvas");
+        }""",
+        arg=name,
+    )
+
+
+def drawn_spikes(page: Page, run: int, steps: int) -> int:
+    """How many of a run's slow steps are among the points of its charts."""
+    points = page.evaluate(
+        f"""() => [...drawnCharts].flatMap(({{ data: [x, ...columns] }}) =>
+            x.filter((_, i) => columns.some((y) => Math.abs(y[i] - {SPIKE_SECONDS}) < 0.01)))"""
+    )
+    return len(set(points) & set(spikes_of(run, steps)))
+
+
+def spikes_in_overlay(server: Watch, runs: int, steps: int) -> int:
+    """The same for all runs, in the numbers that the overlay was drawn from."""
+    query = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
+    found = 0
+    for run, told in enumerate(server.ask(f"/api/report?{query}").json["runs"]):
+        series = told["series"]["time_s"]
+        values = array("f", base64.b64decode(series["y"]))
+        each = series.get("x", told["steps"])
+        if "each" in each:
+            at = array("d", base64.b64decode(each["each"]))
+        else:
+            at = array("d", range(each["first"], each["first"] + each["every"] * each["count"], each["every"]))
+        high = {int(step) for step, seconds in zip(at, values, strict=True) if seconds > 1}
+        found += len(high & set(spikes_of(run, steps)))
+    return found
+
+
+@contextmanager
+def opened(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+
+
+def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, float]:
+    """Open the page, click another run, lay all over each other."""
+    found: dict[str, float] = {}
+    newest, another = f"run-{runs - 1:02d}", f"run-{runs // 2:02d}"
+    with watching(folder) as server, opened(browser) as page:
+        found["server_idle_mb"] = peak_megabytes(server)
+        begun = time.perf_counter()
+        page.goto(server.url)
+        page.wait_for_function(f"document.querySelectorAll('#runs li a').length === {runs}")
+        found["list_s"] = time.perf_counter() - begun
+        found["list_mb"] = peak_megabytes(server)
+        wait_until_shown(page, newest)
+        found["newest_drawn_s"] = time.perf_counter() - begun
+        found["newest_mb"] = peak_megabytes(server)
+        found["drawn_spikes"] = drawn_spikes(page, runs - 1, steps)
+        begun = time.perf_counter()
+        page.locator("#runs li a", has_text=another).click()
+        page.wait_for_selector(f"#runs li.shown:has-text('{another}')")
+        found["click_answered_s"] = time.perf_counter() - begun
+        wait_until_shown(page, another)
+        found["another_drawn_s"] = time.perf_counter() - begun
+        found["drawn_spikes"] += drawn_spikes(page, runs // 2, steps)
+        begun = time.perf_counter()
+        page.locator("#runs li a", has_text=newest).click()
+        wait_until_shown(page, newest)
+        found["back_drawn_s"] = time.perf_counter() - begun
+        selection = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
+        begun = time.perf_counter()
+        page.evaluate("hash => { location.hash = hash; }", selection)
+        page.wait_for_function(f"document.querySelectorAll('#content details.run').length === {runs}")
+        page.wait_for_selector("#content canvas")
+        found["overlay_drawn_s"] = time.perf_counter() - begun
+        found["overlay_mb"] = peak_megabytes(server)
+        found["overlay_spikes"] = spikes_in_overlay(server, runs, steps)
+        found["peak_mb"] = peak_megabytes(server)
+    return found
+
+
+def grow(browser: Browser, folder: Path, runs: int, steps: int, seconds: float) -> dict[str, float]:
+    """CPU of the server while the newest run gets ten lines a second and the page shows it."""
+    stop = threading.Event()
+    chooser = random.Random(1)
+    noise = [chooser.gauss(0, 1) for _ in range(9973)]
+    file = folder / f"run-{runs - 1:02d}" / "events.jsonl"
+
+    def write() -> None:
+        with file.open("a", encoding="utf-8") as out:
+            for line in lines_of(runs - 1, steps, 10 * steps, steps, noise):
+                out.write(line)
+                out.flush()
+                if stop.wait(0.1):
+                    return
+
+    with watching(folder) as server, opened(browser) as page:
+        page.goto(f"{server.url}#run=run-{runs - 1:02d}")
+        wait_until_shown(page, f"run-{runs - 1:02d}")
+        last_drawn = "Math.max(...[...drawnCharts].map(({ data }) => data[0].at(-1)))"
+        writer = threading.Thread(target=write)
+        process = psutil.Process(server.process.pid)
+        used = sum(process.cpu_times()[:2])
+        begun = time.perf_counter()
+        writer.start()
+        try:
+            page.wait_for_timeout(1000 * seconds)
+            took = time.perf_counter() - begun
+            used = sum(process.cpu_times()[:2]) - used
+            behind_s = steps + 10 * took - page.evaluate(last_drawn)
+        finally:
+            stop.set()
+            writer.join()
+        return {
+            "growth_cpu_s_per_min": 60 * used / took,
+            "growth_behind_s": behind_s / 10,
+            "growth_peak_mb": peak_megabytes(server),
+        }
+
+
+@contextmanager
+def trained(folder: Path) -> Iterator[Path]:
+    """A real run on all cores, as long as this lasts; its events."""
+    chooser = random.Random(2)
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "birds", "fly", "over", "hills"]
+    (folder / "words.txt").write_text(" ".join(chooser.choice(words) for _ in range(60_000)), "utf-8")
+    environment = {key: value for key, value in child_environment().items() if key != "OMP_NUM_THREADS"}
+    program = [sys.executable, "-m", "nanoscope"]
+    quiet = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    subprocess.run([*program, "prepare", "words.txt", "--out", "data/words"], check=True, timeout=120, **quiet)  # type: ignore[call-overload]
+    settings = [
+        "--dataset=data/words", "--n_layer=4", "--n_head=4", "--n_embd=128", "--block_size=64", "--batch_size=12",
+        "--max_iters=1000000", "--max_minutes=10", "--eval_interval=500", "--eval_iters=10", "--log_interval=1",
+        "--device=cpu", "--compile=False", "--out_dir=runs/live",
+    ]  # fmt: skip
+    process = subprocess.Popen([*program, "train", *settings], stderr=subprocess.DEVNULL, **quiet)  # type: ignore[call-overload]
+    events = folder / "runs/live/events.jsonl"
+    try:
+        deadline = time.monotonic() + 120
+        while not (events.exists() and b'"iter"' in events.read_bytes()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("training did not begin")
+            time.sleep(0.2)
+        yield events
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def step_milliseconds(events: Path, seconds: float, wait: Callable[[float], Any]) -> float:
+    """The mean step of the coming seconds."""
+    begin = events.stat().st_size
+    wait(seconds)
+    with events.open("rb") as file:
+        file.seek(begin)
+        lines = file.read().splitlines()[1:-1]  # the first and the last may be cut
+    took = [event["seconds"] for event in map(json.loads, lines) if event["event"] == "iter"]
+    return 1000 * statistics.mean(took)
+
+
+def disturb(browser: Browser, scratch: Path, seconds: float, turns: int = 3) -> dict[str, float]:
+    """Step time of a real run, by turns alone and with a server and a page that shows it."""
+    folder = scratch / "training"
+    folder.mkdir()
+    alone, watched = [], []
+    with trained(folder) as events:
+        time.sleep(3)
+        for _ in range(turns):
+            alone.append(step_milliseconds(events, seconds, time.sleep))
+            with watching(events.parents[1]) as server, opened(browser) as page:
+                page.goto(f"{server.url}#run=live")
+                wait_until_shown(page, "live")
+                watched.append(step_milliseconds(events, seconds, lambda s: page.wait_for_timeout(1000 * s)))
+    return {
+        "step_alone_ms": statistics.median(alone),
+        "step_watched_ms": statistics.median(watched),
+        "watched_ratio": statistics.median(w / a for w, a in zip(watched, alone, strict=True)),
+    }
+
+
+# --- told ---
+
+
+def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
+    """The figures for people, as far as they were measured."""
+    spikes = len(SPIKES)
+    rows = [
+        ("runs × steps, size on disk", f"{runs} × {steps:,}, {found['disk_mb']:.0f} MB"),
+        ("until the list of runs is there", f"{found['list_s']:.2f} s"),
+        ("until the newest run is drawn", f"{found['newest_drawn_s']:.2f} s"),
+        ("a click on another run is answered", f"{found['click_answered_s']:.2f} s"),
+        ("until that run is drawn", f"{found['another_drawn_s']:.2f} s"),
+        ("back to the first run", f"{found['back_drawn_s']:.2f} s"),
+        (f"until all {runs} are drawn over each other", f"{found['overlay_drawn_s']:.1f} s"),
+        ("peak memory of the server: started", f"{found['server_idle_mb']:.0f} MB"),
+        ("… with the list", f"{found['list_mb']:.0f} MB"),
+        ("… with one run", f"{found['newest_mb']:.0f} MB"),
+        (f"… with all {runs}", f"{found['peak_mb']:.0f} MB"),
+        ("slow steps that are drawn, of two runs", f"{found['drawn_spikes']:.0f} of {2 * spikes}"),
+        (f"slow steps in what all {runs} are drawn from", f"{found['overlay_spikes']:.0f} of {runs * spikes}"),
+    ]  # fmt: skip
+    if "growth_cpu_s_per_min" in found:
+        rows += [
+            ("CPU of the server while a run grows by 10 lines a second", f"{found['growth_cpu_s_per_min']:.1f} s/min"),
+            ("how far the page is behind the run then", f"{found['growth_behind_s']:.1f} s"),
+            ("peak memory of the server then", f"{found['growth_peak_mb']:.0f} MB"),
+        ]  # fmt: skip
+    if "watched_ratio" in found:
+        rows += [
+            ("a step of a real run on all cores, alone", f"{found['step_alone_ms']:.2f} ms"),
+            ("… with server and page", f"{found['step_watched_ms']:.2f} ms"),
+            ("… ratio, median of 3 pairs", f"{found['watched_ratio']:.3f}"),
+        ]
+    return rows
+
+
+def markdown(rows: list[Row]) -> str:
+    versions = f"{platform.system()}, Python {platform.python_version()}, torch {version('torch')}"
+    head = [
+        "# Watching: what it costs",
+        "",
+        ABOUT,
+        "",
+        f"- {date.today()}, {cpu_name()}, {os.cpu_count()} cores, {versions}",
+    ]
+    lines = [*head, "", "| what | measured |", "| --- | ---: |", *(f"| {what} | {value} |" for what, value in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow so long")
+    parser.add_argument("--training", type=float, default=0, metavar="SECONDS", help="of each of six turns of training")
+    parser.add_argument("--json", action="store_true", help="the numbers alone, for programs")
+    parser.add_argument("--markdown", type=Path, help="write the table into this file")
+    options = parser.parse_args()
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise SystemExit("This needs Chromium (Debian: apt-get install chromium)")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are ended and files removed then, too
+    flags = ["--disable-gpu", *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [])]
+    with tempfile.TemporaryDirectory(prefix="nanoscope-watch-") as name, sync_playwright() as driver:
+        scratch = Path(name)
+        found = {"disk_mb": write_runs(scratch / "runs", options.runs, options.steps)}
+        browser = driver.chromium.launch(executable_path=chromium, args=flags)
+        found |= look(browser, scratch / "runs", options.runs, options.steps)
+        if options.growth:
+            found |= grow(browser, scratch / "runs", options.runs, options.steps, options.growth)
+        if options.training:
+            found |= disturb(browser, scratch, options.training)
+        browser.close()
+    rows = table(found, options.runs, options.steps)
+    if not options.json:
+        print("\n".join(f"{what:<60} {value:>20}" for what, value in rows))
+    print(json.dumps({key: round(value, 4) for key, value in found.items()}))
+    if options.markdown:
+        options.markdown.write_text(markdown(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
