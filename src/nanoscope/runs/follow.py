@@ -1,8 +1,8 @@
 """A run's folder that may still grow: what was appended is read, and only that."""
 
-import json
 import os
 from pathlib import Path
+from typing import Any
 
 from nanoscope.runs.folder import RunFolderFacts, read_samples, take_event
 from nanoscope.runs.formats.nanoscope import Nanoscope
@@ -12,6 +12,18 @@ from nanoscope.runs.text import clean
 
 LINE_BYTES = 1 << 16  # the rest of a longer line is passed over: no event is that long
 MOST_BYTES = 1 << 30  # of a file; what follows is not read: it is no log of a run
+
+
+class _WithFacts(Nanoscope):
+    """Reads events into steps and evaluations, and what else they tell into `facts`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts = RunFolderFacts()
+
+    def take(self, kind: str, event: dict[str, Any]) -> str:
+        take_event(event, self.facts)
+        return super().take(kind, event)
 
 
 class FollowedRun:
@@ -24,13 +36,17 @@ class FollowedRun:
     @property
     def records(self) -> int:
         """How much of it is in memory."""
-        return sum(len(run.steps) for run in self._reading.format.log.runs)
+        return sum(len(run.steps) for run in self._events.log.runs)
+
+    @property
+    def facts(self) -> RunFolderFacts:
+        return self._events.facts
 
     def _begin(self, identity: tuple[int, int]) -> None:
         self._identity = identity
-        self._reading = Reading(Nanoscope())
+        self._events = _WithFacts()
+        self._reading = Reading(self._events)
         self._offset = self._lines = 0
-        self.facts = RunFolderFacts()
 
     def update(self) -> Log:
         """Read what was appended; from the beginning if the file is another one, or shorter than it was."""
@@ -45,17 +61,8 @@ class FollowedRun:
                     break  # half-written: the next time
                 self._offset += len(line)
                 if line.endswith(b"\n"):
-                    self._take(line)
+                    self._lines += 1
+                    self._reading.take(self._lines, clean(line[:-1].decode("utf-8", errors="replace")))
         self.facts.samples = read_samples(self.folder / "samples")
         return self._reading.finish(str(self.folder), self._lines)
 
-    def _take(self, line: bytes) -> None:
-        self._lines += 1
-        text = clean(line.decode("utf-8", errors="replace").rstrip("\n"))
-        self._reading.take(self._lines, text)
-        try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
-            take_event(event, self.facts)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import platform
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -298,6 +299,7 @@ def _introduce(session: Session, parameters: int, peak_source: str, changes: Cha
     tokenizer = dataset.tokenizer.kind if dataset.tokenizer else "unknown tokenizer"
     train, val = len(dataset.split("train")), len(dataset.split("val"))
     session.say(f"nanoscope {__version__}: {session.folder.path}")
+    session.say(f"in the browser: nanoscope watch {shlex.quote(str(session.folder.path.parent))}")
     session.say(f"device: {session.choice.reasons}")
     session.say(
         f"data: {dataset.folder}, {train:,} train and {val:,} val tokens, vocabulary {dataset.vocab_size} ({tokenizer})"

@@ -30,6 +30,7 @@ class Nanoscope(Format):
         super().__init__()
         self._session: dict[str, float] = {}  # seconds by phase since the run was started or resumed
         self._earlier: dict[str, float] = {}  # the same of the sessions before
+        self._stepped = False  # in this session
 
     def read(self, line: str) -> str | None:
         if line.startswith('{"event"'):
@@ -80,17 +81,20 @@ class Nanoscope(Format):
     def _read_event(self, line: str) -> str | None:
         try:
             event: dict[str, Any] = json.loads(line)
-            read = self._take(str(event["event"]), event)
+            read = self.take(str(event["event"]), event)
             if "t" in event:
                 self._count_time(str(event["event"]), event)
             return read
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
             return None  # torn by a crash, or not ours
 
-    def _take(self, kind: str, event: dict[str, Any]) -> str:
+    def take(self, kind: str, event: dict[str, Any]) -> str:
+        """One event of events.jsonl; an error if it is none of ours."""
         log = self.log
         if kind == "start":
             resuming = _step(event.get("first_step") or 0) > 0
+            self.end()
+            self._stepped = False
             log.boundary(resuming)
             self._earlier = self._seconds() if resuming else {}
             self._session = {}
@@ -138,8 +142,12 @@ class Nanoscope(Format):
             session[kind] = session.get(kind, 0.0) + seconds
         if kind == "end":
             session.update({name: _float(value) for name, value in event["phases"].items()})
+        self._stepped = self._stepped or kind in ("iter", "end")
+
+    def end(self) -> None:
+        """Tell the run where its time went; what comes before a first step is not yet of its run."""
         run = self.log.current
-        if run is not None and kind in ("iter", "end"):  # what comes before a first step is not yet of its run
+        if run is not None and self._stepped:
             run.phases = self._seconds()
             run.wall_seconds = run.phases.pop("wall")
 

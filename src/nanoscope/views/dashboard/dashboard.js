@@ -12,6 +12,7 @@ const state = {
 };
 let loading = false; // a report is on its way
 let lookAgain = 0; // the timer of the next look at the chosen runs
+let rested = 0; // when the server may be asked for the same runs again
 
 const labelsNow = () => allWords[state.language].labels;
 const byId = (id) => document.getElementById(id);
@@ -48,12 +49,14 @@ function showFrame() {
   const nav = make("nav", { id: "runs", "aria-label": labels.watch }, logButton(labels), make("ul"));
   const main = make("main", {},
     logPanel(labels), make("p", { id: "notice", role: "alert", hidden: "" }), make("div", { id: "tools", class: "controls", hidden: "" }, downloadButton(labels)),
-    make("div", { id: "content" }), samplePanel(labels, written));
+    make("div", { id: "content", tabindex: "-1" }), samplePanel(labels, written));
   document.body.querySelectorAll("header, .layout").forEach((old) => old.remove());
   document.body.prepend(header, make("div", { class: "layout" }, nav, main));
   for (const [id, value] of typed) if (value) byId(id).value = value;
   byId("log-panel").hidden = !open;
   byId("log-open").setAttribute("aria-expanded", String(Boolean(open)));
+  byId("notice").hidden = !state.notice;
+  byId("notice").textContent = state.notice;
   showConnection();
   showList();
   showContent();
@@ -97,12 +100,9 @@ function showList() {
   if (state.runs === null) return;
   const labels = labelsNow();
   const items = state.runs.map((run) => listItem(run, labels));
-  const old = byId("runs").querySelector("ul");
-  const focused = document.activeElement && document.activeElement.closest("#runs li");
-  const part = focused && (document.activeElement.matches("a") ? "a" : "input");
-  old.replaceChildren(...(items.length ? items : [make("li", { class: "soft" }, labels.no_runs)]));
-  for (const box of old.querySelectorAll("input")) box.checked = box.hasAttribute("checked");
-  if (focused) for (const item of items) if (item.dataset.key === focused.dataset.key) item.querySelector(part).focus();
+  const shown = byId("runs").querySelector("ul");
+  patchChildren(shown, make("ul", {}, ...(items.length ? items : [make("li", { class: "soft" }, labels.no_runs)])));
+  for (const box of shown.querySelectorAll("input")) box.checked = box.hasAttribute("checked");
 }
 
 document.addEventListener("change", (event) => {
@@ -158,11 +158,12 @@ async function reasonOf(response) {
 /** Ask for the chosen runs if they have changed since they were last asked for. */
 async function look() {
   clearTimeout(lookAgain);
-  if (loading || state.log !== null || !state.chosen.length) return;
+  if (loading || document.hidden || state.log !== null || !state.chosen.length) return;
   const chosen = state.chosen;
   const known = state.payload && state.payload.versions;
   const listed = Object.fromEntries((state.runs || []).map((run) => [run.name, run.version]));
   if (known && chosen.every((name) => known[name] === (listed[name] || known[name]))) return;
+  if (known && Date.now() < rested) { lookAgain = setTimeout(look, rested - Date.now()); return; }
   loading = true;
   if (!known) showContent();
   let wait = 0;
@@ -182,7 +183,8 @@ async function look() {
   loading = false;
   if (String(chosen) !== String(state.chosen)) { look(); return; }
   if (state.log === null) showContent();
-  lookAgain = setTimeout(look, 1000 * Math.max(wait, 0.5));
+  rested = Date.now() + 1000 * Math.max(wait, 0.5);
+  lookAgain = setTimeout(look, rested - Date.now());
 }
 
 function downloadButton(labels) {
@@ -207,13 +209,14 @@ function downloadButton(labels) {
 
 function logButton(labels) {
   const button = make("button", { type: "button", id: "log-open", "aria-expanded": "false", "aria-controls": "log-panel" }, labels.explain_log);
-  button.addEventListener("click", () => {
-    const panel = byId("log-panel");
-    panel.hidden = !panel.hidden;
-    button.setAttribute("aria-expanded", String(!panel.hidden));
-    if (!panel.hidden) byId("log-text").focus();
-  });
+  button.addEventListener("click", () => openLogPanel(byId("log-panel").hidden));
   return make("div", { class: "controls" }, button);
+}
+
+function openLogPanel(open) {
+  byId("log-panel").hidden = !open;
+  byId("log-open").setAttribute("aria-expanded", String(open));
+  if (open) byId("log-text").focus();
 }
 
 function logPanel(labels) {
@@ -245,7 +248,8 @@ async function explain(name, content) {
       history.replaceState(null, "", location.pathname);
       showList();
       showContent();
-      byId("content").scrollIntoView();
+      openLogPanel(false);
+      byId("content").focus();
     } else tell(await reasonOf(response));
   } catch { tell(labelsNow().error_failed); }
   byId("log-explain").disabled = false;
@@ -313,10 +317,11 @@ function connect() {
   });
 }
 
-const preferred = recall("language") || navigator.languages.map((tag) => tag.split("-")[0]).find((code) => allWords[code]);
-if (usualLanguage === "en" && allWords[preferred]) state.language = preferred;
+const ofBrowser = usualLanguage === "en" ? navigator.languages.map((tag) => tag.split("-")[0]).find((code) => allWords[code]) : null;
+state.language = [recall("language"), ofBrowser].find((code) => allWords[code]) || usualLanguage;
 if (["light", "dark"].includes(recall("theme"))) state.theme = recall("theme");
 showFrame();
 connect();
+document.addEventListener("visibilitychange", look);
 addEventListener("hashchange", () => { if (location.hash || state.log === null) choose(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showFrame(); });

@@ -61,7 +61,7 @@ function shortTime(seconds) {
 /** Distances between ticks: those of a clock for times, uPlot's own for other numbers. */
 function steady(format) {
   if (format !== shortTime) return undefined;
-  const parts = [1e-3, 1e-2, 0.1, 1].flatMap((size) => [size, 2 * size, 5 * size]);
+  const parts = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1].flatMap((size) => [size, 2 * size, 5 * size]);
   return [...parts, ...[60, 3600, 86400].flatMap((size) => [size / 6, size / 2, size, 2 * size, 5 * size]), ...[1, 2, 5].map((n) => n * 864000)];
 }
 

@@ -112,7 +112,7 @@ function patch(old, next) {
   else if (old.tagName === "DETAILS" && next.tagName === "DETAILS") {
     if (!old.firstChild.isEqualNode(next.firstChild)) old.firstChild.replaceWith(next.firstChild);
     keepBuilding(old, next);
-  } else if (!old.figure && !next.figure && old.tagName === next.tagName && old.className === next.className && next.querySelector("details, .plot")) patchChildren(old, next);
+  } else if (!old.figure && !next.figure && next.querySelector && (next.dataset.key !== undefined || next.querySelector("details, .plot"))) patchChildren(old, next);
   else if (!old.isEqualNode(next)) old.replaceWith(next);
 }
 
