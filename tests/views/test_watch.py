@@ -148,6 +148,17 @@ def test_a_run_whose_process_lives_is_live_and_first_and_no_longer_when_that_is_
         heard(stream, lambda runs: runs["a-training"]["state"] == "stopped")
 
 
+def test_the_last_validation_loss_is_listed_however_many_lines_ago_it_was(tmp_path: Path) -> None:
+    events = begin_run(tmp_path / "run", 1, of=5000)
+    for step in range(1, 1000):  # about 200 kB, as between two evaluations of a run that prints every step
+        if step % 10:
+            go_on(events, range(step, step + 1), of=5000)
+    events.file.close()
+    with watching(tmp_path) as server:
+        run = server.run("run")
+        assert (run["step"], run["val"]) == (999, pytest.approx(falling(0), abs=1e-4))
+
+
 # --- the stream ---
 
 
@@ -348,7 +359,7 @@ def test_a_log_beyond_the_limit_that_does_not_say_its_size_is_refused_on_the_way
 
 def test_a_log_just_below_the_limit_is_read(server: Watch) -> None:
     log = told_logs.spiky().encode()
-    padded = log + b"#\n" * ((LIMIT_BYTES - len(log)) // 2)
+    padded = log + (b"#" * 9999 + b"\n") * ((LIMIT_BYTES - len(log)) // 10_000)
     assert explain(server, padded).json["runs"][0]["slow"][0][0] == 0
 
 
@@ -411,14 +422,13 @@ def test_a_sample_of_what_is_not_a_listed_run_is_refused(writer: Watch, run: obj
     assert sample(writer, run=run).error in [(404, "gone"), (422, "bad_request")]
 
 
-@pytest.mark.parametrize("prompt", ["FILE:{}", "-", "--json"])
-def test_a_prompt_is_a_text_and_nothing_else(writer: Watch, tmp_path: Path, prompt: str) -> None:
+def test_a_prompt_is_a_text_and_never_the_name_of_a_file(writer: Watch, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("gently down", "utf-8")
-    answer = sample(writer, prompt=prompt.format(tmp_path / "secret.txt"))
-    # The model knows only the characters of its song: it writes on, or says which it does not know.
-    assert answer.status in (200, 422)
+    answer = sample(writer, prompt=f"FILE:{tmp_path / 'secret.txt'}")
+    # Its alphabet is that of its song: it cannot begin with these letters, and says so.
+    assert answer.error == (422, "sample")
+    assert "'F'" in answer.json["message"]
     assert b"gently down" not in answer.body
-    assert b'"samples"' not in answer.body
 
 
 def test_one_writes_at_a_time_and_stops_when_nobody_reads(writer: Watch) -> None:
@@ -429,13 +439,12 @@ def test_one_writes_at_a_time_and_stops_when_nobody_reads(writer: Watch) -> None
     assert sample(writer).error == (409, "busy")
     connection.close()
     until(lambda: not children(writer), "the child is gone because its reader is")
-    assert sample(writer).status == 200
 
 
-def test_of_two_who_ask_at_the_same_moment_one_is_served(writer: Watch) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        statuses = sorted(answer.status for answer in pool.map(lambda _: sample(writer), range(4)))
-    assert statuses == [200, 409, 409, 409]
+def test_of_several_who_ask_at_the_same_moment_one_is_served(writer: Watch) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        statuses = sorted(answer.status for answer in pool.map(lambda _: sample(writer), range(3)))
+    assert statuses == [200, 409, 409]
 
 
 def test_a_run_without_a_checkpoint_says_why_nothing_is_written(server: Watch) -> None:
