@@ -80,5 +80,6 @@ def demo(*, minutes: float = 1.5) -> int:
    {folder}/  the tokens
    runs/demo/config.toml  every setting      runs/demo/events.jsonl  every event, for programs
    runs/demo/console.log  what you saw       runs/demo/checkpoints/  the model
-Next: nanoscope train runs/demo --init_from=resume --max_iters=4000   or your own text: nanoscope prepare FILE""")
+Next: nanoscope watch   or go on: nanoscope train runs/demo --init_from=resume --max_iters=4000
+      or your own text: nanoscope prepare FILE""")
     return 0

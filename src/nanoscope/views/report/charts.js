@@ -98,7 +98,7 @@ function drawChart(holder, spec) {
     scales: { x: { time: false }, y: spec.logarithmic ? { distr: 3 } : {} },
     axes: [
       { ...axis, size: 36, incrs: steady(spec.formatX) || WHOLE, values: (_, splits) => splits.map(spec.formatX || shortNumber) },
-      { ...axis, size: 66, incrs: spec.logarithmic ? undefined : steady(spec.format), values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
+      { ...axis, size: (_, values) => Math.max(66, ...(values || []).map((text) => 16 + 7 * text.length)), incrs: spec.logarithmic ? undefined : steady(spec.format), values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
     ],
     series: [{}, ...spec.series.map((s) => ({
       label: s.label,

@@ -144,6 +144,7 @@ def _numbers(reported: ReportedRun) -> Json:
     evals = [evals[i] for i in extremes([e.val for e in evals], MOST_EVALUATIONS)]
     slow = _costliest(analysis)
     told = set(map(id, slow))
+    slow_steps = {s.step for s in analysis.slow_steps}
     slow += [s for s in analysis.slow_steps if id(s) not in told]
     onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
     return {
@@ -152,7 +153,7 @@ def _numbers(reported: ReportedRun) -> Json:
         "steps": _steps(run.steps.step),
         "series": {name: column for name, column in drawn.items() if column},
         "smooth": _smooth(_points(run.steps.step, run.steps.loss)),
-        "pace": _smooth(_points(run.steps.step, run.steps.time_s)),
+        "pace": _smooth([(step, y) for step, y in _points(run.steps.step, run.steps.time_s) if step not in slow_steps]),
         "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
         "best": analysis.evals and (analysis.evals.best_step, analysis.evals.best_val),
         "onset": onset,

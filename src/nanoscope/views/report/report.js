@@ -359,8 +359,12 @@ function start() {
   };
   showReport(payload, state);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showReport(payload, state); });
-  addEventListener("beforeprint", () => showReport(payload, { ...state, theme: "light", onPaper: true }));
+  addEventListener("beforeprint", () => {
+    document.documentElement.classList.add("paper");
+    showReport(payload, { ...state, theme: "light", onPaper: true });
+  });
   addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("paper");
     if (!state.theme) delete document.documentElement.dataset.theme;
     showReport(payload, state);
   });
