@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint format browser bench soak clean
+.PHONY: help demo test lint format browser screenshots bench soak clean
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -37,7 +37,10 @@ browser:
 		{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 		  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-core; } || \
 		echo "No Chromium here, and it cannot be installed (Debian: sudo apt-get install chromium fonts-noto-core):" \
-		     "the tests of the report in a browser will be skipped."
+		     "the tests of report and watch in a browser will be skipped."
+
+screenshots: $(VENV)/.dev browser  ## the pictures of the README, by the tests that look at those pages
+	NANOSCOPE_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser -k screenshots
 
 format: $(VENV)/.dev  ## put the code into its usual shape
 	$(BIN)/ruff check --fix
