@@ -241,8 +241,8 @@ def test_a_long_run_is_thinned_but_its_spikes_are_drawn(tmp_path):
     lines[12_345] = "iter 12345: loss 7.5000, time 30.00ms, mfu 1.00%"
     (tmp_path / "long.log").write_text("\n".join(lines), "utf-8")
     report(tmp_path, "long.log")
-    loss = payload_of(tmp_path / "report.html")["runs"][0]["series"]["loss"]
-    x, y = numbers(loss["x"]["each"], "d"), numbers(loss["y"])
+    run = payload_of(tmp_path / "report.html")["runs"][0]
+    x, y = numbers(run["steps"]["each"], "d"), numbers(run["series"]["loss"]["y"])
     assert len(x) == len(y) <= MOST_POINTS
     assert y[x.index(12345)] == pytest.approx(7.5)
 

@@ -78,9 +78,14 @@ def seconds_at(step: float, analysis: Analysis, evaluated: Sequence[int]) -> flo
     return start + step * normal.mean_s + (each or 0.0) * sum(1 for other in evaluated if other <= step)
 
 
-def compare(runs: Sequence[Run], names: Sequence[str], options: Options | None = None) -> Comparison:
+def compare(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    options: Options | None = None,
+    analyses: Sequence[Analysis] | None = None,
+) -> Comparison:
     """Put two or more runs side by side."""
-    analyses = tuple(analyse(run, options) for run in runs)
+    analyses = tuple(analyses or (analyse(run, options) for run in runs))
     validated = all(a.evals is not None and a.evals.best_val is not None for a in analyses)
     curves = [_curve(run, a, validated) for run, a in zip(runs, analyses, strict=True)]
     explanations = tuple(e for other in range(1, len(curves)) for e in _explain(curves, 0, other))

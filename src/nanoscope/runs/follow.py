@@ -65,4 +65,3 @@ class FollowedRun:
                     self._reading.take(self._lines, clean(line[:-1].decode("utf-8", errors="replace")))
         self.facts.samples = read_samples(self.folder / "samples")
         return self._reading.finish(str(self.folder), self._lines)
-

@@ -52,11 +52,21 @@ def find_runs(root: Path) -> dict[str, Path]:
     for seen, (place, folders, files) in enumerate(os.walk(root)):
         depth = len(Path(place).relative_to(root).parts)
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _NO_RUNS_IN and depth < DEEPEST)
-        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl"):
-            found[Path(place).relative_to(root).as_posix()] = Path(place)
+        name = Path(place).relative_to(root).as_posix()
+        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and _is_text(name):
+            found[name] = Path(place)
         if seen >= MOST_FOLDERS:
             break
     return found
+
+
+def _is_text(name: str) -> bool:
+    """A name of bytes that are no text could not be asked for."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_plain_file(path: Path) -> bool:

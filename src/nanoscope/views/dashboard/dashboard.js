@@ -168,8 +168,13 @@ async function look() {
   if (!known) showContent();
   let wait = 0;
   try {
-    const response = await fetch(`/api/report?${hashOf(chosen).slice(1)}`);
-    if (String(chosen) === String(state.chosen) && state.log === null) {
+    let response = await fetch(`/api/report?${hashOf(chosen).slice(1)}`);
+    while (response.status === 202 && String(chosen) === String(state.chosen) && state.log === null) {
+      const { done, of } = await response.json();
+      if (!known) byId("content").replaceChildren(make("p", { class: "soft" }, `${labelsNow().loading} ${done} / ${of} `, make("progress", { value: done, max: of, "aria-label": labelsNow().loading })));
+      response = await fetch(`/api/report?${hashOf(chosen).slice(1)}`);
+    }
+    if (response.status !== 202 && String(chosen) === String(state.chosen) && state.log === null) {
       if (response.ok) {
         state.payload = await response.json();
         wait = state.payload.leisure_seconds;

@@ -22,7 +22,7 @@ from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
 from nanoscope.views.dashboard.page import page, scripts_and_styles
-from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, describe_log
+from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reading, Reports, describe_log
 from nanoscope.views.dashboard.samples import MOST_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.report.page import render
 from nanoscope.words.language import LANGUAGES
@@ -88,9 +88,10 @@ class Dashboard:
         return json.dumps({"runs": listed}, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
     async def report(self, request: Request) -> Response:
-        return Response(
-            await run_in_threadpool(self.reports.answer, _names(request)), media_type="application/json; charset=utf-8"
-        )
+        answer = await run_in_threadpool(self.reports.answer, _names(request))
+        if isinstance(answer, Reading):
+            return JSONResponse(asdict(answer), 202)
+        return Response(answer, media_type="application/json; charset=utf-8")
 
     async def report_file(self, request: Request) -> Response:
         names = _names(request)

@@ -8,8 +8,8 @@ import base64
 import math
 import sys
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from nanoscope.words.timing import causes_name
 from nanoscope.words.verdicts import verdict_title
 
 MOST_POINTS = 6000  # of a series; of more than these, each stretch keeps its lowest and its highest
+LEAST_POINTS = 600  # of a series, of however many runs
 MOST_EVALUATIONS = 1000
 SMOOTH_STRETCHES = 200
 MOST_EXPLAINED = 200  # slow steps with a sentence of their own, the costliest; the others have their cause
@@ -38,17 +39,6 @@ CLOCK_POINTS = 100
 SERIES = ("loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")
 
 Json = dict[str, Any]
-
-
-@dataclass(eq=False)
-class ReportedRun:
-    """One run of a report: what it is called, what was read and found."""
-
-    name: str
-    run: Run
-    analysis: Analysis
-    log: Log
-    facts: RunFolderFacts = field(default_factory=RunFolderFacts)
 
 
 class Source(NamedTuple):
@@ -60,20 +50,43 @@ class Source(NamedTuple):
     facts: RunFolderFacts
 
 
+@dataclass(eq=False)
+class DescribedRun:
+    """All that a page shows of one run: its numbers, and what is said about them in each language."""
+
+    name: str
+    run: Run
+    analysis: Analysis
+    numbers: Json
+    series: Mapping[str, "tuple[array[int], array[float]]"]  # steps and values, thinned
+    told: Mapping[str, Json]
+
+
 def describe(sources: Sequence[Source], options: Options, language: str) -> Json:
-    """The payload of runs, each analysed; several are compared too."""
-    runs = [ReportedRun(name, run, analyse(run, options, log), log, facts) for name, run, log, facts in sources]
-    several = len(runs) > 1
-    comparison = compare([each.run for each in runs], [each.name for each in runs], options) if several else None
-    return payload(runs, comparison, language)
+    """The payload of runs; several are compared too."""
+    return payload([describe_run(source, options) for source in sources], language)
 
 
-def payload(runs: Sequence[ReportedRun], comparison: Comparison | None, language: str) -> Json:
+def describe_run(source: Source, options: Options) -> DescribedRun:
+    """One run, analysed and put into words."""
+    analysis = analyse(source.run, options, source.log)
+    told = {code: _told(source, analysis, Language(code)) for code in LANGUAGES}
+    return DescribedRun(source.name, source.run, analysis, _numbers(source, analysis), _all_series(source), plain(told))
+
+
+def payload(runs: Sequence[DescribedRun], language: str) -> Json:
     """Everything that the page shows; `language` is the one it opens in."""
-    names = short_names([reported.name for reported in runs])
+    names = [each.name for each in runs]
+    comparison = None
+    if len(runs) > 1:
+        comparison = compare([each.run for each in runs], names, analyses=[each.analysis for each in runs])
+    most_points = max(MOST_POINTS // len(runs), LEAST_POINTS)
     document = {
         "language": language,
-        "runs": [{"label": name, **_numbers(reported)} for name, reported in zip(names, runs, strict=True)],
+        "runs": [
+            {"label": label, **each.numbers, **_encoded(each.series, most_points)}
+            for label, each in zip(short_names(names), runs, strict=True)
+        ],
         "words": {code: _words(runs, comparison, Language(code)) for code in LANGUAGES},
     }
     return plain(document)  # type: ignore[no-any-return]
@@ -82,26 +95,25 @@ def payload(runs: Sequence[ReportedRun], comparison: Comparison | None, language
 # --- words ---
 
 
-def _words(runs: Sequence[ReportedRun], comparison: Comparison | None, language: Language) -> Json:
+def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language: Language) -> Json:
     return {
         "name": LANGUAGES[language.code],
         "direction": "rtl" if language.right_to_left else "ltr",
         "labels": labels(language),
-        "runs": [_told(reported, language) for reported in runs],
+        "runs": [each.told[language.code] for each in runs],
         "comparison": comparison and vars(tell(comparison, language)),
     }
 
 
-def _told(reported: ReportedRun, language: Language) -> Json:
-    analysis = reported.analysis
-    errors = log_errors([error for error in reported.log.errors if error.run in (None, reported.run)])
-    notes = [(n, note(n, language)) for n in reported.facts.notes]
+def _told(source: Source, analysis: Analysis, language: Language) -> Json:
+    errors = log_errors([error for error in source.log.errors if error.run in (None, source.run)])
+    notes = [(n, note(n, language)) for n in source.facts.notes]
     reasons = {n.step: text for n, text in notes if n.kind in ("slow_step", "asleep")}
-    phases = _phases(reported.run, analysis)
+    phases = _phases(source.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
     return {
         # Whom a report is sent to need not know the sender's folders.
-        "source": source_line(replace(reported.log, source=Path(reported.log.source).name), language),
+        "source": source_line(replace(source.log, source=Path(source.log.source).name), language),
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
             for v in analysis.verdicts
@@ -133,13 +145,8 @@ def _key(causes: Sequence[str]) -> str:
 # --- numbers ---
 
 
-def _numbers(reported: ReportedRun) -> Json:
-    run, analysis, facts = reported.run, reported.analysis, reported.facts
-    columns = {name: getattr(run.steps, name) for name in SERIES}
-    estimated = dict(zip(facts.eta_steps, facts.eta_seconds, strict=True))
-    columns["eta_s"] = [estimated.get(step, math.nan) for step in run.steps.step] if estimated else []
-    lowest = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
-    drawn = {name: _series(run.steps.step, column, lowest.get(name)) for name, column in columns.items()}
+def _numbers(source: Source, analysis: Analysis) -> Json:
+    run, facts = source.run, source.facts
     evals = [e for e in run.evals if math.isfinite(e.val)]
     evals = [evals[i] for i in extremes([e.val for e in evals], MOST_EVALUATIONS)]
     slow = _costliest(analysis)
@@ -148,10 +155,8 @@ def _numbers(reported: ReportedRun) -> Json:
     slow += [s for s in analysis.slow_steps if id(s) not in told]
     onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
     return {
-        "name": printable(reported.name),
+        "name": printable(source.name),
         "metric": analysis.evals.metric if analysis.evals else "loss",
-        "steps": _steps(run.steps.step),
-        "series": {name: column for name, column in drawn.items() if column},
         "smooth": _smooth(_points(run.steps.step, run.steps.loss)),
         "pace": _smooth([(step, y) for step, y in _points(run.steps.step, run.steps.time_s) if step not in slow_steps]),
         "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
@@ -167,15 +172,38 @@ def _numbers(reported: ReportedRun) -> Json:
     }
 
 
-def _series(steps: Sequence[int], values: Sequence[float], lowest: float | None) -> Json | None:
-    """A column as the script reads it; nothing where it has no two numbers."""
-    finite = [y if math.isfinite(y) and (lowest is None or y >= lowest) else math.nan for y in values]
-    if sum(y == y for y in finite) < 2:
-        return None
-    if len(finite) <= MOST_POINTS:
-        return {"y": _base64(array("f", finite))}
-    kept = extremes(finite, MOST_POINTS)
-    return {"x": _steps([steps[i] for i in kept]), "y": _base64(array("f", [finite[i] for i in kept]))}
+def _all_series(source: Source) -> "dict[str, tuple[array[int], array[float]]]":
+    """The columns that have at least two numbers, each with the steps that were kept of it."""
+    steps, facts = source.run.steps, source.facts
+    columns: dict[str, Sequence[float]] = {name: getattr(steps, name) for name in SERIES}
+    estimated = dict(zip(facts.eta_steps, facts.eta_seconds, strict=True))
+    columns["eta_s"] = [estimated.get(step, math.nan) for step in steps.step] if estimated else []
+    lowest = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
+    series = {}
+    for name, values in columns.items():
+        least = lowest.get(name, -math.inf)
+        finite = array("f", [y if least <= y < math.inf else math.nan for y in values])
+        if sum(y == y for y in finite) >= 2:
+            series[name] = _thinned(steps.step[:], finite, MOST_POINTS)
+    return series
+
+
+def _thinned(steps: "array[int]", values: "array[float]", most: int) -> "tuple[array[int], array[float]]":
+    if len(values) <= most:
+        return steps, values
+    kept = extremes(values, most)
+    return array("q", [steps[i] for i in kept]), array("f", [values[i] for i in kept])
+
+
+def _encoded(series: "Mapping[str, tuple[array[int], array[float]]]", most: int) -> Json:
+    """The columns as the script reads them; steps that all of them have are written once."""
+    thinned = {name: _thinned(steps, values, most) for name, (steps, values) in series.items()}
+    common = next(iter(thinned.values()))[0] if thinned else array("q")
+    columns = {
+        name: {"y": _base64(values)} if steps == common else {"x": _steps(steps), "y": _base64(values)}
+        for name, (steps, values) in thinned.items()
+    }
+    return {"steps": _steps(common), "series": columns}
 
 
 def extremes(values: Sequence[float], most: int) -> list[int]:
