@@ -182,7 +182,7 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         found["server_idle_mb"] = peak_megabytes(server)
         begun = time.perf_counter()
         page.goto(server.url)
-        page.wait_for_function(f"document.querySelectorAll('#runs li a').length === {runs}")
+        page.wait_for_function(f"() => document.querySelectorAll('#runs li a').length === {runs}")
         found["list_s"] = time.perf_counter() - begun
         found["list_mb"] = peak_megabytes(server)
         wait_until_shown(page, newest)
@@ -203,7 +203,7 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         selection = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
         begun = time.perf_counter()
         page.evaluate("hash => { location.hash = hash; }", selection)
-        page.wait_for_function(f"document.querySelectorAll('#content details.run').length === {runs}")
+        page.wait_for_function(f"() => document.querySelectorAll('#content details.run').length === {runs}")
         page.wait_for_selector("#content canvas")
         found["overlay_drawn_s"] = time.perf_counter() - begun
         found["overlay_mb"] = peak_megabytes(server)

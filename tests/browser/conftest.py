@@ -4,13 +4,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from watching import Watch
+from watching import Watch, watching
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 
@@ -51,8 +52,15 @@ class Pages:
 
 
 @pytest.fixture
-def pages(browser: "playwright.Browser") -> Iterator[Pages]:
-    """The test fails if any of its pages complained."""
+def serve() -> Iterator[Callable[..., Watch]]:
+    """Start `nanoscope watch` over a folder; it ends with the test."""
+    with ExitStack() as servers:
+        yield lambda folder, port=0: servers.enter_context(watching(folder, port=port))
+
+
+@pytest.fixture
+def pages(browser: "playwright.Browser", serve: Callable[..., Watch]) -> Iterator[Pages]:
+    """The test fails if any of its pages complained. They are closed before their server ends."""
     pages = Pages(browser)
     yield pages
     for context in pages.contexts:
