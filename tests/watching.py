@@ -184,24 +184,24 @@ def falling(step: int, of: int = 100) -> float:
     return 1.4 + 2.8 * math.exp(-5 * step / of)
 
 
-def begin_run(folder: Path, steps: int, of: int = 100) -> EventWriter:
+def begin_run(folder: Path, steps: int, of: int = 100, eval_interval: int = 10) -> EventWriter:
     """A run that has not come to its end; its events go on where this stops."""
     folder.mkdir(parents=True, exist_ok=True)
     events = EventWriter(folder / "events.jsonl")
-    config = {"max_iters": of, "batch_size": 4, "block_size": 16, "learning_rate": 1e-3}
+    config = {"max_iters": of, "batch_size": 4, "block_size": 16, "eval_interval": eval_interval}
     events.write("start", version=1, run=folder.name, config=config, device="cpu", first_step=0, tokens_per_step=64)
-    go_on(events, range(steps), of)
+    go_on(events, range(steps), of, eval_interval)
     return events
 
 
-def go_on(events: EventWriter, steps: range, of: int = 100) -> None:
-    """More steps, with an evaluation before every tenth."""
+def go_on(events: EventWriter, steps: range, of: int = 100, eval_interval: int = 10) -> None:
+    """More steps, and evaluations before some of them."""
     for step in steps:
-        val = falling(step, of)
-        if step % 10 == 0:
-            events.write("eval", step=step, train_loss=val - 0.05, val_loss=val, val_stderr=0.01, seconds=0.1)
+        val, now = falling(step, of), 0.06 * step
+        if step % eval_interval == 0:
+            events.write("eval", t=now, step=step, train_loss=val - 0.05, val_loss=val, val_stderr=0.01, seconds=0.1)
         events.write(
-            "iter", step=step, loss=val + 0.05 * math.sin(step), seconds=0.05 + step % 7 / 1000, lr=1e-3,
+            "iter", t=now, step=step, loss=val + 0.1 * math.sin(step * step), seconds=0.05 + step % 7 / 1000, lr=1e-3,
             grad_norm=1 + step % 5 / 10, tokens_per_second=1280.0, mfu=0.1, eta_seconds=(of - step) * 0.05,
         )  # fmt: skip
 

@@ -106,7 +106,7 @@ def open_watch(pages: Pages) -> OpenPage:
 
         page.on("request", only_this_server)
         page.goto(server.url + selection)
-        page.wait_for_selector("main")
+        page.wait_for_selector("nav#runs")
         return page
 
     return open_it

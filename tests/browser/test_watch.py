@@ -469,7 +469,7 @@ def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file) -> 
     write_run(runs / "laptop", steps=2000, slow_every=500)
     write_run(runs / "babygpt", steps=1500, slow_every=400)
     write_run(runs / "sweeps/wide", steps=900)
-    begin_run(runs / "night", 1300, of=2000).file.close()
+    begin_run(runs / "night", 1300, of=2000, eval_interval=100).file.close()
     server = serve(runs)
     with training(runs / "night"):
         for name, selection, language, scheme in (
@@ -484,7 +484,7 @@ def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file) -> 
             page.evaluate("document.activeElement.blur()")
             page.screenshot(path=folder / name)
         page.locator("#lang-hi").click()
-        open_run(page, "laptop")
+        drop(page, "main", told_logs.gpu(), "gpu.log")
         with page.expect_download() as waiting:
             page.locator("#download").click()
         waiting.value.save_as(tmp_path / "report.html")
