@@ -123,7 +123,7 @@ def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here
             "the program stopped with an error. FileNotFoundError: train.bin",
         ),
         ("number of parameters: 10.65M\ntorch.OutOfMemoryError: CUDA out of memory.\n", "Halve batch_size"),
-        ("compiling the model... (takes a ~minute)\n^C\n", "the run was interrupted by hand"),
+        ("compiling the model... (takes a ~minute)\n^C\n", "the run was stopped before its end"),
     ],
 )
 def test_a_log_that_ends_before_training_is_answered_with_what_it_says(text, answer, here, capsys):

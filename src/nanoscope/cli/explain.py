@@ -76,11 +76,13 @@ def _print_json(logs: tuple[str, ...], options: "Options") -> None:
 
 def _report(path: str, options: "Options", page: "Page") -> None:
     from nanoscope.analysis.analyse import analyse, log_errors
+    from nanoscope.runs.folder import read_folder
     from nanoscope.runs.reader import read_log
     from nanoscope.views.terminal import print_report
 
     log = read_log(path)
-    print_report(log, [analyse(run, options, log) for run in log.runs], log_errors(log.errors), page)
+    analyses = [analyse(run, options, log) for run in log.runs]
+    print_report(log, analyses, log_errors(log.errors), page, read_folder(path).notes)
 
 
 def _annotate(path: str, options: "Options", page: "Page") -> None:

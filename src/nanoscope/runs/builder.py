@@ -39,6 +39,8 @@ class RunBuilder:
         self._current: Run | None = None
         self._boundary = False  # a header, an error or a 'resuming' stood between the last record and here
         self._resuming = False
+        self._rollback = False
+        self._went_on_at: int | None = None  # step at which the current run was last taken up again
         self._fed_at: dict[int, int] = {}  # id of a run → line of its last record
         self._recent: deque[int] = deque(maxlen=3)  # last steps of the current run
         self._clock: tuple[int, float] | None = None  # step and reading of a cumulative clock
@@ -89,7 +91,7 @@ class RunBuilder:
         run = self._place(step, loss)
         if run is None:
             return
-        begins = not run.steps or step in run.resumed_at[-1:]
+        begins = not run.steps or step == self._went_on_at
         if clock_s is not None:
             time_s = self._difference(run, step, clock_s, clock)
         if not TINY < time_s < HUGE:
@@ -156,9 +158,10 @@ class RunBuilder:
         else:
             self.facts["max_iters"] = total
 
-    def boundary(self, resuming: bool = False) -> None:
-        """Something that a run prints before its first step."""
+    def boundary(self, resuming: bool = False, rollback: bool = False) -> None:
+        """Something that a run prints before its first step; a rollback is a resume by the run itself."""
         self._boundary = True
+        self._rollback = rollback
         self._resuming = self._resuming or resuming
         if resuming:
             self._clock = None
@@ -216,7 +219,8 @@ class RunBuilder:
         """The run goes on from `step`, with the settings printed since it was left."""
         run.steps.cut_from(step)
         run.evals = [e for e in run.evals if e.step <= step]
-        run.resumed_at = [s for s in run.resumed_at if s < step] + [step]
+        run.resumed_at = [s for s in run.resumed_at if s < step] + ([] if self._rollback else [step])
+        self._went_on_at = step
         run.failed = run.said_finished = False
         run.config |= self.facts
         self.facts, self.typed = {}, set()

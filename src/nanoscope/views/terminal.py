@@ -7,23 +7,28 @@ from rich.text import Text
 
 from nanoscope.analysis.analyse import analyse, run_to_tell
 from nanoscope.analysis.findings import Analysis, Eta, LogError, VerdictFinding
+from nanoscope.runs.folder import Note
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.page import Page
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
 from nanoscope.words.language import NOTHING
+from nanoscope.words.notes import note
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import direction, naive_eta
 from nanoscope.words.verdicts import verdict_title
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # beyond it, a date is a joke (and may not exist)
+MOST_NOTES = 8  # the latest
 CHART_COLUMNS = 60
 WIDE = 96  # columns from which the two charts stand side by side
 
 
-def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page) -> None:
-    """Everything about a log; of several runs a table, and one in full."""
+def print_report(
+    log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page, notes: Sequence[Note] = ()
+) -> None:
+    """Everything about a log; of several runs a table, and one in full. `notes` are those of the last run."""
     say = page.language.say
     page.paragraph(source_line(log, page.language), style="dim")
     if not log.runs:
@@ -36,14 +41,16 @@ def print_report(log: Log, analyses: Sequence[Analysis], errors: Sequence[LogErr
     if len(analyses) > 1:
         _runs_table(analyses, page)
         page.heading(say("Run {number} of {count}", number=told + 1, count=len(analyses)))
-    _run(log.runs[told], analyses[told], errors, page)
+    is_last = told == len(analyses) - 1
+    _run(log.runs[told], analyses[told], errors, notes if is_last else (), page)
 
 
-def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
+def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[Note], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
     _errors(errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
+    page.section(page.language.say("Noted by the run"), [note(each, page.language) for each in notes[-MOST_NOTES:]])
     _charts(run, analysis, page)
     _advice(analysis, page)
 

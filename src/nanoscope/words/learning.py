@@ -58,7 +58,7 @@ def error(finding: LogError, language: Language) -> str:
         case "killed":
             return language.say("Line {line}: the system ended the run. {message}", **values)
         case "interrupted":
-            return language.say("Line {line}: the run was interrupted by hand. {message}", **values)
+            return language.say("Line {line}: the run was stopped before its end. {message}", **values)
         case "exception":
             return language.say("Line {line}: the program stopped with an error. {message}", **values)
 

@@ -122,7 +122,7 @@ class Nanoscope(Format):
         elif kind == "checkpoint":
             log.checkpoint(_step(event["step"]), _maybe(event.get("seconds")))
         elif kind in ("resume", "rollback"):
-            log.boundary(resuming=True)
+            log.boundary(resuming=True, rollback=kind == "rollback")
         elif kind == "sample" and log.current is not None:
             log.current.samples += 1
         elif kind == "non_finite":
