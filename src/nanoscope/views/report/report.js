@@ -75,7 +75,7 @@ function figure(level, title, spec, labels, headers, rows, marks = null) {
   const numbers = folded(labels.table, (into) => into.append(table(title, headers, some(rows()))));
   const whole = section(level, heading, legendOf(spec), holder, spec.readout, tip, numbers);
   if (spec.wide) whole.className = "wide";
-  whole.figure = { spec, marks, image, numbers, kind: [heading, Boolean(marks), ...spec.series.map((s) => s.label)].join("\n") };
+  whole.figure = { spec, marks, image, numbers, title, shape: [heading, Boolean(marks), ...spec.series.map((s) => s.label)].join("\n") };
   let chart = null;
   whole.draw = () => {
     chart = drawChart(image, spec);
@@ -108,8 +108,12 @@ function keepBuilding(old, next) {
 
 /** Make `old` say what `next` says, leaving alone what is the same: focus, charts and open parts stay. */
 function patch(old, next) {
-  if (old.figure && next.figure && old.figure.kind === next.figure.kind) old.update(next);
-  else if (old.tagName === "DETAILS" && next.tagName === "DETAILS") {
+  if (old.figure && next.figure && old.figure.shape === next.figure.shape) old.update(next);
+  else if (old.figure && next.figure) {
+    next.figure.numbers.open = old.figure.numbers.open;
+    next.figure.numbers.fill();
+    old.replaceWith(next);
+  } else if (old.tagName === "DETAILS" && next.tagName === "DETAILS") {
     if (!old.firstChild.isEqualNode(next.firstChild)) old.firstChild.replaceWith(next.firstChild);
     keepBuilding(old, next);
   } else if (!old.figure && !next.figure && next.querySelector && (next.dataset.key !== undefined || next.querySelector("details, .plot"))) patchChildren(old, next);
@@ -120,7 +124,11 @@ function patch(old, next) {
 function patchChildren(old, next) {
   const before = [...old.childNodes];
   const after = [...next.childNodes];
-  const kind = (node) => (node.figure ? node.figure.kind : `${node.nodeName} ${node.className || ""} ${node.dataset ? node.dataset.key || "" : ""}`);
+  const kind = (node) => {
+    if (node.figure) return `figure ${node.figure.title}`;
+    const heading = node.nodeName === "SECTION" && node.querySelector("h2, h3, h4");
+    return [node.nodeName, node.className, node.dataset && node.dataset.key, heading && heading.textContent].join("\n");
+  };
   let at = 0;
   for (const node of after) {
     const partner = before.findIndex((candidate, i) => i >= at && kind(candidate) === kind(node));
