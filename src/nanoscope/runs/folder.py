@@ -94,6 +94,8 @@ def _settings(values: dict[str, Any]) -> list[Setting]:
 def read_samples(folder: Path) -> list[tuple[int, str]]:
     """What the model wrote on the way: plain files with the names that training gives them, spread over the run."""
     found: dict[int, Path] = {}
+    if folder.is_symlink():
+        return []
     with suppress(OSError):
         for path in folder.iterdir():
             name = _SAMPLE.fullmatch(path.name)

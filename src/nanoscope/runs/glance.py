@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import psutil
 
@@ -22,7 +22,9 @@ State = Literal["live", "finished", "stopped", "failed", "unreadable"]
 
 HEAD_BYTES = 1 << 16  # holds the first event, with the whole configuration
 TAIL_BYTES = 1 << 16
-SILENT_SECONDS = 120  # of a run whose process cannot be looked up: after these it counts as stopped
+FAR_BYTES = 1 << 22  # of the end, in which the last evaluation is looked for
+SILENT_SECONDS = 120  # of a run that nobody says to train: after these it counts as stopped
+FAR_SILENT_SECONDS = 900  # of one that is trained by another machine, where its process cannot be looked up
 DEEPEST = 3  # folders below the one that is watched
 MOST_FOLDERS = 20_000
 _MAX_ITERS = re.compile(rb"^max_iters = (\d{1,12})$", re.MULTILINE)
@@ -78,8 +80,10 @@ def is_plain_file(path: Path) -> bool:
 
 
 def version_of(folder: Path) -> str:
-    """Of a run's events; an error if they are gone."""
-    status = (folder / "events.jsonl").stat()
+    """Of a run's events; an error if they are gone, or something else is in their place."""
+    status = (folder / "events.jsonl").lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(folder)
     return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
@@ -90,9 +94,10 @@ def glance(name: str, folder: Path, version: str) -> Glance:
         updated = path.stat().st_mtime
         with path.open("rb") as file:
             first = _parsed(file.read(HEAD_BYTES).splitlines()[:1])
+            evaluated = _parsed([_last_evaluation(file)])
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             last = _parsed(file.read(TAIL_BYTES).splitlines())
-            events = [*first, *last]
+            events = [*first, *evaluated, *last]
     except OSError:
         return Glance(name, "unreadable", version)
     if not events:
@@ -121,6 +126,13 @@ def _total(folder: Path, start: dict[str, Any]) -> float | None:
     return _number(config.get("max_iters")) if isinstance(config, dict) else None
 
 
+def _last_evaluation(file: BinaryIO) -> bytes:
+    """The line of the last evaluation, which may be many steps ago."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - FAR_BYTES))
+    _, found, line = file.read(FAR_BYTES).rpartition(b'\n{"event": "eval"')
+    return (found + line.partition(b"\n")[0]) if found else b""
+
+
 def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         with suppress(ValueError, RecursionError):
@@ -143,14 +155,15 @@ def _ending(reason: Any) -> State:
 
 def _is_alive(folder: Path, updated: float) -> bool:
     """Whether the process that trains there still lives; where that cannot be seen, whether it wrote lately."""
+    silent_seconds = abs(time.time() - updated)
     try:
         note = folder / "lock.json"
         holder = read_json(note)
         if holder["host"] == platform.node():
             return _is_running(holder["pid"], note.stat().st_mtime)
     except (OSError, ValueError, KeyError, TypeError, JobError):
-        pass
-    return abs(time.time() - updated) < SILENT_SECONDS
+        return silent_seconds < SILENT_SECONDS
+    return silent_seconds < FAR_SILENT_SECONDS
 
 
 def _is_running(pid: Any, since: float) -> bool:

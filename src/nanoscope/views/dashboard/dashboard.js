@@ -16,6 +16,7 @@ let rested = 0; // when the server may be asked for the same runs again
 
 const labelsNow = () => allWords[state.language].labels;
 const byId = (id) => document.getElementById(id);
+const isChosen = (names) => state.log === null && JSON.stringify(names) === JSON.stringify(state.chosen);
 
 // --- remembered between visits; private windows may refuse ---
 
@@ -84,7 +85,7 @@ function listItem(run, labels) {
   const link = make("a", { class: "open", href: hashOf([run.name]) }, make("bdi", {}, run.label));
   const shown = state.log === null && state.chosen.includes(run.name);
   if (shown && state.chosen.length === 1) link.setAttribute("aria-current", "page");
-  const box = make("input", { type: "checkbox", "aria-label": labels.compare_with.replace("{name}", run.label), "data-run": run.name });
+  const box = make("input", { type: "checkbox", "aria-label": labels.compare_with.replace("{name}", () => run.label), "data-run": run.name });
   if (shown) box.setAttribute("checked", "");
   const facts = [make("span", { class: `state ${run.state}` }, labels[run.state])];
   if (run.step !== null) facts.push(`${labels.step} ${run.step}${run.total ? ` / ${run.total}` : ""}`);
@@ -114,11 +115,13 @@ document.addEventListener("change", (event) => {
   if (!chosen.length) showList();
 });
 
-/** The runs in the address, or the first one. */
+/** The runs in the address; without any, those that are shown, or the first one. */
 function choose() {
+  const listed = (state.runs || []).map((run) => run.name);
   const named = new URLSearchParams(location.hash.slice(1)).getAll("run");
-  const chosen = named.length || !state.runs || !state.runs.length ? named : [state.runs[0].name];
-  if (state.log === null && String(chosen) === String(state.chosen)) return;
+  const shown = state.chosen.filter((name) => listed.includes(name));
+  const chosen = [named, shown, listed.slice(0, 1)].find((names) => names.length) || [];
+  if (isChosen(chosen)) return;
   Object.assign(state, { chosen, payload: null, log: null });
   if (byId("sample-text")) byId("sample-text").textContent = "";
   tell("");
@@ -169,12 +172,12 @@ async function look() {
   let wait = 0;
   try {
     let response = await fetch(`/api/report?${hashOf(chosen).slice(1)}`);
-    while (response.status === 202 && String(chosen) === String(state.chosen) && state.log === null) {
+    while (response.status === 202 && isChosen(chosen)) {
       const { done, of } = await response.json();
       if (!known) byId("content").replaceChildren(make("p", { class: "soft" }, `${labelsNow().loading} ${done} / ${of} `, make("progress", { value: done, max: of, "aria-label": labelsNow().loading })));
       response = await fetch(`/api/report?${hashOf(chosen).slice(1)}`);
     }
-    if (response.status !== 202 && String(chosen) === String(state.chosen) && state.log === null) {
+    if (response.status !== 202 && isChosen(chosen)) {
       if (response.ok) {
         state.payload = await response.json();
         wait = state.payload.leisure_seconds;
@@ -186,8 +189,8 @@ async function look() {
     }
   } catch { wait = 2; } // the server is gone: the stream will tell when it is back
   loading = false;
-  if (String(chosen) !== String(state.chosen)) { look(); return; }
-  if (state.log === null) showContent();
+  if (!isChosen(chosen)) { look(); return; }
+  showContent();
   rested = Date.now() + 1000 * Math.max(wait, 0.5);
   lookAgain = setTimeout(look, rested - Date.now());
 }
@@ -286,7 +289,7 @@ function samplePanel(labels, written) {
 
 async function writeSample(prompt) {
   const [run] = state.chosen;
-  const here = () => state.log === null && state.chosen.length === 1 && state.chosen[0] === run;
+  const here = () => isChosen([run]);
   writing = new AbortController();
   byId("sample-go").textContent = labelsNow().stop;
   byId("sample-text").textContent = prompt;

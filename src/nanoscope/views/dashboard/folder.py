@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from nanoscope.runs.glance import Glance, find_runs, glance, version_of
+from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, version_of
 from nanoscope.untrusted import printable
 
 SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are looked at whenever somebody asks
@@ -38,7 +38,7 @@ class WatchedFolder:
             if name not in self._paths:
                 self._search(at_once=True)
             path = self._paths.get(name)
-        return path if path and (path / "events.jsonl").is_file() else None
+        return path if path and is_plain_file(path / "events.jsonl") else None
 
     def _search(self, at_once: bool = False) -> None:
         now = time.monotonic()

@@ -4,7 +4,8 @@ import asyncio
 import codecs
 import os
 import sys
-from collections.abc import AsyncIterator
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from nanoscope.errors import JobError
@@ -19,39 +20,43 @@ class Writer:
     """One text at a time, on one core: training needs the others."""
 
     def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
+        self.busy = False
 
-    @property
-    def busy(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    async def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncIterator[str]:
+    async def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncGenerator[str, None]:
         """Pieces of the text. JobError, before the first, says why there is none."""
+        # The prompt goes through standard input: as an argument 'FILE:…' would be read from disk.
         words = ["sample", str(run), "--prompt=-", "--checkpoint=last"]
         words += [f"--max_new_tokens={max_new_tokens}", f"--temperature={temperature}"]
-        # The prompt goes through standard input: as an argument 'FILE:…' would be read from disk.
-        process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "nanoscope", *words,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
-        )  # fmt: skip
-        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
-        if stdin is None or stdout is None or stderr is None:
-            raise JobError("no pipes")  # cannot be: all three were asked for
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+        self.busy = True
+        process = None
         try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "nanoscope", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment
+            )
             async with asyncio.timeout(LONGEST_SECONDS):
-                stdin.write(prompt.encode("utf-8", "replace"))
-                stdin.close()
-                decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-                wrote = False
-                while piece := await stdout.read(4096):
-                    wrote = True
-                    yield printable(decoder.decode(piece))
-                if not wrote:
-                    said = (await stderr.read(4000)).decode("utf-8", "replace").strip().splitlines()
-                    raise JobError(printable("\n".join(line.removeprefix("nanoscope: ").strip() for line in said[-3:])))
+                async for piece in _spoken(process, prompt):
+                    yield piece
         except TimeoutError:
             return
         finally:
-            if process.returncode is None:  # nobody reads it any more, or it takes too long
+            self.busy = False
+            if process is not None and process.returncode is None:  # nobody reads it any more, or it takes too long
                 process.kill()
+
+
+async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGenerator[str, None]:
+    """What the child writes; if that is nothing, what it complains of is raised."""
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    if stdin is None or stdout is None or stderr is None:
+        raise JobError("the child process has no pipes")
+    stdin.write(prompt.encode("utf-8", "replace"))
+    stdin.close()
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    wrote = False
+    while piece := await stdout.read(4096):
+        wrote = True
+        yield printable(decoder.decode(piece))
+    if not wrote:
+        said = (await stderr.read(4000)).decode("utf-8", "replace").strip().splitlines()
+        raise JobError(printable("\n".join(line.removeprefix("nanoscope: ").strip() for line in said[-3:])))

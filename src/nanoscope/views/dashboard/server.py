@@ -113,8 +113,8 @@ class Dashboard:
             raise HTTPException(422, "bad_request")
         options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
         name = printable(asked.get("name", "log")[:100])
+        content = await _body(request, LOG_LIMIT_BYTES)
         async with self._one_log:
-            content = await _body(request, LOG_LIMIT_BYTES)
             return await run_in_threadpool(describe_log, content, name, options, _language(request, self.language))
 
     async def sample(self, request: Request) -> Response:
@@ -145,7 +145,7 @@ class Dashboard:
                 async for piece in pieces:
                     yield piece
             finally:
-                await pieces.aclose()  # type: ignore[attr-defined]
+                await pieces.aclose()
 
         return StreamingResponse(text(), media_type="text/plain; charset=utf-8")
 
