@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
@@ -13,7 +14,12 @@ GOLDEN = 0.6180339887498949
 
 def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
-    return range(count) if count <= enough else sorted(int(i * GOLDEN % 1.0 * count) for i in range(enough))
+    return range(count) if count <= enough else [int(part * count) for part in _spread_parts(enough)]
+
+
+@cache
+def _spread_parts(enough: int) -> list[float]:
+    return sorted(i * GOLDEN % 1.0 for i in range(enough))
 
 
 def _ordered(values: Sequence[float]) -> list[float]:

@@ -72,9 +72,10 @@ def take_event(event: dict[str, Any], facts: RunFolderFacts) -> None:
             del facts.eta_steps[:], facts.eta_seconds[:]
     if type(step) is not int or not 0 <= step < 10**12:
         return
-    if kind == "iter" and isinstance(eta := _value(event.get("eta_seconds")), float):
-        facts.eta_steps.append(step)
-        facts.eta_seconds.append(eta)
+    if kind == "iter":
+        if isinstance(eta := _value(event.get("eta_seconds")), float):
+            facts.eta_steps.append(step)
+            facts.eta_seconds.append(eta)
     elif kind in _KINDS and len(facts.notes) < MOST_NOTES:
         values = {k: shown for k, v in event.items() if (shown := _value(v)) is not None}
         facts.notes.append(Note(kind, step, values))

@@ -91,16 +91,7 @@ class Nanoscope(Format):
     def take(self, kind: str, event: dict[str, Any]) -> str:
         """One event of events.jsonl; an error if it is none of ours."""
         log = self.log
-        if kind == "start":
-            resuming = _step(event.get("first_step") or 0) > 0
-            self.end()
-            self._stepped = False
-            log.boundary(resuming)
-            self._earlier = self._seconds() if resuming else {}
-            self._session = {}
-            facts = {**event.get("config", {}), **{key: event[key] for key in _SAID_AT_START if key in event}}
-            log.facts.update({k: fact for k, v in facts.items() if (fact := _fact(v)) is not None})
-        elif kind == "iter":
+        if kind == "iter":  # nearly all of them
             log.step(
                 _step(event["step"]),
                 _loss(event.get("loss")),
@@ -111,6 +102,15 @@ class Nanoscope(Format):
                 mfu_pct=_float(event.get("mfu")) * 100,
             )
             return "step"
+        if kind == "start":
+            resuming = _step(event.get("first_step") or 0) > 0
+            self.end()
+            self._stepped = False
+            log.boundary(resuming)
+            self._earlier = self._seconds() if resuming else {}
+            self._session = {}
+            facts = {**event.get("config", {}), **{key: event[key] for key in _SAID_AT_START if key in event}}
+            log.facts.update({k: fact for k, v in facts.items() if (fact := _fact(v)) is not None})
         elif kind == "eval":
             log.evaluation(
                 _step(event["step"]),
@@ -134,8 +134,11 @@ class Nanoscope(Format):
 
     def _count_time(self, kind: str, event: dict[str, Any]) -> None:
         """Where the time went: by the clock that each event carries, until the end of the session counts it itself."""
-        session, clock_s, seconds = self._session, _float(event["t"]), _maybe(event.get("seconds")) or 0.0
+        session, clock_s = self._session, _float(event["t"])
         session["wall"] = clock_s
+        if kind == "iter" and self._stepped:
+            return
+        seconds = _maybe(event.get("seconds")) or 0.0
         if kind in ("eval", "iter"):
             session.setdefault("startup", clock_s - seconds)
         if kind in ("eval", "checkpoint", "sample"):

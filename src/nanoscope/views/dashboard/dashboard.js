@@ -10,6 +10,7 @@ const state = {
   log: null, // {name, content} of a log that is shown instead of runs
   connected: false, notice: "",
 };
+const REST_SECONDS = 2; // drawing takes time from training too
 let loading = false; // a report is on its way
 let lookAgain = 0; // the timer of the next look at the chosen runs
 let rested = 0; // when the server may be asked for the same runs again
@@ -191,7 +192,7 @@ async function look() {
   loading = false;
   if (!isChosen(chosen)) { look(); return; }
   showContent();
-  rested = Date.now() + 1000 * Math.max(wait, 0.5);
+  rested = Date.now() + 1000 * Math.max(wait, REST_SECONDS);
   lookAgain = setTimeout(look, rested - Date.now());
 }
 

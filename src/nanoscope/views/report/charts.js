@@ -75,8 +75,17 @@ function chartData(spec) {
   return tables.length > 1 ? uPlot.join(tables) : tables[0];
 }
 
-/** Give a chart new numbers; where somebody has zoomed in, it stays. */
+const inSight = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    target.inSight = isIntersecting;
+    if (isIntersecting && target.late) target.late();
+  }
+});
+
+/** Give a chart new numbers, once it is in sight; where somebody has zoomed in, it stays. */
 function updateChart(chart, spec) {
+  chart.root.late = null;
+  if (!chart.root.inSight) { chart.root.late = () => updateChart(chart, spec); return; }
   const before = chart.data[0];
   const { min, max } = chart.scales.x;
   const zoomed = min > before[0] || max < before[before.length - 1];
@@ -117,6 +126,7 @@ function drawChart(holder, spec) {
   };
   const chart = new uPlot(options, chartData(spec), holder);
   drawnCharts.add(chart);
+  inSight.observe(chart.root);
   let width = options.width;
   new ResizeObserver(() => {
     if (holder.clientWidth && holder.clientWidth !== width) {
@@ -131,6 +141,7 @@ function drawChart(holder, spec) {
 function dropDetachedCharts() {
   for (const chart of drawnCharts) {
     if (chart.root.isConnected) continue;
+    inSight.unobserve(chart.root);
     chart.destroy();
     drawnCharts.delete(chart);
   }
