@@ -80,13 +80,19 @@ class Nanoscope(Format):
 
     def _read_event(self, line: str) -> str | None:
         try:
-            event: dict[str, Any] = json.loads(line)
+            return self.read_event(json.loads(line))
+        except (ValueError, RecursionError):
+            return None  # torn by a crash
+
+    def read_event(self, event: dict[str, Any]) -> str | None:
+        """An event that was parsed already; what it is, or None if it is not ours."""
+        try:
             read = self.take(str(event["event"]), event)
             if "t" in event:
                 self._count_time(str(event["event"]), event)
             return read
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
-            return None  # torn by a crash, or not ours
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return None
 
     def take(self, kind: str, event: dict[str, Any]) -> str:
         """One event of events.jsonl; an error if it is none of ours."""
