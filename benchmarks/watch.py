@@ -44,7 +44,7 @@ STEP_SECONDS = 0.030
 PATIENCE_MS = 170_000
 MEGABYTE = 1e6
 ABOUT = """\
-Written by `python benchmarks/watch.py --growth 60 --training 15 --markdown benchmarks/WATCH.md`. The runs are made up:
+Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are made up:
 every step has a line with all that training writes, every 1000th an evaluation, and five steps of each run are slow.
 Server and Chromium share the machine. Times are from the moment of the click, or of the address being opened, until
 the thing is on the page; they are taken once, by a server that has just been started."""
@@ -149,9 +149,8 @@ def drawn_spikes(page: Page, run: int, steps: int) -> int:
 
 def spikes_in_overlay(server: Watch, runs: int, steps: int) -> int:
     """The same for all runs, in the numbers that the overlay was drawn from."""
-    query = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
     found = 0
-    for run, told in enumerate(server.ask(f"/api/report?{query}").json["runs"]):
+    for run, told in enumerate(server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]):
         series = told["series"]["time_s"]
         values = array("f", base64.b64decode(series["y"]))
         each = series.get("x", told["steps"])
@@ -305,7 +304,7 @@ def asked_from_elsewhere(server: Watch) -> Iterator[None]:
     def ask() -> None:
         pause = 0.0
         while not stop.wait(max(pause, 1.0)):
-            pause = server.ask("/api/report?run=live").json["leisure_seconds"]
+            pause = server.report("live")["leisure_seconds"]
 
     asking = threading.Thread(target=ask)
     asking.start()

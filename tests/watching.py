@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from nanoscope.runs.events import EventWriter
 
@@ -129,6 +130,11 @@ class Watch:
 
     def run(self, name: str) -> dict[str, Any]:
         return next(run for run in self.runs() if run["name"] == name)
+
+    def report(self, *names: str) -> Any:
+        """The payload of runs, however long the server needs to read them."""
+        query = urlencode([("run", name) for name in names])
+        return until(lambda: (a := self.ask(f"/api/report?{query}")).status != 202 and a, "all runs are read").json
 
     @contextmanager
     def stream(self) -> Iterator[Stream]:

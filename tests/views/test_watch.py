@@ -219,7 +219,7 @@ def test_a_report_holds_what_the_command_report_writes(server: Watch, shelf: Pat
 
 
 def test_several_runs_are_compared(server: Watch) -> None:
-    payload = server.ask("/api/report?run=done&run=one/two/three").json
+    payload = server.report("done", "one/two/three")
     assert [run["name"] for run in payload["runs"]] == ["done", "one/two/three"]
     assert payload["words"]["ar"]["comparison"]["measures"]
     assert (len(losses(payload, 0)), len(losses(payload, 1))) == (300, 40)
@@ -729,7 +729,7 @@ def test_a_folder_of_very_many_folders_does_not_stop_the_list(tmp_path: Path) ->
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
 def test_torch_is_not_loaded_by_the_server(server: Watch) -> None:
-    assert server.ask("/api/report?run=done&run=other").status == 200
+    assert len(server.report("done", "other")["runs"]) == 2
     assert explain(server, told_logs.spiky()).status == 200
     loaded = Path(f"/proc/{server.process.pid}/maps").read_text("utf-8")
     assert "python" in loaded
