@@ -47,7 +47,8 @@ ABOUT = """\
 Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are made up:
 every step has a line with all that training writes, every 1000th an evaluation, and five steps of each run are slow.
 Server and Chromium share the machine. Times are from the moment of the click, or of the address being opened, until
-the thing is on the page; they are taken once, by a server that has just been started."""
+the thing is on the page; they are taken once, by a server that has just been started, from files that the system
+still has in memory."""
 
 Row = tuple[str, str]
 
