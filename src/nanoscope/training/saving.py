@@ -1,7 +1,8 @@
 """When a checkpoint is due: have it saved while training goes on, and tell how that went."""
 
 from nanoscope.training.checkpoint import take_snapshot
-from nanoscope.training.session import Session, write_config
+from nanoscope.training.introduction import write_config
+from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
 
 LAST_TRIES = 20  # every half a minute: ten minutes to make room

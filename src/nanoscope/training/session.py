@@ -1,9 +1,6 @@
 """Everything a run needs, put together from its configuration: this is all that start-up does."""
 
-import dataclasses
 import os
-import platform
-import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nanoscope import __version__
-from nanoscope.config import TrainConfig, to_toml
+from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import cache_folder
 from nanoscope.data.dataset import Dataset, find_dataset, open_dataset
@@ -31,6 +27,7 @@ from nanoscope.optim.groups import build_optimizer
 from nanoscope.training.checkpoint import CheckpointWriter, Progress
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.introduction import introduce
 from nanoscope.training.logbook import Logbook, check_wandb
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
@@ -177,7 +174,7 @@ def _started(
         saved_at=progress.step if checkpoint is not None else None,
         parameters=list(plain_model.parameters()),
     )
-    _introduce(session, parameters, peak_source, changes, notes)
+    introduce(session, parameters, peak_source, changes, notes)
     session.model = _distributed(_warmed_up(session), processes, choice)
     return session
 
@@ -291,66 +288,6 @@ def _evaluator(
         vocab_size=model.config.vocab_size, device=torch.device(choice.device), autocast=lambda: autocast(choice),
         processes=processes,
     )  # fmt: skip
-
-
-def _introduce(session: Session, parameters: int, peak_source: str, changes: Changes, notes: list[str]) -> None:
-    """The first lines of a run, its start event and its config.toml."""
-    config, dataset = session.config, session.dataset
-    tokenizer = dataset.tokenizer.kind if dataset.tokenizer else "unknown tokenizer"
-    train, val = len(dataset.split("train")), len(dataset.split("val"))
-    session.say(f"nanoscope {__version__}: {session.folder.path}")
-    session.say(f"in the browser: nanoscope watch {shlex.quote(str(session.folder.path.parent))}")
-    session.say(f"device: {session.choice.reasons}")
-    session.say(
-        f"data: {dataset.folder}, {train:,} train and {val:,} val tokens, vocabulary {dataset.vocab_size} ({tokenizer})"
-    )
-    session.say(f"number of parameters: {parameters / 1e6:.2f}M")
-    session.say(f"tokens per iteration will be: {config.tokens_per_step:,}")
-    for note in [*notes, *(f"{key} is {now} from now on, it was {before}" for key, (before, now) in changes.items())]:
-        session.say(f"note: {note}")
-    if session.logbook is None:
-        return
-    environment = {
-        "nanoscope": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": session.choice.device,
-        "device_name": session.choice.device_name,
-        "dtype": session.choice.dtype,
-        "compiled": session.choice.compile,
-        "processes": session.processes.world,
-        "peak_flops": session.peak_flops or 0.0,
-        "peak_source": peak_source,
-        "dataset_fingerprint": dataset.fingerprint,
-        "parameters": parameters,
-    }
-    session.environment = environment
-    write_config(session)
-    session.record(
-        "start", version=1, run=session.folder.path.name, config=dataclasses.asdict(config), **environment,
-        tokens_per_step=config.tokens_per_step, first_step=session.progress.step, vocab_size=dataset.vocab_size,
-        train_tokens=train, val_tokens=val,
-    )  # fmt: skip
-    if session.progress.step:
-        session.say(f"resuming at iteration {session.progress.step}")
-        session.record("resume", step=session.progress.step, changed=changes)
-
-
-def write_config(session: Session, *, if_missing: bool = False) -> None:
-    """config.toml, with the versions and the machine; again if somebody has deleted it."""
-    file = session.folder.path / "config.toml"
-    if if_missing and file.exists():
-        return
-    aside = file.with_name(f".config.{os.getpid()}.tmp")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(to_toml(session.config, {"environment": session.environment}), "utf-8")
-        aside.replace(file)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        if not if_missing:
-            raise JobError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def go_back(session: Session) -> None:
