@@ -1,5 +1,6 @@
 """`nanoscope watch` as a real process, asked by plain HTTP."""
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -24,6 +25,8 @@ import told_logs
 from nanoscope import cli
 from nanoscope.cli.watch import USUAL_PORT
 from nanoscope.runs.events import EventWriter
+from nanoscope.views.dashboard.reports import Reports
+from nanoscope.views.dashboard.server import make_app
 from watching import PATIENCE_SECONDS, Answer, Watch, begin_run, falling, go_on, heard, training, until, watching
 from written_runs import write_run
 
@@ -529,6 +532,35 @@ def test_every_answer_tells_the_browser_to_be_careful(
     assert rules["frame-ancestors"] == ["'none'"]
     assert "'unsafe-inline'" not in str(rules)
     assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_fault_of_ours_is_told_in_one_line_and_its_answer_is_careful_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Reports, "answer", fail)
+    sent: list[dict[str, Any]] = []
+
+    async def ask() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/api/report", "query_string": b"run=a"}
+        scope |= {"headers": [(b"host", b"localhost")], "root_path": "", "scheme": "http", "server": ("localhost", 1)}
+        with contextlib.suppress(RuntimeError):  # the server is told of it too, and is silent
+            await make_app(tmp_path, "en", frozenset({"localhost"}), None)(scope, receive, send)
+
+    asyncio.run(ask())
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    assert sent[0]["status"] == 500
+    assert {name: headers.get(name) for name in SECURITY} == SECURITY
+    assert json.loads(sent[1]["body"]) == {"error": "failed"}
+    assert capfd.readouterr().err == "nanoscope: /api/report: RuntimeError: a fault\n"
 
 
 def test_the_stream_and_what_the_page_loads_are_careful_too(server: Watch) -> None:

@@ -93,7 +93,7 @@ function listItem(run, labels) {
   if (run.loss !== null) facts.push(`${labels.loss} ${run.loss.toFixed(4)}`);
   if (run.val !== null) facts.push(`${labels.val} ${run.val.toFixed(4)}`);
   if (run.eta_seconds !== null) facts.push(labels.left.replace("{time}", shortTime(run.eta_seconds)));
-  const about = make("div", { class: "soft" }, ...facts.map((fact) => make("bdi", { class: "fact" }, fact)));
+  const about = make("div", { class: "soft facts" }, ...facts.map((fact) => make("bdi", {}, fact)));
   const share = run.state === "live" && run.total ? make("progress", { max: run.total, value: Math.min(run.step || 0, run.total), "aria-label": run.label }) : null;
   return make("li", { "data-key": run.name, class: shown ? "shown" : "" }, make("div", { class: "row" }, box, link), about, share);
 }
@@ -138,7 +138,8 @@ function showContent() {
   byId("tools").hidden = state.payload === null;
   byId("sample").hidden = state.payload === null || state.log !== null || state.chosen.length !== 1;
   if (state.payload === null) {
-    content.replaceChildren(...(loading ? [make("p", { class: "soft" }, labelsNow().loading)] : []));
+    const labels = labelsNow();
+    content.replaceChildren(...(state.chosen.length ? [make("p", { class: "soft" }, loading ? labels.loading : labels.error_no_training)] : []));
     return;
   }
   const names = state.payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (state.payload.runs.length > 3 ? ", …" : "");
@@ -167,6 +168,8 @@ async function look() {
   const known = state.payload && state.payload.versions;
   const listed = Object.fromEntries((state.runs || []).map((run) => [run.name, run.version]));
   if (known && chosen.every((name) => known[name] === (listed[name] || known[name]))) return;
+  const begun = (run) => run.step !== null || run.val !== null;
+  if (!known && chosen.every((name) => (state.runs || []).some((run) => run.name === name && !begun(run)))) { showContent(); return; }
   if (known && Date.now() < rested) { lookAgain = setTimeout(look, rested - Date.now()); return; }
   loading = true;
   if (!known) showContent();

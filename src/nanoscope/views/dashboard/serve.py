@@ -54,7 +54,7 @@ def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | Non
     with suppress(psutil.Error, OSError, AttributeError):
         psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
+        app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     print(f"watching {folder}; Ctrl-C ends it: {url}", flush=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,10 +12,10 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
@@ -132,10 +133,13 @@ class Dashboard:
         if self.writer.busy:
             raise HTTPException(409, "busy")
         pieces = self.writer.write(path, prompt, tokens, temperature)
+        beginning = asyncio.ensure_future(anext(pieces, ""))  # loading torch and the model takes seconds
+        while not (await asyncio.wait({beginning}, timeout=LOOK_SECONDS / 4))[0]:
+            if await request.is_disconnected():
+                beginning.cancel()
+                return Response(status_code=499)
         try:
-            first = await anext(pieces)
-        except StopAsyncIteration:
-            first = ""
+            first = await beginning
         except JobError as error:
             return JSONResponse({"error": "sample", "message": str(error)}, 422)
 
@@ -150,7 +154,7 @@ class Dashboard:
         return StreamingResponse(text(), media_type="text/plain; charset=utf-8")
 
 
-def make_app(root: Path, language: str, names: frozenset[str], token: str | None) -> Starlette:
+def make_app(root: Path, language: str, names: frozenset[str], token: str | None) -> ASGIApp:
     """The application; `names` are those under which this machine may be asked."""
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -160,13 +164,12 @@ def make_app(root: Path, language: str, names: frozenset[str], token: str | None
             return JSONResponse({"error": "gone"}, 404)
         if isinstance(error, NoTrainingError):
             return JSONResponse({"error": "no_training"}, 422)
+        print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return JSONResponse({"error": "failed"}, 500)
 
-    return Starlette(
-        routes=Dashboard(root, language).routes(),
-        middleware=[Middleware(Guard, names=names, token=token)],
-        exception_handlers={HTTPException: refused, JobError: refused, Exception: refused},
-    )
+    handlers = {HTTPException: refused, JobError: refused, Exception: refused}
+    # The guard is outermost: what answers after a failure is guarded too.
+    return Guard(Starlette(routes=Dashboard(root, language).routes(), exception_handlers=handlers), names, token)
 
 
 _CODES: Mapping[int, str] = {404: "gone", 405: "method"}
