@@ -47,7 +47,10 @@ TORCH_ROOMS = (
 )
 LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]
 
-WITHOUT_OPTIONAL = f"""
+# The server of `watch` is nothing without the extra 'web', and only loaded by that command.
+SERVER = tuple(f"nanoscope.views.dashboard.{name}" for name in ("guard", "server", "serve"))
+
+BLOCKED = f"""
 import importlib, sys
 
 class Blocker:
@@ -56,8 +59,16 @@ class Blocker:
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, Blocker())
-for name in {MODULES!r}:
+"""
+
+WITHOUT_OPTIONAL = f"""{BLOCKED}
+for name in {[name for name in MODULES if name not in SERVER]!r}:
     importlib.import_module(name)
+"""
+
+WATCH_WITHOUT_WEB = f"""{BLOCKED}
+from nanoscope.cli import main
+main(["watch", "."])
 """
 
 WITHOUT_TORCH = f"""
@@ -81,6 +92,13 @@ def test_every_module_imports_with_the_base_dependencies_alone(
     assert {"nanoscope.cli", "nanoscope.training.trainer", "nanoscope.data.readers"} <= set(MODULES)
     done = run_python(WITHOUT_OPTIONAL, child_environment, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_watch_without_its_packages_says_how_to_get_them(child_environment: dict[str, str], tmp_path: Path) -> None:
+    done = run_python(WATCH_WITHOUT_WEB, child_environment, tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'nanoscope[web]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_explains_a_log_never_imports_torch(child_environment: dict[str, str], tmp_path: Path) -> None:

@@ -555,7 +555,8 @@ def test_a_fault_of_ours_is_told_in_one_line_and_its_answer_is_careful_too(
         with contextlib.suppress(RuntimeError):  # the server is told of it too, and is silent
             await make_app(tmp_path, "en", frozenset({"localhost"}), None)(scope, receive, send)
 
-    asyncio.run(ask())
+    with ThreadPoolExecutor(1) as pool:  # playwright keeps a loop of its own in this thread
+        pool.submit(asyncio.run, ask()).result()
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     assert sent[0]["status"] == 500
     assert {name: headers.get(name) for name in SECURITY} == SECURITY
