@@ -67,7 +67,7 @@ FIGURES = [
     Figure("matmul, bfloat16, GFLOPS", "", "peak", "gflops_bfloat16"),
     Figure("whole command to nanoGPT's final val loss", "nanoGPT's README CPU command",
            "time_to_loss", "seconds", 5, 10),
-    Figure("whole command to val loss 1.4697", "nanoGPT's baby GPT: its iteration × 5000, extrapolated",
+    Figure("whole command to val loss 1.4697", "nanoGPT's baby GPT: its iteration × 2000, extrapolated",
            "babygpt", "minutes", 20, 10, "babygpt_minutes"),
     *(Figure(f"step, {shape}", "nanoGPT eager", f"step_{key}", "ms", 1.3, 1.6) for key, shape in SHAPES.items()),
     *(Figure(f"step, {shape}", "nanoGPT compiled", f"step_against_compiled_{key}", "ms", 1.0, 1.2)

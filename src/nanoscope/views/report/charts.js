@@ -93,6 +93,12 @@ function updateChart(chart, spec) {
   if (zoomed) chart.redraw();
 }
 
+/** Times begin at nought, so that a little noise looks like little. */
+function yScale(spec) {
+  if (spec.logarithmic) return { distr: 3 };
+  return spec.format === shortTime ? { range: (_, low, high) => [0, (high || 1) * 1.05] } : {};
+}
+
 /**
  * Draw lines and points into `holder`.
  * spec: series [{x, y, label, colour, dots?, errors?}], lines [{x, label, colour}] across the chart, logarithmic,
@@ -104,7 +110,7 @@ function drawChart(holder, spec) {
     width: Math.max(holder.clientWidth, 200),
     height: CHART_HEIGHT_PX,
     legend: { show: false },
-    scales: { x: { time: false }, y: spec.logarithmic ? { distr: 3 } : {} },
+    scales: { x: { time: false }, y: yScale(spec) },
     axes: [
       { ...axis, size: 36, incrs: steady(spec.formatX) || WHOLE, values: (_, splits) => splits.map(spec.formatX || shortNumber) },
       { ...axis, size: (_, values) => Math.max(66, ...(values || []).map((text) => 16 + 7 * text.length)), incrs: spec.logarithmic ? undefined : steady(spec.format), values: (_, splits) => splits.map((v) => (v === null ? "" : spec.format(v))) },
