@@ -11,7 +11,7 @@ from nanoscope.runs.reader import Reading
 from nanoscope.runs.run import Log
 from nanoscope.runs.text import clean
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 17
 MOST_BYTES = 1 << 30  # of a file; what follows is not read: it is no log of a run
 
 

@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -183,7 +184,7 @@ def _all_series(source: Source) -> "dict[str, tuple[array[int], array[float]]]":
     for name, values in columns.items():
         least = lowest.get(name, -math.inf)
         finite = array("f", [y if least <= y < math.inf else math.nan for y in values])
-        if sum(y == y for y in finite) >= 2:
+        if len(list(islice((y for y in finite if y == y), 2))) == 2:
             series[name] = _thinned(steps.step[:], finite, MOST_POINTS)
     return series
 
@@ -212,10 +213,12 @@ def extremes(values: Sequence[float], most: int) -> list[int]:
         return list(range(len(values)))
     size = math.ceil(2 * len(values) / (most - 2))
     kept = {0, len(values) - 1}
+    has_gaps = any(value != value for value in values)
     for start in range(0, len(values), size):
-        stretch = [i for i in range(start, min(start + size, len(values))) if values[i] == values[i]]
-        if stretch:
-            kept |= {min(stretch, key=values.__getitem__), max(stretch, key=values.__getitem__)}
+        stretch = values[start : start + size]
+        there = [value for value in stretch if value == value] if has_gaps else stretch
+        if there:
+            kept |= {start + stretch.index(min(there)), start + stretch.index(max(there))}
     return sorted(kept)
 
 
