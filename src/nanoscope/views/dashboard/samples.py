@@ -22,13 +22,18 @@ class Writer:
     def __init__(self) -> None:
         self.busy = False
 
-    async def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncGenerator[str, None]:
+    def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncGenerator[str, None]:
         """Pieces of the text. JobError, before the first, says why there is none."""
+        self.busy = True  # now, and not when the first piece is asked for: others may ask in between
+        return self._pieces(run, prompt, max_new_tokens, temperature)
+
+    async def _pieces(
+        self, run: Path, prompt: str, max_new_tokens: int, temperature: float
+    ) -> AsyncGenerator[str, None]:
         # The prompt goes through standard input: as an argument 'FILE:…' would be read from disk.
         words = ["sample", str(run), "--prompt=-", "--checkpoint=last"]
         words += [f"--max_new_tokens={max_new_tokens}", f"--temperature={temperature}"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-        self.busy = True
         process = None
         try:
             process = await asyncio.create_subprocess_exec(
