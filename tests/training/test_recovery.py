@@ -130,7 +130,7 @@ def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited through Linux's RLIMIT_AS")
 def test_memory_that_really_runs_out_is_coped_with(folder: Folder) -> None:
-    """A step of 512 sequences wants some gigabytes; the process may have 0.8 GB more than it has now."""
+    """A step of 2048 sequences wants over 3 GB; the process may have 0.8 GB more than it has now."""
     code = (
         "import sys, resource, torch\n"
         "from nanoscope import cli\n"
@@ -144,13 +144,13 @@ def test_memory_that_really_runs_out_is_coped_with(folder: Folder) -> None:
         "launch.train = limited\n"
         "sys.exit(cli.run(sys.argv[1:]))\n"
     )
-    words = [*TINY, "--n_embd=128", "--batch_size=512", "--block_size=64", "--max_iters=2", "--eval_interval=2"]
+    words = [*TINY, "--n_embd=128", "--batch_size=2048", "--block_size=64", "--max_iters=2", "--eval_interval=2"]
     done = subprocess.run(
         [sys.executable, "-c", code, "train", *words],
         cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "out of memory at iteration 0: micro-batches of 256 sequences instead of 512" in done.stdout
+    assert "out of memory at iteration 0: micro-batches of 1024 sequences instead of 2048" in done.stdout
     assert "finished 2 iterations" in done.stdout
 
 
