@@ -22,7 +22,7 @@ def watch(
 ) -> None:
     """Serve a page that shows the runs of a folder as they grow, and explains any log pasted into it.
 
-    It only reads: training is neither slowed nor disturbed. Ctrl-C ends it.
+    It only reads, at low priority, so that training comes first. Ctrl-C ends it.
 
     Examples:
 
@@ -54,6 +54,8 @@ def watch(
     language = choose_language(lang)
     if not 0 <= port <= 65535:
         raise UsageError(f"--port={port}: ports go from 0 to 65535")
+    if folder is not None and folder.is_file():
+        raise UsageError(f"{folder} is a file: watch takes a directory.\nFor a log: nanoscope explain {folder}")
     if folder is not None and not folder.is_dir():
         raise JobError(f"There is no directory {folder}.\nGive the one where your runs are: nanoscope watch DIR")
     try:

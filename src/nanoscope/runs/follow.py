@@ -69,7 +69,7 @@ class FollowedRun:
         return self._reading.finish(str(self.folder), self._lines)
 
     def _take(self, lines: list[str]) -> None:
-        """Parsed together, which is twice as fast as one by one; a chunk with a damaged line, one by one."""
+        """Parsed together, which is faster (benchmarks/LOG.md); a chunk with a damaged line, one by one."""
         try:
             events = json.loads(f"[{','.join(lines)}]")
         except (ValueError, RecursionError):

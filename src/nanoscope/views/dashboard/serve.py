@@ -70,7 +70,9 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
             found = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
             listening = socket.socket(found[0], found[1])
         except (OSError, UnicodeError) as error:
-            raise JobError(f"There is no address {host} to serve at: {error}") from None
+            raise JobError(
+                f"There is no address {host} to serve at: {error.strerror or error}\nWithout --host it is this machine's own, 127.0.0.1"
+            ) from None
         try:
             if hasattr(signal, "SIGHUP"):  # on Windows this would let two servers share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
