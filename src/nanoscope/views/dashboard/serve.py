@@ -70,8 +70,9 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
             found = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
             listening = socket.socket(found[0], found[1])
         except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
             raise JobError(
-                f"There is no address {host} to serve at: {error.strerror or error}\nWithout --host it is this machine's own, 127.0.0.1"
+                f"There is no address {host} to serve at: {why}\nWithout --host it is this machine's own, 127.0.0.1"
             ) from None
         try:
             if hasattr(signal, "SIGHUP"):  # on Windows this would let two servers share a port
