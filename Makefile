@@ -3,25 +3,32 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+BROWSER_PACKAGES := chromium fonts-noto-core
 
-.PHONY: help demo test lint format browser screenshots bench soak clean
+.PHONY: help demo check test lint format browser screenshots bench soak clean
 
-help:  ## what can be made
+help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "nanoscope needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Installing nanoscope and what it needs into $(VENV) with pip: torch and about 55 other packages," \
+		"1.1 GB on disk with a torch for CPUs, several GB with one for CUDA."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
+	@echo "Installing what the tests need into $(VENV) with pip: about 25 packages, 0.5 GB on disk."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.base  ## the one-minute tour: prepare, train, explain, sample, report
 	$(BIN)/nanoscope demo
+
+check: lint  ## lint, types and the quick tests, in a minute: for work in progress
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not soak"
 
 test: lint browser  ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
@@ -31,25 +38,33 @@ lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# A browser for tests/browser, and letters for Arabic and Hindi; without one those tests are skipped and say so.
+# Chromium for tests/browser, and fonts for Arabic and Hindi. Without them those tests are skipped.
 browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-		{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
-		  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-core; } || \
-		echo "No Chromium here, and it cannot be installed (Debian: sudo apt-get install chromium fonts-noto-core):" \
-		     "the tests of report and watch in a browser will be skipped."
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then exit 0; fi >/dev/null; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo "Installing $(BROWSER_PACKAGES) and their dependencies with apt-get, about 0.5 GB on disk."; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends $(BROWSER_PACKAGES) && exit 0; \
+	fi; \
+	echo "Chromium is missing and can't be installed from here, so the browser tests are skipped." \
+		"To run them: sudo apt-get install $(BROWSER_PACKAGES)"
 
-screenshots: $(VENV)/.dev browser  ## the pictures of the README, by the tests that look at those pages
+screenshots: $(VENV)/.dev browser  ## the README's pictures, by the tests that look at those pages
 	NANOSCOPE_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser -k screenshots
 
-format: $(VENV)/.dev  ## put the code into its usual shape
+format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.base  ## speed against nanoGPT, side by side: make bench NANOGPT=path/to/nanoGPT [ROWS="step sample"]
-	$(BIN)/nanoscope bench $(if $(NANOGPT),--nanogpt $(NANOGPT)) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
+bench: $(VENV)/.base  ## this machine's speed; against nanoGPT: make bench NANOGPT=path/to/nanoGPT [ROWS="step sample"]
+ifdef NANOGPT
+	$(BIN)/python -m benchmarks.nanogpt --nanogpt $(NANOGPT) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
+else
+	$(BIN)/nanoscope bench
+endif
 
-soak: $(VENV)/.dev  ## slow checks (half an hour): memory of preparing 2 GB of text; 150 times kill -9 on training runs
+soak: $(VENV)/.dev  ## slow checks (half an hour): tests of minutes, memory of preparing 2 GB of text, 150 × kill -9
+	$(BIN)/python -m pytest -m soak
 	$(BIN)/python benchmarks/prepare_memory.py --gigabytes 2
 	$(BIN)/python benchmarks/soak.py --report benchmarks/FAULTS.md
 

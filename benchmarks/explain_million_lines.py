@@ -1,9 +1,9 @@
-"""Time and memory of `explain` on a nanoGPT log of a million lines (or as many as given).
+"""Time and memory of `nanoscope explain` for a nanoGPT log of a million lines.
 
-    python benchmarks/explain_million_lines.py [LINES]
+python benchmarks/explain_million_lines.py [LINES]
 
-Prints a table for people, then one JSON line for programs. The log is made up, in a temporary file; reading and
-analysing run in a process of their own, so that the peak memory is theirs alone.
+Prints a table, then one line of JSON. The log is generated into a temporary file. Reading and analysis run in a process
+of their own, so that the peak memory is theirs alone.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How much memory and time `nanoscope prepare` takes for a large text: it must not grow with the file.
+"""Memory and time of `nanoscope prepare` for a large text. The memory must not grow with the file.
 
 python benchmarks/prepare_memory.py [--gigabytes 2] [--tokenizers char,byte] [--json]
 """
@@ -6,6 +6,7 @@ python benchmarks/prepare_memory.py [--gigabytes 2] [--tokenizers char,byte] [--
 import argparse
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +16,7 @@ import psutil
 
 
 def write_text(path: Path, size: int) -> None:
-    """Lines of made-up words, different all the way through the file."""
+    """Lines of random words that never repeat as a whole."""
     chooser = random.Random(1)
     words = ["".join(chooser.choices("abcdefghijklmnopqrstuvwxyz", k=chooser.randint(2, 9))) for _ in range(20000)]
     pages = [" ".join(chooser.choices(words, k=2000)) + "\n" for _ in range(200)]
@@ -29,7 +30,7 @@ def prepare(text: Path, tokenizer: str) -> dict[str, float | str]:
     out = text.with_name(f"{text.stem}-{tokenizer}")
     command = [sys.executable, "-m", "nanoscope", "prepare", str(text), "--out", str(out), "--tokenizer", tokenizer]
     began = time.perf_counter()
-    process = psutil.Popen(command, stdout=-3)
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
         try:
@@ -67,11 +68,8 @@ def main() -> None:
         print(json.dumps(rows))
         return
     for row in rows:
-        print(
-            "{tokenizer:<5} {MB:6.0f} MB in {seconds:6.1f} s, {MB_per_s:6.1f} MB/s, peak {peak_MB:4.0f} MB".format(
-                **row
-            )
-        )
+        line = "{tokenizer:<5} {MB:6.0f} MB in {seconds:6.1f} s, {MB_per_s:6.1f} MB/s, peak {peak_MB:4.0f} MB"
+        print(line.format(**row))
 
 
 if __name__ == "__main__":

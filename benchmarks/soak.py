@@ -1,9 +1,9 @@
-"""Kill training runs with kill -9, more than a hundred times, and see whether anything is lost or differs.
+"""Kill training runs with kill -9, more than a hundred times, and check that nothing is lost and nothing differs.
 
 python benchmarks/soak.py [--kills 150] [--minutes 25] [--workers 2] [--seed N] [--report benchmarks/FAULTS.md]
 
-Random configurations, each trained undisturbed and trained under kills (tests/kill_runs.py). Ctrl-C ends it with the
-table so far. The same seed gives the same configurations and aims; the exact moments are the machine's.
+Random configurations are trained undisturbed and under kills (tests/kill_runs.py). Ctrl-C stops and prints the table
+so far. The same seed gives the same configurations and aims; the exact moments depend on the machine.
 """
 
 import argparse
@@ -30,20 +30,19 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from kill_runs import AIMS, PHASES, Configuration, Ordeal, StoppedError, any_configuration, make_folder, torment
 from nanoscope.hardware.probe import cpu_name
 
-# Saves are where a run could break; start-up is long but has nothing to lose.
+# A run could break while it saves; start-up is long but has nothing to lose.
 WEIGHTS = {"any moment": 3, "iteration": 5, "start": 1, "half-written": 4, "renamed": 2, "last": 2, "best": 1, "end": 1}
 KILLS_PER_CONFIGURATION = 7
 ABOUT = """\
-Written by `make soak` (`benchmarks/soak.py`). Random configurations are each trained undisturbed, and then trained
-again while `kill -9` ends the process, and all that it started, at random and at carefully chosen moments. After
-each kill the run is resumed (`nanoscope train RUN --init_from=resume`; begun anew if it had saved nothing yet),
-until it comes to its end. Then every loss that it wrote in any of its lives is compared with the undisturbed run's,
-and so are the weights and the optimizer's state of the last checkpoint, the pointer to the best one and all
-samples, byte for byte."""
+Written by `make soak` (`benchmarks/soak.py`). Each of the random configurations is trained undisturbed, and trained
+again while `kill -9` ends the process and its children at random and at carefully chosen moments. After each kill the
+run is resumed (`nanoscope train RUN --init_from=resume`, or started again if nothing was saved yet) until it finishes.
+Then every loss that it wrote in any session is compared with the undisturbed run's; and so are, byte for byte, the
+weights and the optimizer state of the last checkpoint, the pointer to the best one and all samples."""
 
 
 class Soak:
-    """The work of all workers, and what came of it."""
+    """The work of all workers, and its results."""
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self.options, self.scratch = options, scratch
@@ -60,11 +59,11 @@ class Soak:
         return over or self.kills >= int(self.options.kills)
 
     def work(self) -> None:
-        """One configuration after the other; a configuration once begun is brought to its end."""
+        """One configuration after another; a configuration that was started is finished."""
         while not self.enough and not self.stop.is_set():
             number = next(self.numbers)
             chooser = random.Random(f"{self.options.seed}/{number}")
-            special = number % 8  # the first of each eight runs compiled, the fifth as two processes
+            special = number % 8  # of every eight, the first is compiled and the fifth uses two processes
             configuration = any_configuration(
                 chooser, compiled=special == 0 and self.options.compile, processes=2 if special == 4 else 1
             )
@@ -81,7 +80,7 @@ class Soak:
             self.ordeals.append(ordeal)
             verdict = "; ".join(ordeal.wrong) or "nothing lost, nothing differs"
             self.say(number, f"{len(ordeal.kills)} kills in {ordeal.seconds:.0f} s: {verdict}")
-            if not ordeal.wrong:  # else it stays, to be looked at
+            if not ordeal.wrong:  # else keep it for inspection
                 shutil.rmtree(folder.path, ignore_errors=True)
 
     def aims(self, chooser: random.Random) -> Iterator[str]:
@@ -100,7 +99,7 @@ class Soak:
 
 
 def report(soak: Soak) -> str:
-    """What was done and what came of it, for people."""
+    """The results as Markdown."""
     ordeals = soak.ordeals
     kills = [kill for ordeal in ordeals for kill in ordeal.kills]
     hit, aimed = Counter(kill.hit for kill in kills), Counter(kill.aim for kill in kills)
@@ -122,15 +121,15 @@ def report(soak: Soak) -> str:
         f"| configurations | {len(ordeals)} |",
         f"| kills | {len(kills)} |",
         f"| resumed from a checkpoint | {then['resumed']} |",
-        f"| begun anew, nothing having been saved yet | {then['from the beginning']} |",
+        f"| started again, nothing saved yet | {then['from the beginning']} |",
         f"| resumed past a half-written checkpoint | {left['half-written']} |",
-        f"| killed between a whole checkpoint and the pointer to it | {left['unnamed']} |",
+        f"| killed between a complete checkpoint and the pointer to it | {left['unnamed']} |",
         f"| losses compared | {sum(ordeal.losses_compared for ordeal in ordeals):,} |",
         f"| files compared byte for byte | {sum(ordeal.files_compared for ordeal in ordeals)} |",
-        f"| iterations done twice | {sum(ordeal.iterations_done_twice for ordeal in ordeals):,} |",
+        f"| iterations repeated | {sum(ordeal.iterations_done_twice for ordeal in ordeals):,} |",
         f"| **runs lost or differing** | **{len({id(ordeal) for ordeal, _ in wrong})}** |",
         "",
-        "What the run was doing when it was killed (saves go on beside other things, and count as saves):",
+        "What the run was doing when it was killed:",
         "",
         "| " + " | ".join(PHASES) + " |",
         "|" + " ---: |" * len(PHASES),
@@ -140,7 +139,7 @@ def report(soak: Soak) -> str:
         "| --- | ---: |",
         *(f"| {meaning} | {aimed[aim]} |" for aim, meaning in AIMS.items()),
         "",
-        "| configuration | kills | losses | done twice | seconds | result |",
+        "| configuration | kills | losses | repeated | seconds | result |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
         *(_row(ordeal) for ordeal in ordeals),
         "",
@@ -157,19 +156,19 @@ def _row(ordeal: Ordeal) -> str:
 
 
 def _short(configuration: Configuration) -> str:
-    """The settings that differ from row to row, in few words."""
+    """The settings that differ between rows."""
     s = configuration.settings
-    told = [
+    words = [
         s["recipe"], s["dtype"], s["order"], f"{s['batch_size']}×{s['gradient_accumulation_steps']}",
         f"width {s['n_embd']}", f"{s['max_iters']} iterations", f"eval every {s['eval_interval']}",
         f"keep {s['keep_checkpoints']}",
     ]  # fmt: skip
-    told += ["dropout"] if s["dropout"] else []
-    told += ["compiled"] if s["compile"] else []
-    told += ["saves only the best"] if not s["always_save_checkpoint"] else []
-    told += ["samples"] if s["sample_interval"] else []
-    told += ["two processes"] if configuration.processes > 1 else []
-    return ", ".join(told)
+    words += ["dropout"] if s["dropout"] else []
+    words += ["compiled"] if s["compile"] else []
+    words += ["saves only the best"] if not s["always_save_checkpoint"] else []
+    words += ["samples"] if s["sample_interval"] else []
+    words += ["two processes"] if configuration.processes > 1 else []
+    return ", ".join(words)
 
 
 def main() -> int:
@@ -182,7 +181,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="write the report into this file, unless interrupted")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are killed and folders removed then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, children are killed and folders removed
     scratch = Path(tempfile.mkdtemp(prefix="nanoscope-soak-"))
     soak, interrupted = Soak(options, scratch), False
     with ThreadPoolExecutor(options.workers) as pool:
@@ -191,7 +190,7 @@ def main() -> int:
             for worker in workers:
                 worker.result()
         except KeyboardInterrupt:
-            for number in (signal.SIGINT, signal.SIGTERM):  # the workers now need a moment for their children
+            for number in (signal.SIGINT, signal.SIGTERM):  # the workers need a moment to kill their children
                 signal.signal(number, signal.SIG_IGN)
             interrupted = True
             print("stopping; the table so far:", flush=True)
@@ -199,7 +198,7 @@ def main() -> int:
             soak.stop.set()
     failed = any(ordeal.wrong for ordeal in soak.ordeals)
     if failed:
-        print(f"the runs that were lost or differ are in {scratch}")
+        print(f"runs that were lost or differ are kept in {scratch}")
     else:
         shutil.rmtree(scratch, ignore_errors=True)
     text = report(soak)

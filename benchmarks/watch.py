@@ -1,9 +1,9 @@
-"""How `nanoscope watch` does with 20 runs of 100,000 steps each: seconds in the browser, memory and CPU of the server.
+"""Measures `nanoscope watch` with 20 runs of 100,000 steps: seconds in the browser, memory and CPU of the server.
 
 python benchmarks/watch.py [--growth SECONDS] [--training SECONDS] [--json] [--markdown benchmarks/WATCH.md]
 
-The runs are made up, in a temporary folder (about 600 MB, removed at the end). Needs Chromium, and playwright to
-drive it. Without --growth and --training it takes two minutes or so.
+The runs are generated in a temporary folder (about 600 MB, deleted at the end). Needs Chromium and playwright. Without
+--growth and --training it takes about two minutes.
 """
 
 import argparse
@@ -38,22 +38,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from nanoscope.hardware.probe import cpu_name
 from watching import Watch, child_environment, watching
 
-SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # where slow steps are, as shares of the run
-SPIKE_SECONDS = 9.5  # like no other number in the charts
+SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # positions of the slow steps, as fractions of the run
+SPIKE_SECONDS = 9.5  # unlike any other number in the charts
 STEP_SECONDS = 0.030
 PATIENCE_MS = 170_000
 MEGABYTE = 1e6
 ABOUT = """\
-Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are made up:
-every step has a line with all that training writes, every 1000th an evaluation, and five steps of each run are slow.
-Server and Chromium share the machine. Times are from the moment of the click, or of the address being opened, until
-the thing is on the page; they are taken once, by a server that has just been started, from files that the system
-still has in memory."""
+Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
+every step is logged with all fields, every 1000th has an evaluation, and five steps of each run are slow. Server and
+Chromium share the machine. Times are from the click, or from opening the address, until the result is on the page. They
+are taken once, with a server that has just started, from files in the page cache."""
 
 Row = tuple[str, str]
 
 
-# --- runs of a hundred thousand steps ---
+# --- the runs ---
 
 
 def spikes_of(run: int, steps: int) -> list[int]:
@@ -61,7 +60,7 @@ def spikes_of(run: int, steps: int) -> list[int]:
 
 
 def lines_of(run: int, first: int, last: int, steps: int, noise: list[float]) -> Iterator[str]:
-    """Events of steps first … last - 1, as training writes them."""
+    """Events of steps first … last - 1, as training writes them (faster than through `encode`)."""
     spikes = set(spikes_of(run, steps))
     for step in range(first, last):
         rough = noise[(step + 97 * run) % len(noise)]
@@ -69,22 +68,22 @@ def lines_of(run: int, first: int, last: int, steps: int, noise: list[float]) ->
         clock = f"2026-01-01T{step // 3600 % 24:02d}:{step // 60 % 60:02d}:{step % 60:02d}.000+00:00"
         if step % 1000 == 0:
             yield (
-                f'{{"event": "eval", "t": {step * STEP_SECONDS:.4f}, "time": "{clock}", "step": {step}, '
-                f'"train_loss": {usual - 0.05:.5f}, "train_stderr": 0.0041, "val_loss": {usual + 0.02:.5f}, '
-                f'"val_stderr": 0.0043, "windows": 200, "seconds": 0.41, "best": true}}\n'
+                f'{{"event":"eval","t":{step * STEP_SECONDS:.4f},"time":"{clock}","step":{step},'
+                f'"train_loss":{usual - 0.05:.5f},"train_stderr":0.0041,"val_loss":{usual + 0.02:.5f},'
+                f'"val_stderr":0.0043,"windows":200,"seconds":0.41,"best":true}}\n'
             )
         seconds = SPIKE_SECONDS if step in spikes else STEP_SECONDS * (1 + 0.05 * rough)
         yield (
-            f'{{"event": "iter", "t": {step * STEP_SECONDS:.4f}, "time": "{clock}", "step": {step}, '
-            f'"loss": {usual + 0.06 * rough:.5f}, "seconds": {seconds:.6f}, "data_seconds": 0.0001, "steps": 1, '
-            f'"mean_seconds": {seconds:.6f}, "max_seconds": {seconds:.6f}, "lr": {1e-3 * (1 - step / steps):.4e}, '
-            f'"grad_norm": {abs(0.8 + 0.2 * rough):.4f}, "tokens_per_second": {768 / seconds:.1f}, '
-            f'"mfu": {0.4 - 0.02 * rough:.5f}, "eta_seconds": {(steps - step) * STEP_SECONDS:.1f}}}\n'
+            f'{{"event":"iter","t":{step * STEP_SECONDS:.4f},"time":"{clock}","step":{step},'
+            f'"loss":{usual + 0.06 * rough:.5f},"seconds":{seconds:.6f},"data_seconds":0.0001,"steps":1,'
+            f'"mean_seconds":{seconds:.6f},"max_seconds":{seconds:.6f},"lr":{1e-3 * (1 - step / steps):.4e},'
+            f'"grad_norm":{abs(0.8 + 0.2 * rough):.4f},"tokens_per_second":{768 / seconds:.1f},'
+            f'"mfu":{0.4 - 0.02 * rough:.5f},"eta_seconds":{(steps - step) * STEP_SECONDS:.1f}}}\n'
         )
 
 
 def write_runs(folder: Path, runs: int, steps: int) -> float:
-    """Write all runs; megabytes in all. Each is a little newer than the one before."""
+    """Write all runs, each a little newer than the one before; return the megabytes written."""
     chooser = random.Random(0)
     noise = [chooser.gauss(0, 1) for _ in range(9973)]
     config = {"max_iters": steps, "batch_size": 12, "block_size": 64, "learning_rate": 1e-3, "device": "cpu"}
@@ -112,11 +111,11 @@ def write_runs(folder: Path, runs: int, steps: int) -> float:
     return written / MEGABYTE
 
 
-# --- what is measured ---
+# --- measurements ---
 
 
 def peak_megabytes(server: Watch) -> float:
-    """The most memory that the server ever had, and what its children have."""
+    """Peak memory of the server, plus the current memory of its children."""
     process = psutil.Process(server.process.pid)
     status = Path(f"/proc/{server.process.pid}/status")
     if status.exists():
@@ -129,7 +128,7 @@ def peak_megabytes(server: Watch) -> float:
 
 
 def wait_until_shown(page: Page, name: str) -> None:
-    """Until the charts of a run are drawn."""
+    """Wait until the charts of a run are drawn."""
     page.wait_for_function(
         """name => {
             const shown = document.querySelector("#content .shown-name");
@@ -140,7 +139,7 @@ def wait_until_shown(page: Page, name: str) -> None:
 
 
 def drawn_spikes(page: Page, run: int, steps: int) -> int:
-    """How many of a run's slow steps are among the points of its charts."""
+    """Count the slow steps of a run that its charts show."""
     points = page.evaluate(
         f"""() => [...drawnCharts].flatMap(({{ data: [x, ...columns] }}) =>
             x.filter((_, i) => columns.some((y) => Math.abs(y[i] - {SPIKE_SECONDS}) < 0.01)))"""
@@ -149,7 +148,7 @@ def drawn_spikes(page: Page, run: int, steps: int) -> int:
 
 
 def spikes_in_overlay(server: Watch, runs: int, steps: int) -> int:
-    """The same for all runs, in the numbers that the overlay was drawn from."""
+    """The same for all runs, in the data of the overlay."""
     found = 0
     for run, told in enumerate(server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]):
         series = told["series"]["time_s"]
@@ -175,7 +174,7 @@ def opened(browser: Browser) -> Iterator[Page]:
 
 
 def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, float]:
-    """Open the page, click another run, lay all over each other."""
+    """Open the page, click another run, overlay all."""
     found: dict[str, float] = {}
     newest, another = f"run-{runs - 1:02d}", f"run-{runs // 2:02d}"
     with watching(folder) as server, opened(browser) as page:
@@ -213,7 +212,7 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
 
 
 def grow(browser: Browser, folder: Path, runs: int, steps: int, seconds: float) -> dict[str, float]:
-    """CPU of the server while the newest run gets ten lines a second and the page shows it."""
+    """CPU of the server while the newest run grows by ten lines per second and the page shows it."""
     stop = threading.Event()
     chooser = random.Random(1)
     noise = [chooser.gauss(0, 1) for _ in range(9973)]
@@ -253,7 +252,7 @@ def grow(browser: Browser, folder: Path, runs: int, steps: int, seconds: float) 
 
 @contextmanager
 def trained(folder: Path) -> Iterator[Path]:
-    """A real run on all cores, as long as this lasts; its events."""
+    """Train a real run on all cores; its events file."""
     chooser = random.Random(2)
     words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "birds", "fly", "over", "hills"]
     (folder / "words.txt").write_text(" ".join(chooser.choice(words) for _ in range(60_000)), "utf-8")
@@ -299,7 +298,7 @@ def step_milliseconds(events: Path, seconds: float, wait: Callable[[float], Any]
 
 @contextmanager
 def asked_from_elsewhere(server: Watch) -> Iterator[None]:
-    """Somebody on another machine looks at the run: what a page asks for, without a browser's own work."""
+    """Send the requests of a page on another machine, without the work of a browser on this one."""
     stop = threading.Event()
 
     def ask() -> None:
@@ -317,7 +316,7 @@ def asked_from_elsewhere(server: Watch) -> Iterator[None]:
 
 
 def disturb(browser: Browser, scratch: Path, seconds: float, turns: int = 3) -> dict[str, float]:
-    """Step time of a real run, by turns alone, asked for by another machine, and shown by a page on this one."""
+    """Step time of a real run in turns: alone, watched from another machine, and shown by a browser on this one."""
     folder = scratch / "training"
     folder.mkdir()
     alone, asked, shown = [], [], []
@@ -341,37 +340,37 @@ def disturb(browser: Browser, scratch: Path, seconds: float, turns: int = 3) -> 
     }
 
 
-# --- told ---
+# --- results ---
 
 
 def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
-    """The figures for people, as far as they were measured."""
+    """The figures that were measured, as table rows."""
     spikes = len(SPIKES)
     rows = [
         ("runs × steps, size on disk", f"{runs} × {steps:,}, {found['disk_mb']:.0f} MB"),
-        ("until the list of runs is there", f"{found['list_s']:.2f} s"),
-        ("until the newest run is drawn", f"{found['newest_drawn_s']:.2f} s"),
-        ("a click on another run is answered", f"{found['click_answered_s']:.2f} s"),
-        ("until that run is drawn", f"{found['another_drawn_s']:.2f} s"),
+        ("time until the list of runs is shown", f"{found['list_s']:.2f} s"),
+        ("time until the newest run is drawn", f"{found['newest_drawn_s']:.2f} s"),
+        ("response to a click on another run", f"{found['click_answered_s']:.2f} s"),
+        ("time until that run is drawn", f"{found['another_drawn_s']:.2f} s"),
         ("back to the first run", f"{found['back_drawn_s']:.2f} s"),
-        (f"until all {runs} are drawn over each other", f"{found['overlay_drawn_s']:.1f} s"),
+        (f"time until all {runs} are overlaid", f"{found['overlay_drawn_s']:.1f} s"),
         ("peak memory of the server: started", f"{found['server_idle_mb']:.0f} MB"),
         ("… with the list", f"{found['list_mb']:.0f} MB"),
         ("… with one run", f"{found['newest_mb']:.0f} MB"),
         (f"… with all {runs}", f"{found['peak_mb']:.0f} MB"),
-        ("slow steps that are drawn, of two runs", f"{found['drawn_spikes']:.0f} of {2 * spikes}"),
-        (f"slow steps in what all {runs} are drawn from", f"{found['overlay_spikes']:.0f} of {runs * spikes}"),
+        ("slow steps drawn, of two runs", f"{found['drawn_spikes']:.0f} of {2 * spikes}"),
+        (f"slow steps in the overlay of all {runs}", f"{found['overlay_spikes']:.0f} of {runs * spikes}"),
     ]  # fmt: skip
     if "growth_cpu_s_per_min" in found:
         rows += [
-            ("CPU of the server while a run grows by 10 lines a second", f"{found['growth_cpu_s_per_min']:.1f} s/min"),
-            ("how far the page is behind the run then", f"{found['growth_behind_s']:.1f} s"),
-            ("peak memory of the server then", f"{found['growth_peak_mb']:.0f} MB"),
+            ("server CPU while a run grows by 10 lines per second", f"{found['growth_cpu_s_per_min']:.1f} s/min"),
+            ("delay of the page behind that run", f"{found['growth_behind_s']:.1f} s"),
+            ("peak memory of the server meanwhile", f"{found['growth_peak_mb']:.0f} MB"),
         ]  # fmt: skip
     if "shown_ratio" in found:
         rows += [
             ("a step of a real run on all cores, alone", f"{found['step_alone_ms']:.2f} ms"),
-            ("… shown to another machine", f"{found['step_asked_ms']:.2f} ms"),
+            ("… watched from another machine", f"{found['step_asked_ms']:.2f} ms"),
             ("… as a ratio, median of 3 pairs", f"{found['asked_ratio']:.3f}"),
             ("… shown by a browser on the same cores", f"{found['step_shown_ms']:.2f} ms"),
             ("… as a ratio, median of 3 pairs", f"{found['shown_ratio']:.3f}"),
@@ -382,7 +381,7 @@ def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
 def markdown(rows: list[Row]) -> str:
     versions = f"{platform.system()}, Python {platform.python_version()}, torch {version('torch')}"
     head = [
-        "# Watching: what it costs",
+        "# The cost of watching",
         "",
         ABOUT,
         "",
@@ -396,17 +395,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow so long")
+    parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow for this long")
     parser.add_argument(
-        "--training", type=float, default=0, metavar="SECONDS", help="of each of nine turns of training"
+        "--training", type=float, default=0, metavar="SECONDS", help="duration of each of nine turns of training"
     )
-    parser.add_argument("--json", action="store_true", help="the numbers alone, for programs")
-    parser.add_argument("--markdown", type=Path, help="write the table into this file")
+    parser.add_argument("--json", action="store_true", help="print only JSON")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
     options = parser.parse_args()
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         raise SystemExit("This needs Chromium (Debian: apt-get install chromium)")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are ended and files removed then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends children and removes files on SIGTERM too
     flags = ["--disable-gpu", *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [])]
     with tempfile.TemporaryDirectory(prefix="nanoscope-watch-") as name, sync_playwright() as driver:
         scratch = Path(name)

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("no deadline", deadline=None)  # the machine may be busy
+settings.load_profile("no deadline")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch loads: tests run side by side, and wait for each other
 

@@ -1,7 +1,7 @@
-"""Runs that are killed again and again, and what must then be the same as if nobody had touched them.
+"""Runs that are killed again and again, and must end exactly like an undisturbed run.
 
-A configuration is trained twice: undisturbed, and under `kill -9`, each time resumed, until it comes to its end.
-tests/training/test_kills.py does this a dozen times, benchmarks/soak.py for as long as one likes.
+A configuration is trained twice: undisturbed, and killed with `kill -9` and resumed until it finishes.
+tests/training/test_kills.py kills twelve times, benchmarks/soak.py as often as you like.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,38 +21,25 @@ from typing import Any
 
 import psutil
 
+from nanoscope.checkpoint_files import checkpoint_folders, read_pointer
 from nanoscope.data.prepare import prepare
-from nanoscope.runs.events import read_events
-from nanoscope.training.run_folder import checkpoint_folders, read_pointer
+from nanoscope.runs.events import decode
 from small_runs import Folder
 
 WORDS = (
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "and",
-    "saw",
-    "two",
-    "birds",
-    "fly",
-    "over",
-    "hills",
-    "while",
-    "rain",
-    "fell",
-)
+    "the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "birds", "fly", "over", "hills",
+    "while", "rain", "fell",
+)  # fmt: skip
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
-ATTEMPT_SECONDS = 400  # more is a run that hangs
+ATTEMPT_SECONDS = 400  # a run that takes longer hangs
+MOST_MISSES = 5  # runs that finish before they are killed
 
 AIMS = {
-    "any moment": "any moment of the run's life, start-up included",
+    "any moment": "at any moment of the run, start-up included",
     "iteration": "after some line of events.jsonl",
-    "start": "after the run's folder is made, before the first iteration",
-    "half-written": "while a checkpoint is written aside",
-    "renamed": "right after a checkpoint has got its name",
+    "start": "after the run's folder is created, before the first iteration",
+    "half-written": "while a checkpoint is written",
+    "renamed": "right after a checkpoint is renamed to its final name",
     "last": "while the pointer `last` is replaced",
     "best": "while the pointer `best` is replaced",
     "end": "after the last checkpoint, while the run ends",
@@ -60,7 +48,7 @@ PHASES = ("start-up", "step", "evaluation", "sample", "save", "finishing")
 
 
 class StoppedError(Exception):
-    """Somebody wants the whole thing to end."""
+    """The user asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +61,12 @@ class Configuration:
 
     def __str__(self) -> str:
         fixed = ("dataset", "device", "n_head", "n_layer", "log_interval", "learning_rate", "warmup_iters", "seed")
-        told = [f"{key}={value}" for key, value in self.settings.items() if key not in fixed]
-        return " ".join([*told, *([f"processes={self.processes}"] if self.processes > 1 else [])])
+        shown = [f"{key}={value}" for key, value in self.settings.items() if key not in fixed]
+        return " ".join([*shown, *([f"processes={self.processes}"] if self.processes > 1 else [])])
 
 
 def any_configuration(chooser: random.Random, *, compiled: bool = False, processes: int = 1) -> Configuration:
-    """Settings drawn from what can matter to a resume; a run of some seconds."""
+    """Random values of the settings that could matter to a resume; a run of some seconds."""
     often = chooser.random() < 0.5  # a save with nearly every iteration: many kills hit one
     recipe, keep = chooser.choice(["modern", "classic"]), chooser.choice([1, 2, 0])
     settings = {
@@ -92,7 +80,7 @@ def any_configuration(chooser: random.Random, *, compiled: bool = False, process
         "keep_checkpoints": keep, "always_save_checkpoint": chooser.random() < 0.7,
         "sample_interval": chooser.choice([0, 0, 20]), "log_interval": 1, "learning_rate": 1e-2, "warmup_iters": 2,
     }  # fmt: skip
-    if recipe == "modern" and (keep == 0 or chooser.random() < 0.3):  # its tables make a checkpoint of 25 MB
+    if recipe == "modern" and (keep == 0 or chooser.random() < 0.3):  # its tables make checkpoints of 25 MB
         settings["ngrams"] = 1
     return Configuration(settings, processes)
 
@@ -101,16 +89,16 @@ def any_configuration(chooser: random.Random, *, compiled: bool = False, process
 class Kill:
     aim: str
     hit: str
-    """One of PHASES. Saves go on while other things are done: what fell on both is a save."""
+    """One of PHASES."""
     left: str
-    """half-written: a part of a checkpoint; unnamed: a whole one that `last` does not name yet; or ''."""
+    """half-written: part of a checkpoint; unnamed: a complete one that `last` doesn't point to yet; or ''."""
     then: str
-    """How the run went on: resumed, or from the beginning if nothing had been saved."""
+    """How the run continued: resumed, or from the beginning if nothing had been saved."""
 
 
 @dataclass
 class Ordeal:
-    """What became of one configuration. `wrong` says what was lost or differed; it must stay empty."""
+    """The result for one configuration. `wrong` lists what was lost or differs; it must stay empty."""
 
     configuration: Configuration
     kills: list[Kill] = field(default_factory=list)
@@ -138,7 +126,7 @@ def torment(
     stop: threading.Event | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Ordeal:
-    """Train undisturbed in `whole`; then in `killed`, killed once for each aim, to the end; compare."""
+    """Train in `whole` undisturbed; train in `killed`, killed once for each aim; compare."""
     began, ordeal = time.monotonic(), Ordeal(configuration)
     stop = stop or threading.Event()
     whole = Attempt(folder, configuration, "whole", stop)
@@ -147,35 +135,38 @@ def torment(
         return ordeal
     life_seconds, right = time.monotonic() - began, losses(whole.run)
 
-    for aim in aims:
+    misses, waiting = 0, deque(aims)
+    while waiting and not ordeal.wrong:
         attempt = Attempt(folder, configuration, "killed", stop)
-        hit = attempt.wait_and_kill(aim, chooser, life_seconds)
+        hit = attempt.wait_and_kill(waiting[0], chooser, life_seconds)
         ordeal.wrong += attempt.problems(right)
-        if ordeal.wrong or (hit is None and ordeal.kills):  # it came to its end before: no more to kill
-            break
-        if hit is None:  # never killed yet: compiled, say, it was quicker than the first time
-            life_seconds = time.time() - attempt.began
+        if hit is None:  # it finished first: check it, and aim at a new run
+            life_seconds, misses = time.time() - attempt.began, misses + 1
+            if not ordeal.wrong:
+                compare(whole.run, attempt.run, ordeal)
             shutil.rmtree(attempt.run)
+            if misses > MOST_MISSES:
+                break
             continue
         again = "resumed" if checkpoint_folders(attempt.checkpoints) else "from the beginning"
-        ordeal.kills.append(Kill(aim, hit, attempt.left(), again))
-        tell(f"killed in {hit} (aim: {aim}), {again}")
+        ordeal.kills.append(Kill(waiting.popleft(), hit, attempt.left(), again))
+        tell(f"killed in {hit} (aim: {ordeal.kills[-1].aim}), {again}")
         if again == "from the beginning":
             ordeal.iterations_done_twice += len(steps_done(attempt.run))
-    else:
+
+    if not ordeal.wrong:
         attempt = Attempt(folder, configuration, "killed", stop)
         if problem := attempt.finish():
             ordeal.wrong.append(f"the run after {len(ordeal.kills)} kills {problem}")
         ordeal.wrong += attempt.problems(right)
-
     if not ordeal.wrong:
-        compare(whole.run, folder.path / "killed", ordeal)
+        compare(whole.run, attempt.run, ordeal)
     ordeal.seconds = time.monotonic() - began
     return ordeal
 
 
 class Attempt:
-    """One process (or two, under torchrun) that begins a run or goes on with it."""
+    """One process (or two, under torchrun) that starts or resumes a run."""
 
     def __init__(self, folder: Folder, configuration: Configuration, run: str, stop: threading.Event) -> None:
         self.configuration, self.run, self.stop = configuration, folder.path / run, stop
@@ -192,17 +183,17 @@ class Attempt:
             self.process = psutil.Popen(
                 [sys.executable, *module, "-m", "nanoscope", *words], cwd=folder.path, env=folder.environment,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C is for us alone
+                start_new_session=True,  # Ctrl-C is only for us
             )  # fmt: skip
 
     def finish(self) -> str:
-        """Wait for the end; what was wrong with it."""
+        """Wait for the end; returns what was wrong with it."""
         if self._waited_until(lambda: False, ATTEMPT_SECONDS):
             return f"did not end in {ATTEMPT_SECONDS} s"
         return self._failure()
 
     def wait_and_kill(self, aim: str, chooser: random.Random, life_seconds: float) -> str | None:
-        """Kill at a moment of that kind; the phase that it hit, or None if the run was over sooner."""
+        """Kill at a moment of that kind; returns the phase that was hit, or None if the run ended first."""
         moment, delay_seconds = self._moment(aim, chooser), chooser.uniform(0, 0.05)
         if aim == "any moment":
             delay_seconds = chooser.uniform(0, life_seconds)
@@ -214,7 +205,7 @@ class Attempt:
         return self._phase()
 
     def problems(self, right: list[tuple[Any, ...]]) -> list[str]:
-        """Did this attempt fail by itself, go back further than to `last`, or reach another loss than the right one?"""
+        """Did this attempt fail by itself, resume before `last`, or reach a wrong loss?"""
         found = [f"a resumed run {self._failure()}"] if not self.killed and self.process.returncode else []
         resumed = [event["step"] for event in self._own_events() if event["event"] == "resume"]
         if resumed and self.last_before and resumed[0] < int(self.last_before[5:]):
@@ -229,8 +220,8 @@ class Attempt:
         return "unnamed" if newest and newest[0].name != read_pointer(self.checkpoints, "last") else ""
 
     def _moment(self, aim: str, chooser: random.Random) -> Callable[[], bool]:
-        """What to wait for. It is looked at every millisecond, so it must cost little."""
-        passing, seen = chooser.randrange(3), set[object]()  # how many saves to let go by, and those that went
+        """The condition to wait for. It is checked every millisecond, so it must be cheap."""
+        passing, seen = chooser.randrange(3), set[object]()  # saves to let pass, and those that have passed
         if aim == "iteration":
             passing = chooser.randrange(3, 25)
             return lambda: seen.add(size_of(self.events)) or len(seen) > passing  # type: ignore[func-returns-value]
@@ -246,14 +237,14 @@ class Attempt:
 
         def saved() -> bool:
             seen.update(name for name in names(self.checkpoints) if name.startswith(prefix))
-            if aim in ("last", "best") and changed_since(pointer, self.began):  # the other name was too short-lived
+            if aim in ("last", "best") and changed_since(pointer, self.began):  # the temporary file was missed
                 seen.add(pointer.stat().st_mtime_ns)
             return len(seen - self.saved_before) > passing
 
         return saved
 
     def _waited_until(self, moment: Callable[[], bool], seconds: float) -> bool:
-        """True: the moment has come, or the time is over; False: the process has ended."""
+        """True: the moment has come, or the time is up. False: the process has ended."""
         over = time.monotonic() + seconds
         while self.process.poll() is None:
             if moment() or time.monotonic() >= over:
@@ -265,10 +256,10 @@ class Attempt:
         return False
 
     def _kill(self) -> None:
-        """SIGKILL for the process and all that it started, which torchrun puts into sessions of their own."""
+        """SIGKILL for the process and its children, which torchrun puts into sessions of their own."""
         self.killed = True
         with contextlib.suppress(psutil.NoSuchProcess):
-            self.process.suspend()  # so that nothing is started or saved while we look around
+            self.process.suspend()  # so that it starts and saves nothing while we look for children
             family = [self.process, *self.process.children(recursive=True)]
             for member in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -286,24 +277,23 @@ class Attempt:
         return [event for event in all_events(self.run) if datetime.fromisoformat(event["time"]) >= began]
 
     def _fresh(self) -> list[str]:
-        """What is being written aside in the folder of checkpoints by this attempt."""
-        asides = [name for name in names(self.checkpoints) if name.startswith(".")]
-        return [name for name in asides if changed_since(self.checkpoints / name, self.began)]
+        """Temporary files and folders of this attempt in the folder of checkpoints."""
+        temporary = [name for name in names(self.checkpoints) if name.startswith(".")]
+        return [name for name in temporary if changed_since(self.checkpoints / name, self.began)]
 
     def _phase(self) -> str:
-        """What the process was doing, from what it had written."""
+        """What the process was doing, judging by what it had written."""
         events = self._own_events()
         kinds = {event["event"] for event in events}
         if "end" in kinds:
             return "finishing"
-        saves = [event["path"].rpartition("/")[2] for event in events if event["event"] == "checkpoint"]
-        if self._fresh() or (saves and saves[-1] != read_pointer(self.checkpoints, "last")):
-            return "save"
         if not kinds - {"start", "resume"}:
             return "start-up"
+        if self._fresh() or self.left():
+            return "save"
         settings, step = self.configuration.settings, max(event.get("step", 0) for event in events)
         done = {event["event"] for event in events if event.get("step") == step and event["event"] != "iter"}
-        if not done:  # the last line is of an iteration: next comes what is due after it
+        if not done:  # the last event is an iteration: what is due after it comes next
             step += 1
         if step == settings["max_iters"] and "eval" in done:
             return "finishing"
@@ -313,9 +303,9 @@ class Attempt:
 
 
 def compare(whole: Path, killed: Path, ordeal: Ordeal) -> None:
-    """Every loss of every step, in whatever life of the run, and every file that the run was about."""
+    """Compare every loss written in any session of the run, the last checkpoint and the samples."""
     right, got = losses(whole), losses(killed)
-    ordeal.losses_compared = len(got)
+    ordeal.losses_compared += len(got)
     ordeal.iterations_done_twice += len(steps_done(killed)) - len(set(steps_done(killed)))
     if missing := set(right) - set(got):
         ordeal.wrong.append(f"{len(missing)} losses are missing, first {min(missing)}")
@@ -347,7 +337,10 @@ def steps_done(run: Path) -> list[int]:
 
 
 def all_events(run: Path) -> list[dict[str, Any]]:
-    return list(read_events(run / "events.jsonl")) if (run / "events.jsonl").exists() else []
+    """Of whole lines: a kill may have torn one."""
+    file = run / "events.jsonl"
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return [json.loads(line) for line in lines if decode(line) is not None]
 
 
 def names(folder: Path) -> list[str]:

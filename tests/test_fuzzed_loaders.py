@@ -1,4 +1,4 @@
-"""Ten thousand damaged files through the loaders: each is read, or refused with a message for a person.
+"""Ten thousand damaged files through the loaders: each is read, or refused with a clear message.
 
 Each file is a valid one with a few random changes. A number makes it, which a failure tells: `mutated(kind, number)`.
 """
@@ -26,9 +26,10 @@ from nanoscope.data.tokenizer import tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.huggingface import load_gpt2
 from nanoscope.model import GPT, ModelConfig
-from nanoscope.training.checkpoint import state_checksum
-from nanoscope.training.restore import find_checkpoint, load_checkpoint
+from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint, state_checksum
 from nanoscope.untrusted import printable
+
+pytestmark = pytest.mark.slow
 
 SLOWEST_SECONDS = 10  # of one file: generous for a busy machine, and nothing beside what has no bound
 MOST_EXTRA_MEGABYTES = 400
@@ -69,7 +70,7 @@ HOSTILE_BYTES = [
 
 
 def changed_json(value: Any, chooser: random.Random) -> Any:
-    """A copy in which one place, at any depth, is another value, is gone, is doubled or is nested deeply."""
+    """Return a copy in which one value, at any depth, is replaced, removed, duplicated or nested deeply."""
     if isinstance(value, dict | list) and value and chooser.random() < 0.85:
         copy = dict(value) if isinstance(value, dict) else list(value)
         place = chooser.choice(list(copy)) if isinstance(copy, dict) else chooser.randrange(len(copy))
@@ -93,7 +94,7 @@ def changed_json(value: Any, chooser: random.Random) -> Any:
 
 
 def changed_bytes(content: bytes, chooser: random.Random) -> bytes:
-    """The content with a few bytes flipped, cut out, put in, swapped, or its end cut off."""
+    """Return the content with a few bytes flipped, removed, inserted, swapped, or with its end cut off."""
     damaged = bytearray(content)
     for _ in range(chooser.choice([1, 1, 2, 5])):
         at = chooser.randrange(len(damaged) + 1)
@@ -116,7 +117,7 @@ def changed_bytes(content: bytes, chooser: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def originals(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One valid file of each kind, in the folders where their loaders look for them."""
+    """Write one valid file of each kind, in the folders where their loaders look for them."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("fuzzed")
     shutil.copytree(small_run.parent / "data" / "song", folder / "ours")
@@ -207,7 +208,7 @@ def mutated(original: bytes, kind: str, number: int) -> bytes:
 
 @contextlib.contextmanager
 def bounded_memory() -> Iterator[None]:
-    """An allocation beyond the bound fails, where the system can be told so."""
+    """Make allocations beyond the bound fail, where the system supports it."""
     if sys.platform != "linux":
         yield
         return

@@ -1,4 +1,4 @@
-"""The wheel works without the source tree, and nothing needs more than it has to."""
+"""The wheel works without the source tree, and no module imports more than it needs."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from nanoscope.config_sources import presets
 
 ROOT = Path(__file__).parents[1]
 
-# The packages of the extras, and those that are only used if someone has them.
+# The packages of the extras, and those that are used only if they are installed.
 OPTIONAL = [
     "tiktoken",
     "pyarrow",
@@ -23,8 +23,6 @@ OPTIONAL = [
     "uvicorn",
     "sse_starlette",
     "uplot",
-    "gguf",
-    "tensorboardX",
     "pandas",
 ]
 
@@ -34,7 +32,7 @@ MODULES = sorted(
     if path.name != "__main__.py"
 )
 
-# All but the rooms that compute with torch; of data/, the loader hands batches to it.
+# These compute with torch; all others must not import it.
 TORCH_ROOMS = (
     "model",
     "optim",
@@ -47,8 +45,8 @@ TORCH_ROOMS = (
 )
 LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]
 
-# The server of `watch` is nothing without the extra 'web', and only loaded by that command.
-SERVER = tuple(f"nanoscope.views.dashboard.{name}" for name in ("guard", "server", "serve"))
+# The server of `watch` needs the extra 'web'; only that command imports it.
+SERVER = tuple(f"nanoscope.views.dashboard.{name}" for name in ("guard", "routes", "serve"))
 
 BLOCKED = f"""
 import importlib, sys
@@ -86,6 +84,7 @@ def run_python(code: str, environment: dict[str, str], cwd: Path) -> subprocess.
     )
 
 
+@pytest.mark.slow
 def test_every_module_imports_with_the_base_dependencies_alone(
     child_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -133,6 +132,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path) -> None:
     sources = ROOT / "src"
     expected = {
@@ -146,6 +146,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path) -> No
     assert "nanoscope/hardware/peaks.toml" in packed
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_trains_without_the_source_tree(
     installed: Path, child_environment: dict[str, str], small_dataset: DatasetFactory, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_installed_wheel_trains_without_the_source_tree(
     assert (tmp_path / "runs/laptop-song/checkpoints/last").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="the script is a program of its own on Windows")
 def test_the_installed_script_is_the_same_program(
     installed: Path, child_environment: dict[str, str], tmp_path: Path
@@ -179,6 +181,7 @@ def test_the_installed_script_is_the_same_program(
     assert "laptop" in by_script.stdout
 
 
+@pytest.mark.slow
 def test_the_installed_peaks_and_presets_are_read(
     installed: Path, child_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -1,11 +1,13 @@
 """Every preset is a note to a person and a configuration that could be trained."""
 
+import re
 from importlib import resources
 
 import pytest
 
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets, resolve
+from nanoscope.model import ModelConfig, build_model
 
 
 def preset_text(name: str) -> str:
@@ -32,11 +34,28 @@ def test_a_preset_begins_with_a_note_that_says_what_it_is_for(name: str) -> None
     assert len(preset_note(name)) < 120
 
 
+def notes(name: str) -> str:
+    return " ".join(line[2:] for line in preset_text(name).splitlines() if line.startswith("# "))
+
+
 @pytest.mark.parametrize("name", presets())
-def test_a_preset_says_what_it_reaches(name: str) -> None:
-    notes = " ".join(line for line in preset_text(name).splitlines() if line.startswith("#"))
-    assert "loss" in notes
-    assert any(word.rstrip(";,.").replace(".", "", 1).isdigit() for word in notes.split())
+def test_a_preset_says_which_validation_loss_to_expect(name: str) -> None:
+    assert re.search(r"validation loss\b[^;]{0,20}? [1-9]\.\d\d", notes(name))
+
+
+@pytest.mark.parametrize("name", [name for name in presets() if "iterations" in notes(name)])
+def test_the_iterations_in_a_note_are_the_presets_own(name: str) -> None:
+    (said,) = re.findall(r"after ([\d,]+) iterations", notes(name))
+    assert int(said.replace(",", "")) == resolve([name]).config.max_iters
+
+
+@pytest.mark.parametrize("name", [name for name in presets() if "parameters" in notes(name)])
+def test_the_parameters_in_a_note_are_those_of_the_model(name: str) -> None:
+    (millions,) = re.findall(r"([\d.]+)M parameters", notes(name))
+    config = resolve([name]).config
+    shape = ModelConfig(65, config.block_size, config.n_layer, config.n_head, config.n_embd, recipe=config.recipe)
+    parameters = sum(parameter.numel() for parameter in build_model(shape).parameters())
+    assert f"{parameters / 1e6:.1f}" == millions
 
 
 def test_laptop_classic_is_the_cpu_command_of_nanogpt() -> None:

@@ -1,4 +1,4 @@
-"""A real `nanoscope watch` process, plain HTTP to talk to it, and runs that go on while it watches."""
+"""A real `nanoscope watch` process, an HTTP client for it, and runs that grow while it watches."""
 
 import http.client
 import json
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from nanoscope.runs.events import EventWriter
+from nanoscope.runs.events import Eval, Iter, Start
+from written_runs import EventFile
 
 SOURCES = Path(__file__).parents[1] / "src"
-PATIENCE_SECONDS = 40.0  # until something is given up: the machine may be busy with other tests
+PATIENCE_SECONDS = 120.0  # how long to wait for a condition: the machine may be busy
 URL = re.compile(r"(http://\S+?:(\d+)/\S*)\s*$", re.MULTILINE)
 
 HOLDER = """
@@ -40,7 +41,7 @@ def until(holds: Callable[[], Any], what: str) -> Any:
     """Wait for a value that is true, and return it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := holds()):
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.02)
     return found
 
@@ -52,7 +53,7 @@ def child_environment() -> dict[str, str]:
 
 @dataclass
 class Answer:
-    """What the server sent back; header names in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -68,7 +69,7 @@ class Answer:
 
 
 class Watch:
-    """A server process. What it prints goes to a file, so that it never waits for a reader."""
+    """A server process. Its output goes to a file, so that it never blocks on a full pipe."""
 
     def __init__(self, *words: str | Path, cwd: Path) -> None:
         handle, name = tempfile.mkstemp(prefix="nanoscope-watch-", suffix=".txt")
@@ -85,14 +86,14 @@ class Watch:
         return self._output.read_text("utf-8")
 
     def serving(self) -> Self:
-        """Wait until it has printed where it is."""
+        """Wait until it has printed its address."""
         found = until(lambda: URL.search(self.printed) or self.process.poll() is not None, "the server has started")
         assert found is not True, f"it ended with status {self.process.returncode}:\n{self.printed}"
         self.url, self.port = found[1], int(found[2])
         return self
 
     def ended(self) -> tuple[int, str]:
-        """Exit status and all that it printed, once it has ended by itself."""
+        """Wait for its end; exit status and output."""
         status = self.process.wait(PATIENCE_SECONDS)
         return status, self.printed
 
@@ -114,7 +115,7 @@ class Watch:
     def ask(
         self, path: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
     ) -> Answer:
-        """One request; headers are given as keywords, with '_' for '-'. An iterator is sent in chunks."""
+        """Send one request. Headers are keywords with '_' for '-'; an iterator is sent in chunks."""
         connection = self.connect()
         try:
             sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -132,13 +133,13 @@ class Watch:
         return next(run for run in self.runs() if run["name"] == name)
 
     def report(self, *names: str) -> Any:
-        """The payload of runs, however long the server needs to read them."""
+        """The payload of runs, once the server has read them all."""
         query = urlencode([("run", name) for name in names])
         return until(lambda: (a := self.ask(f"/api/report?{query}")).status != 202 and a, "all runs are read").json
 
     @contextmanager
     def stream(self) -> Iterator[Stream]:
-        """The lists that /api/stream sends, one after the other."""
+        """The lists that /api/stream sends."""
         connection = self.connect()
         try:
             connection.request("GET", "/api/stream")
@@ -158,23 +159,23 @@ def _lists(response: http.client.HTTPResponse) -> Stream:
         elif field == "data":
             assert event == "runs"
             yield json.loads(value)["runs"]
-        yield None  # so that who waits can give up, however often the server says that it is still there
+        yield None  # so that the reader can time out, however many pings the server sends
 
 
 def heard(stream: Stream, holds: Callable[[dict[str, dict[str, Any]]], Any]) -> dict[str, dict[str, Any]]:
-    """Read the stream until it tells what is waited for; the runs by name."""
+    """Read the stream until the condition holds; the runs by name."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     for runs in stream:
         by_name = {run["name"]: run for run in runs or ()}
         if runs is not None and holds(by_name):
             return by_name
-        assert time.monotonic() < deadline, "waited in vain for this in the stream"
+        assert time.monotonic() < deadline, "timed out waiting for this in the stream"
     raise AssertionError("the stream has ended")
 
 
 @contextmanager
 def watching(folder: Path | str, *words: str, cwd: Path | None = None, port: int = 0) -> Iterator[Watch]:
-    """A server over a folder, in English, on a free port unless one is given."""
+    """A server over a folder, in English; on any free port by default."""
     watch = Watch(folder, "--port", str(port), "--lang", "en", *words, cwd=cwd or Path(folder))
     try:
         yield watch.serving()
@@ -182,7 +183,7 @@ def watching(folder: Path | str, *words: str, cwd: Path | None = None, port: int
         watch.close()
 
 
-# --- runs that go on ---
+# --- runs that grow ---
 
 
 def falling(step: int, of: int = 100) -> float:
@@ -190,25 +191,26 @@ def falling(step: int, of: int = 100) -> float:
     return 1.4 + 2.8 * math.exp(-5 * step / of)
 
 
-def begin_run(folder: Path, steps: int, of: int = 100, eval_interval: int = 10) -> EventWriter:
-    """A run that has not come to its end; its events go on where this stops."""
-    folder.mkdir(parents=True, exist_ok=True)
-    events = EventWriter(folder / "events.jsonl")
+def begin_run(folder: Path, steps: int, of: int = 100, eval_interval: int = 10) -> EventFile:
+    """A run that has not ended; write on to the file to continue it."""
+    file = EventFile(folder)
     config = {"max_iters": of, "batch_size": 4, "block_size": 16, "eval_interval": eval_interval}
-    events.write("start", version=1, run=folder.name, config=config, device="cpu", first_step=0, tokens_per_step=64)
-    go_on(events, range(steps), of, eval_interval)
-    return events
+    file.write(Start(t=0.0, run=folder.name, config=config, device="cpu", tokens_per_step=64))
+    go_on(file, range(steps), of, eval_interval)
+    return file
 
 
-def go_on(events: EventWriter, steps: range, of: int = 100, eval_interval: int = 10) -> None:
-    """More steps, and evaluations before some of them."""
+def go_on(file: EventFile, steps: range, of: int = 100, eval_interval: int = 10) -> None:
+    """More steps, with an evaluation before every `eval_interval`-th."""
     for step in steps:
         val, now = falling(step, of), 0.06 * step
         if step % eval_interval == 0:
-            events.write("eval", t=now, step=step, train_loss=val - 0.05, val_loss=val, val_stderr=0.01, seconds=0.1)
-        events.write(
-            "iter", t=now, step=step, loss=val + 0.1 * math.sin(step * step), seconds=0.05 + step % 7 / 1000, lr=1e-3,
-            grad_norm=1 + step % 5 / 10, tokens_per_second=1280.0, mfu=0.1, eta_seconds=(of - step) * 0.05,
+            file.write(Eval(t=now, step=step, train_loss=val - 0.05, val_loss=val, val_stderr=0.01, seconds=0.1))
+        file.write(
+            Iter(
+                t=now, step=step, loss=val + 0.1 * math.sin(step * step), seconds=0.05 + step % 7 / 1000, lr=1e-3,
+                grad_norm=1 + step % 5 / 10, tokens_per_second=1280.0, mfu=0.1, eta_seconds=(of - step) * 0.05,
+            )
         )  # fmt: skip
 
 

@@ -1,48 +1,94 @@
 """Folders of runs as training would have left them, written in a moment."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
-from nanoscope.runs.events import EventWriter
+from nanoscope.runs.console import console_lines
+from nanoscope.runs.events import (
+    AnyEvent,
+    CheckpointFailed,
+    End,
+    Eval,
+    Iter,
+    SlowStep,
+    Spike,
+    Start,
+    encode,
+)
 
 HOSTILE = (
     '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked=2">'
     " '\"` \u2028\u2029 \x1b[31mred\x1b]0;title\x07"
 )
+STEP_SECONDS = 0.05
+EVAL_SECONDS = 0.4
+
+
+class EventFile:
+    """Appends events to the events.jsonl of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / "events.jsonl").open("ab", buffering=0)
+
+    def write(self, *events: AnyEvent) -> None:
+        self._file.write("".join(map(encode, events)).encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_events(folder: Path, events: Iterable[AnyEvent]) -> Path:
+    """Both files that training writes: events.jsonl and console.log."""
+    events = list(events)
+    file = EventFile(folder)
+    file.write(*events)
+    file.close()
+    lines = [line for event in events for line in console_lines(event, str(folder))]
+    (folder / "console.log").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return folder
 
 
 def write_run(folder: Path, steps: int = 300, *, hostile: bool = False, slow_every: int = 100) -> Path:
-    """A run with evaluations every 50 steps, its best at two thirds, a slow step now and then, notes and samples."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A run with 20 evaluations, its best at two thirds, a slow step now and then, notes and samples."""
     text = HOSTILE if hostile else "plain"
-    events = EventWriter(folder / "events.jsonl")
-    config = {"max_iters": steps, "batch_size": 12, "block_size": 64, "dataset": text, "learning_rate": 1e-3}
-    events.write(
-        "start", version=1, run="run", config=config, device="cpu", platform=text, first_step=0, parameters=795904,
-        tokens_per_step=768, vocab_size=65,
-    )  # fmt: skip
-    best = 2 * steps // 3
-    for step in range(steps + 1):
-        if step % max(steps // 20, 1) == 0:
-            val = 1.5 + 2.5 * math.exp(-6 * step / steps) + max(0, step - best) / steps
-            events.write(
-                "eval", step=step, train_loss=val - 0.1 - step / steps, val_loss=val, val_stderr=0.02, seconds=0.4
-            )
-        if step == steps:
-            break
-        slow = step % slow_every == slow_every // 2
-        events.write(
-            "iter", step=step, loss=1.0 + 3 * math.exp(-6 * step / steps) + 0.05 * math.sin(step), lr=1e-3,
-            seconds=2.5 if slow else 0.05 + step % 7 / 1e4, grad_norm=1 + step % 5 / 10, mfu=0.4,
-            tokens_per_second=15000.0, eta_seconds=(steps - step) * 0.05,
-        )  # fmt: skip
-    events.write("spike", step=steps // 2, loss=3.5, usual=2.0, score=9.0)
-    events.write("slow_step", step=slow_every // 2, seconds=2.5, usual=0.05, cause="asleep")
-    events.write("checkpoint_failed", step=steps // 2, message=text)
-    phases = {"startup": 2.0, "step": steps * 0.05, "eval": 8.4, "checkpoint": 0.5}
-    events.write("end", reason="finished", step=steps, wall_seconds=sum(phases.values()), phases=phases)
-    events.file.close()
+    file = EventFile(folder)
+    file.write(*run_events(steps, text, slow_every))
+    file.close()
     (folder / "samples").mkdir(exist_ok=True)
     for step in (0, steps):
         (folder / f"samples/step-{step:06d}.txt").write_text(f"ROMEO, at {step}: {text}", "utf-8")
     return folder
+
+
+def run_events(steps: int, text: str, slow_every: int) -> Iterable[AnyEvent]:
+    config = {"max_iters": steps, "batch_size": 12, "block_size": 64, "dataset": text, "learning_rate": 1e-3}
+    yield Start(
+        t=2.0, run="run", config=config, device="cpu", platform=text, parameters=795904, tokens_per_step=768,
+        vocab_size=65,
+    )  # fmt: skip
+    t = 2.0
+    best = 2 * steps // 3
+    for step in range(steps + 1):
+        if step % max(steps // 20, 1) == 0:
+            val = 1.5 + 2.5 * math.exp(-6 * step / steps) + max(0, step - best) / steps
+            t += EVAL_SECONDS
+            yield Eval(
+                t=t, step=step, train_loss=val - 0.1 - step / steps, val_loss=val, val_stderr=0.02, seconds=EVAL_SECONDS
+            )
+        if step == steps:
+            break
+        slow = step % slow_every == slow_every // 2
+        t += STEP_SECONDS
+        yield Iter(
+            t=t, step=step, loss=1.0 + 3 * math.exp(-6 * step / steps) + 0.05 * math.sin(step), lr=1e-3,
+            seconds=2.5 if slow else STEP_SECONDS + step % 7 / 1e4, grad_norm=1 + step % 5 / 10, mfu=0.4,
+            tokens_per_second=15000.0, eta_seconds=(steps - step) * STEP_SECONDS,
+        )  # fmt: skip
+    yield Spike(t=t, step=steps // 2, loss=3.5, usual=2.0, score=9.0)
+    yield SlowStep(t=t, step=slow_every // 2, seconds=2.5, usual=STEP_SECONDS, cause="asleep")
+    yield CheckpointFailed(t=t, step=steps // 2, message=text)
+    phases = {"startup": 2.0, "step": steps * STEP_SECONDS, "eval": 21 * EVAL_SECONDS, "checkpoint": 0.5}
+    wall = sum(phases.values())
+    yield End(t=wall, reason="finished", step=steps, wall_seconds=wall, phases=phases)

@@ -1,6 +1,6 @@
-"""The places a configuration is read from: presets, TOML, nanoGPT's config/*.py, the command line.
+"""The sources of a configuration: presets, TOML files, nanoGPT's config/*.py and the command line.
 
-Later sources win: defaults → preset → config file → --key=value. All mistakes of all sources are told in one message.
+Later sources win: defaults, preset, config file, --key=value. The mistakes of all sources are reported together.
 """
 
 import ast
@@ -14,55 +14,45 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import (
-    EVERY_KEY,
-    KEYS,
-    LARGEST_INTEGER,
-    LONGEST_TEXT,
-    RUN_NOTES,
-    TYPES,
-    Mistakes,
-    TrainConfig,
-    alternatives,
-    briefly,
-    build,
-    put,
-)
-from nanoscope.errors import JobError, UsageError, did_you_mean
+from nanoscope.config import KEYS, RUN_NOTES, TYPES, Mistakes, TrainConfig, alternatives, build
+from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, shown
+from nanoscope.errors import JobError, UsageError
+from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import read_small
 
 DEFAULT_PRESET = "laptop"
 CONFIG_LIMIT_BYTES = 256 << 10
-MOST_MISTAKES = 20  # in one file: whoever has made more has given the wrong file
-MOST_DOTS = 200  # in a line of TOML: dotted keys, of which we have none, cost the square of their length
+MOST_MISTAKES = 20  # per file: with more, it is the wrong file
+MOST_DOTS = 200  # per line of TOML: parsing a dotted key, which no setting has, takes quadratic time
 
 
 @dataclass
 class Resolved:
-    """The configuration, and what was given rather than left at its default."""
+    """A configuration, and which of its values were given rather than defaults."""
 
     config: TrainConfig
     name: str
-    """What the run is called unless out_dir says otherwise."""
+    """The name of the run unless out_dir sets another."""
     typed: dict[str, Any]
-    """The --key=value flags alone: they win over what a resumed run had."""
+    """Only the --key=value flags: they override the settings of a resumed run."""
     given: dict[str, Any]
     """Preset, files and flags together."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
-    """A configuration from what follows `nanoscope train`: presets and config files, then flags.
+    """Build the configuration from the arguments of `nanoscope train`: presets, config files and flags.
 
     >>> resolve(["laptop", "--max_iters=500"]).config.max_iters
     500
     """
-    sources, typed, mistakes = _parse_words(list(words))
+    mistakes = Mistakes()
+    sources, typed = _parse_words(list(words), mistakes)
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
             given |= _with_its_tokenizer(_read_source(source, mistakes))
         except UsageError as error:
-            mistakes[str(error)] = EVERY_KEY
+            mistakes.add_source(str(error))
     given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
@@ -72,15 +62,14 @@ def resolve(words: Iterable[str]) -> Resolved:
 
 
 def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
-    """Whoever names another dataset means that dataset's tokenizer, not the one of the preset's dataset."""
+    """A source that names a dataset means that dataset's tokenizer, not the one of an earlier source."""
     return {"tokenizer": "auto", **values} if "dataset" in values else values
 
 
-def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], Mistakes]:
-    """Sources, flags and mistakes in what was typed; `--key=value`, `--key value` and a bare boolean `--key`."""
+def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:
+    """Split the arguments into sources and flags: `--key=value`, `--key value`, or just `--key` for a boolean."""
     sources: list[str] = []
     typed: dict[str, Any] = {}
-    mistakes: Mistakes = {}
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -89,48 +78,48 @@ def _parse_words(words: list[str]) -> tuple[list[str], dict[str, Any], Mistakes]
         key, equals, text = word.lstrip("-").partition("=")
         key = key.replace("-", "_")
         if key not in KEYS:
-            mistakes[f"unknown flag --{key}{did_you_mean(key, KEYS, '--')}"] = ""
+            mistakes.add(f"unknown flag --{key}.{did_you_mean(key, KEYS, '--{}'.format)}")
             if not equals and words and not words[0].startswith("-"):
                 words.pop(0)
         elif equals:
-            put(typed, key, text, f"--{key}", mistakes)
+            put(typed, key, text, mistakes)
         elif words and not words[0].startswith("--"):
-            put(typed, key, words.pop(0), f"--{key}", mistakes)
+            put(typed, key, words.pop(0), mistakes)
         elif bool in alternatives(TYPES[key]):
             typed[key] = True
         else:
-            mistakes[f"--{key} needs a value: --{key}={KEYS[key].default or 'TEXT'}"] = key
-    return sources, typed, mistakes
+            mistakes.add(f"--{key} needs a value, for example --{key}={KEYS[key].default or 'TEXT'}", key)
+    return sources, typed
 
 
 def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
-    """The values of a preset, of a config file, or of a run's folder."""
+    """Return the values of a preset, a config file or a run folder."""
     path = Path(source)
     if source in presets():
         return _from_toml(_preset_text(source), f"preset {source}", mistakes)
-    if os.path.isfile(path / "config.toml"):  # noqa: PTH113  a run's folder, wherever it has been moved to
-        return _read_source(str(path / "config.toml"), mistakes) | {"out_dir": source}
-    if not os.path.isfile(path):  # noqa: PTH113  False for a name that is no name, where Path.is_file raises
-        if path.suffix in (".py", ".toml") or "/" in source or "\\" in source or os.path.exists(path):  # noqa: PTH110
-            what = "is a folder without config.toml" if os.path.isdir(path) else "does not exist"  # noqa: PTH112
-            raise UsageError(f"config {source} {what}\nPresets: {', '.join(presets())}")
-        raise UsageError(
-            f"there is no preset or config file named {source!r}{did_you_mean(source, presets())}\n"
-            f"Presets: {', '.join(presets())}"
-        )
+    # os.path returns False for an impossible name, where the methods of Path raise.
+    if os.path.isfile(path / "config.toml"):  # noqa: PTH113
+        return _read_source(str(path / "config.toml"), mistakes) | {"out_dir": source}  # the run may have been moved
+    if not os.path.isfile(path):  # noqa: PTH113
+        listed = f"Presets: {', '.join(presets())}"
+        if os.path.isdir(path):  # noqa: PTH112
+            raise UsageError(f"config {source} is a folder without config.toml\n{listed}")
+        if path.suffix in (".py", ".toml") or "/" in source or "\\" in source:
+            raise UsageError(f"config {source} does not exist\n{listed}")
+        raise UsageError(f"no preset or config file is named {source!r}.{did_you_mean(source, presets())}\n{listed}")
     try:
         text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"config {source} cannot be read: {error}") from None
+        raise JobError(f"cannot read config {source}: {error}") from None
     if path.suffix == ".py":
         return _from_nanogpt(text, source, mistakes)
     if path.suffix == ".toml":
         return _from_toml(text, source, mistakes)
-    raise UsageError(f"config {source} is neither .toml nor nanoGPT's .py")
+    raise UsageError(f"config {source} is neither a .toml file nor a .py file of nanoGPT")
 
 
 def presets() -> list[str]:
-    """The names of the presets that come with nanoscope."""
+    """Return the names of the presets that come with nanoscope."""
     names = (item.name for item in resources.files("nanoscope.presets").iterdir())
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
@@ -140,37 +129,33 @@ def _preset_text(name: str) -> str:
 
 
 def preset_note(name: str) -> str:
-    """The first line of a preset's note: what it is for."""
+    """Return the first line of a preset's comment, which says what it is for."""
     return _preset_text(name).splitlines()[0].removeprefix("# ")
 
 
-def _from_toml(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
+def _from_toml(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     try:
         if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-            raise ValueError("a line of dots")
+            raise ValueError("a line has too many dots")
         data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib also lets through what int() and a deep nesting raise
-        raise UsageError(f"{origin} is not valid TOML: {briefly(str(error))}") from None
+    except (ValueError, RecursionError) as error:  # tomllib lets errors of int() and of deep nesting through
+        raise UsageError(f"{file} is not valid TOML: {briefly(str(error))}") from None
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if _too_many(mistakes, origin):
+        if _too_many(mistakes, file):
             break
         if key == "preset":
-            if not isinstance(value, str) or value not in presets():
-                hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
-                named = "a number" if isinstance(value, int) else briefly(repr(value))  # of any length: no repr of it
-                mistakes[f"{origin}: no preset named {named}{hint}"] = EVERY_KEY
-            else:
+            if isinstance(value, str) and value in presets():
                 values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
-        elif key == RUN_NOTES:
-            continue  # what to_toml adds to a run's settings
-        elif key not in KEYS:
-            hint = "; keys stand alone, in no [table]" if isinstance(value, dict) else did_you_mean(key, KEYS)
-            mistakes[f"{origin}: unknown key {briefly(key)}{hint}"] = ""
-        elif isinstance(value, str) and len(value) > LONGEST_TEXT:
-            mistakes[f"{origin}: {key}: the text is too long"] = key
-        else:
-            put(values, key, value, f"{origin}: {key}", mistakes)
+            else:
+                hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
+                mistakes.add_source(f"{file}: no preset is named {shown(value)}.{hint}")
+        elif key in KEYS:
+            put(values, key, value, mistakes, file=file)
+        elif key != RUN_NOTES:
+            in_table = " Settings belong at the top level, not in a [table]."
+            hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
+            mistakes.add(f"{file}: unknown key {briefly(key)}.{hint}")
     return values
 
 
@@ -180,46 +165,40 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _from_nanogpt(text: str, origin: str, mistakes: Mistakes) -> dict[str, Any]:
-    """nanoGPT's config/*.py, read as data: assignments of literals and plain arithmetic; nothing is executed."""
+def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
+    """Read nanoGPT's config/*.py as data: assignments of literals and plain arithmetic. Nothing is executed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{origin} is not valid Python: {briefly(str(error))}") from None
-    # What such a file leaves out means what nanoGPT's train.py means by it.
+        raise UsageError(f"{file} is not valid Python: {briefly(str(error))}") from None
+    # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
     values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
-    known: dict[str, Any] = {}  # names this file has assigned: lr_decay_iters = max_iters
+    assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
     for statement in tree.body:
-        if _too_many(mistakes, origin):
+        if _too_many(mistakes, file):
             break
-        where = f"{origin}, line {statement.lineno}"
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue  # a docstring
-        if isinstance(statement, ast.Import) and [name.name for name in statement.names] == ["time"]:
-            continue  # nanoGPT's finetune_shakespeare.py wants it for the name of its run; see _literal
-        if not (
-            isinstance(statement, ast.Assign)
-            and len(statement.targets) == 1
-            and isinstance(statement.targets[0], ast.Name)
-        ):
-            mistakes[f"{where}: only plain assignments are read, not '{_shortened(statement)}'"] = ""
-            continue
-        key = statement.targets[0].id
-        try:
-            known[key] = value = _literal(statement.value, known)
-        except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
-            mistakes[f"{where}: {briefly(key)} = {_shortened(statement.value)} is not read: {error}"] = key
-            continue
-        if key in KEYS:
-            put(values, key, value, f"{where}: {key}", mistakes)
-        else:
-            mistakes[f"{where}: unknown key {briefly(key)}{did_you_mean(key, KEYS)}"] = ""
+        where = f"{file}, line {statement.lineno}"
+        match statement:
+            case ast.Expr(ast.Constant()) | ast.Import([ast.alias("time", None)]):
+                continue  # a docstring; finetune_shakespeare.py imports time for the name of its run
+            case ast.Assign([ast.Name(key)]):
+                try:
+                    assigned[key] = _literal(statement.value, assigned)
+                except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
+                    mistakes.add(f"{where}: cannot read {briefly(key)} = {_source(statement.value)}: {error}", key)
+                    continue
+                if key in KEYS:
+                    put(values, key, assigned[key], mistakes, file=where)
+                else:
+                    mistakes.add(f"{where}: unknown key {briefly(key)}.{did_you_mean(key, KEYS)}")
+            case _:
+                mistakes.add(f"{where}: only plain assignments are read, not '{_source(statement)}'")
     return values
 
 
-def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
-    """The value of an expression; each is small, so that no chain of lines can fill the memory."""
-    value = _evaluated(node, known)
+def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:
+    """Return the value of an expression. Each value is small, so that no chain of lines can fill the memory."""
+    value = _evaluated(node, assigned)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError("the text is too long")
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
@@ -227,40 +206,41 @@ def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
     return value
 
 
-def _evaluated(node: ast.expr, known: dict[str, Any]) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in known:
-        return known[node.id]
-    if isinstance(node, ast.Name):
-        raise ValueError(f"{briefly(node.id)} has no value yet")
-    if isinstance(node, ast.UnaryOp) and type(node.op) in ARITHMETIC:
-        return ARITHMETIC[type(node.op)](_number(_literal(node.operand, known)))
-    if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        left, right = _literal(node.left, known), _literal(node.right, known)
-        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-            return left + right
-        return ARITHMETIC[type(node.op)](_number(left), _number(right))
-    if isinstance(node, ast.Call) and _shortened(node) == "str(time.time())":
-        return str(time.time())
-    raise ValueError("only literals and + - * / of them are")
+def _evaluated(node: ast.expr, assigned: dict[str, Any]) -> Any:
+    match node:
+        case ast.Constant(bool() | int() | float() | str() as value):
+            return value
+        case ast.Name(name):
+            if name not in assigned:
+                raise ValueError(f"{briefly(name)} has no value yet")
+            return assigned[name]
+        case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
+            return ARITHMETIC[type(op)](_number(_literal(operand, assigned)))
+        case ast.BinOp(left, op, right) if type(op) in ARITHMETIC:
+            a, b = _literal(left, assigned), _literal(right, assigned)
+            if isinstance(op, ast.Add) and isinstance(a, str) and isinstance(b, str):
+                return a + b
+            return ARITHMETIC[type(op)](_number(a), _number(b))
+        case ast.Call() if _source(node) == "str(time.time())":
+            return str(time.time())
+    raise ValueError("only literals and + - * / are read")
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError("arithmetic is for numbers")
+        raise ValueError("arithmetic needs numbers")
     return value
 
 
-def _shortened(node: ast.AST) -> str:
+def _source(node: ast.AST) -> str:
     try:
         return briefly(ast.unparse(node))
-    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+    except (RecursionError, ValueError):  # ValueError: an integer with thousands of digits
         return "an expression"
 
 
-def _too_many(mistakes: Mistakes, origin: str) -> bool:
-    if len(mistakes) < MOST_MISTAKES:
+def _too_many(mistakes: Mistakes, file: str) -> bool:
+    if len(mistakes.messages) < MOST_MISTAKES:
         return False
-    mistakes[f"{origin}: the rest was not read"] = EVERY_KEY
+    mistakes.add_source(f"{file}: too many mistakes, the rest was not read")
     return True

@@ -54,7 +54,7 @@ def test_a_healthy_finished_run_that_still_improves_is_told_to_go_on(explain, na
 def test_too_few_evaluations_to_tell_what_more_steps_bring_give_no_advice(explain, nanogpt_log) -> None:
     analysis = explain(nanogpt_log(last=500, eval_s=0.1), max_iters=500)
 
-    assert [v.code for v in analysis.verdicts] == ["verdict.improving"]
+    assert [v.code for v in analysis.verdicts] == ["improving"]
     assert analysis.advice == ()
 
 
@@ -62,7 +62,7 @@ def test_a_loss_that_was_not_finite_for_a_moment_needs_no_checkpoint(explain, na
     lines = nanogpt_log(last=1500, eval_s=0.1).replace("iter 700: loss ", "iter 700: loss nan, was ")
     analysis = explain(lines, max_iters=3000)
 
-    assert [v.code for v in analysis.verdicts] == ["verdict.non_finite", "verdict.improving"]
+    assert [v.code for v in analysis.verdicts] == ["non_finite", "improving"]
     assert "resume_from_checkpoint" not in [a.action for a in analysis.advice]
     assert analysis.eta.expected_s > 0
 

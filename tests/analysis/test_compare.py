@@ -107,7 +107,7 @@ def test_the_shorter_run_is_continued_as_a_range_below_its_end(notes) -> None:
 
 
 def test_the_validation_of_the_card_is_past_its_best(notes) -> None:
-    assert [v.code for v in notes.analyses[1].verdicts] == ["verdict.overfitting"]
+    assert [v.code for v in notes.analyses[1].verdicts] == ["overfitting"]
     assert notes.analyses[1].verdicts[0].onset_step == pytest.approx(1750, abs=300)
 
 

@@ -6,11 +6,11 @@ import pytest
 
 
 def codes(analysis) -> list[str]:
-    return [verdict.code.removeprefix("verdict.") for verdict in analysis.verdicts]
+    return [verdict.code for verdict in analysis.verdicts]
 
 
 def verdict(analysis, code: str):
-    (found,) = [v for v in analysis.verdicts if v.code == f"verdict.{code}"]
+    (found,) = [v for v in analysis.verdicts if v.code == f"{code}"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""A real browser: Chromium from the system, driven by playwright, shut off from every network."""
+"""A real browser: the system's Chromium, driven by playwright, without network access."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from watching import Watch, watching
+from watching import PATIENCE_SECONDS, Watch, watching
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 
@@ -33,7 +33,7 @@ def browser() -> Iterator["playwright.Browser"]:
 
 
 class Pages:
-    """Pages that are open, and everything that they or the browser complained about."""
+    """The open pages, and all errors that they or the browser reported."""
 
     def __init__(self, browser: "playwright.Browser") -> None:
         self.browser = browser
@@ -42,7 +42,7 @@ class Pages:
 
     def new(self, width: int, color_scheme: str) -> "playwright.Page":
         context = self.browser.new_context(viewport={"width": width, "height": 800}, color_scheme=color_scheme)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(1000 * PATIENCE_SECONDS)
         self.contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(message.text))
@@ -53,14 +53,14 @@ class Pages:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Watch]]:
-    """Start `nanoscope watch` over a folder; it ends with the test."""
+    """Start `nanoscope watch` over a folder; it is stopped after the test."""
     with ExitStack() as servers:
         yield lambda folder, port=0: servers.enter_context(watching(folder, port=port))
 
 
 @pytest.fixture
 def pages(browser: "playwright.Browser", serve: Callable[..., Watch]) -> Iterator[Pages]:
-    """The test fails if any of its pages complained. They are closed before their server ends."""
+    """Fail the test if one of its pages reported errors. Pages are closed before their server."""
     pages = Pages(browser)
     yield pages
     for context in pages.contexts:
@@ -70,7 +70,7 @@ def pages(browser: "playwright.Browser", serve: Callable[..., Watch]) -> Iterato
 
 @pytest.fixture
 def open_file(pages: Pages) -> OpenPage:
-    """Open a file as a mail attachment is opened; it may ask for nothing else."""
+    """Open a file like a mail attachment; it must load nothing else."""
 
     def open_it(file: Path, width: int = 1280, color_scheme: str = "light") -> "playwright.Page":
         page = pages.new(width, color_scheme)
@@ -92,7 +92,7 @@ def open_file(pages: Pages) -> OpenPage:
 
 @pytest.fixture
 def open_watch(pages: Pages) -> OpenPage:
-    """Open the page of a server, at a selection (`#run=a&run=b`); it may ask no other server for anything."""
+    """Open the page of a server at a selection (`#run=a&run=b`); it must contact no other server."""
 
     def open_it(
         server: Watch, selection: str = "", width: int = 1280, color_scheme: str = "light"
@@ -114,7 +114,7 @@ def open_watch(pages: Pages) -> OpenPage:
 
 @pytest.fixture(scope="session")
 def serious_findings() -> Callable[["playwright.Page"], list[Any]]:
-    """What axe-core finds wrong with a page, as far as it keeps people from using it."""
+    """The serious accessibility problems that axe-core finds in a page."""
     found = find_spec("axe_playwright_python")
     if found is None or found.origin is None:
         pytest.skip("axe-playwright-python, which carries axe-core, is not installed")

@@ -1,4 +1,4 @@
-"""The page of `nanoscope watch` in a real browser, over real server processes."""
+"""The page of `nanoscope watch` in a real browser, with real server processes."""
 
 import json
 import os
@@ -13,10 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-import told_logs
+import example_logs
 from conftest import TINY_MODEL, make_dataset
+from nanoscope.runs.events import End
 from watching import PATIENCE_SECONDS, Watch, begin_run, child_environment, go_on, training, until, watching
 from written_runs import write_run
+
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[web]'")
 
@@ -35,8 +38,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(runs / "babygpt", steps=600)
     write_run(runs / "sweeps/wide", steps=450, slow_every=150)
     events = begin_run(runs / "halted", 60)
-    events.write("end", reason="interrupted", step=60, wall_seconds=4.0, phases={"step": 3.0})
-    events.file.close()
+    events.write(End(t=4.0, reason="interrupted", step=60, wall_seconds=4.0, phases={"step": 3.0}))
+    events.close()
     return runs
 
 
@@ -91,7 +94,7 @@ def drop(page, target: str, text: str, file_name: str | None = None) -> None:
 
 
 def plain(text: str) -> str:
-    """Without the marks that keep numbers and names from being turned around in a right-to-left sentence."""
+    """Without the marks that isolate numbers and names in a right-to-left sentence."""
     return re.sub("[\u2066-\u2069]", "", text)
 
 
@@ -100,7 +103,7 @@ def plain(text: str) -> str:
 
 @contextmanager
 def real_training(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`nanoscope train` in folder/runs/live, until it is told to stop; two minutes at most."""
+    """`nanoscope train` in folder/runs/live until it is stopped; for two minutes at most."""
     command = [
         sys.executable, "-m", "nanoscope", "train", "--dataset=data/song", *TINY_MODEL, "--max_iters=1000000",
         "--max_minutes=2", "--log_interval=10", "--eval_interval=100", "--out_dir=runs/live", "--device=cpu",
@@ -124,7 +127,6 @@ def test_the_charts_of_a_real_training_run_grow_in_place_while_the_page_is_open(
     make_dataset(tmp_path)
     (tmp_path / "runs").mkdir()
     page = open_watch(serve(tmp_path / "runs"))
-    page.set_default_timeout(1000 * PATIENCE_SECONDS)
     with real_training(tmp_path) as process:
         entry(page, "live").locator("progress").wait_for()
         open_run(page, "live")
@@ -147,7 +149,7 @@ def test_the_charts_of_a_real_training_run_grow_in_place_while_the_page_is_open(
         page.wait_for_function(f"() => {LAST_STEP} >= {last['step'] - 10}")
 
 
-def test_a_run_that_has_only_begun_is_waited_for_without_complaint(tmp_path: Path, serve, open_watch) -> None:
+def test_the_page_waits_for_a_run_that_has_no_steps_yet(tmp_path: Path, serve, open_watch) -> None:
     events = begin_run(tmp_path / "run", 0)
     page = open_watch(serve(tmp_path))
     entry(page, "run").locator("a.open").click()
@@ -167,7 +169,7 @@ def test_a_page_reconnects_by_itself_and_shows_what_it_missed(tmp_path: Path, se
     server.process.wait()
     page.wait_for_function("() => /lost/.test(document.querySelector('#connection').textContent)")
     go_on(events, range(20, 50))
-    begin_run(tmp_path / "another", 20).file.close()
+    begin_run(tmp_path / "another", 20).close()
     serve(tmp_path, port=server.port)
     page.wait_for_function(f"() => {LAST_STEP} === 49")
     page.wait_for_function("() => !/lost/.test(document.querySelector('#connection').textContent)")
@@ -176,9 +178,9 @@ def test_a_page_reconnects_by_itself_and_shows_what_it_missed(tmp_path: Path, se
     pages.complaints[:] = [text for text in pages.complaints if not NETWORK.search(text)]
 
 
-def test_what_is_shown_stays_though_another_run_becomes_the_newest(tmp_path: Path, serve, open_watch) -> None:
+def test_the_shown_run_stays_when_another_becomes_the_newest(tmp_path: Path, serve, open_watch) -> None:
     events = begin_run(tmp_path / "older", 20)
-    begin_run(tmp_path / "newer", 20).file.close()
+    begin_run(tmp_path / "newer", 20).close()
     os.utime(tmp_path / "older/events.jsonl", (1e9, 1e9))
     page = open_watch(serve(tmp_path))
     page.locator("#content .shown-name").get_by_text("newer", exact=True).wait_for()
@@ -191,8 +193,8 @@ def test_what_is_shown_stays_though_another_run_becomes_the_newest(tmp_path: Pat
 def test_a_run_that_vanishes_leaves_the_list_and_another_can_be_opened(
     tmp_path: Path, serve, open_watch, pages
 ) -> None:
-    begin_run(tmp_path / "run", 20).file.close()
-    begin_run(tmp_path / "kept", 20).file.close()
+    begin_run(tmp_path / "run", 20).close()
+    begin_run(tmp_path / "kept", 20).close()
     page = open_watch(serve(tmp_path))
     open_run(page, "run")
     (tmp_path / "run/events.jsonl").unlink()
@@ -208,7 +210,7 @@ def test_a_run_that_vanishes_leaves_the_list_and_another_can_be_opened(
 def test_a_pasted_log_of_nanogpt_is_explained_with_its_spikes(server: Watch, open_watch, language: str) -> None:
     page = open_watch(server)
     page.locator(f"#lang-{language}").click()
-    paste(page, told_logs.spiky())
+    paste(page, example_logs.spiky())
     assert page.locator("html").get_attribute("lang") == language
     page.locator(".mark").nth(1).focus()
     cause = {"en": "evaluation + checkpoint", "ar": "تقييم + نقطة حفظ", "hi": "इवैल्यूएशन + चेकपॉइंट"}[language]
@@ -217,19 +219,19 @@ def test_a_pasted_log_of_nanogpt_is_explained_with_its_spikes(server: Watch, ope
     assert "10000" in plain(page.locator(".tip").first.inner_text())
 
 
-def test_what_a_pasted_log_does_not_say_can_be_filled_in(server: Watch, open_watch) -> None:
+def test_max_iters_and_device_of_a_pasted_log_can_be_filled_in(server: Watch, open_watch) -> None:
     page = open_watch(server)
     page.locator("#log-open").click()
     page.locator("#log-max-iters").fill("6000")
     page.locator("#log-device").fill("RTX 4070 Ti")
-    page.locator("#log-text").fill(told_logs.WAITING)
+    page.locator("#log-text").fill(example_logs.WAITING)
     page.locator("#log-explain").click()
     explained(page)
     assert re.search("6,?000", page.locator("main").inner_text())
     assert "4070" in page.locator("main").inner_text()
 
 
-def test_a_text_without_training_is_told_in_the_readers_language(server: Watch, open_watch, pages) -> None:
+def test_a_text_without_training_is_reported_in_the_chosen_language(server: Watch, open_watch, pages) -> None:
     page = open_watch(server)
     page.locator("#log-open").click()
     page.locator("#log-text").fill("Shall I compare thee to a summer's day?")
@@ -245,21 +247,21 @@ def test_a_text_without_training_is_told_in_the_readers_language(server: Watch, 
 
 
 @pytest.mark.parametrize("target", ["main", "header"])
-def test_a_file_may_be_dropped_anywhere(server: Watch, open_watch, target: str) -> None:
+def test_a_file_can_be_dropped_anywhere(server: Watch, open_watch, target: str) -> None:
     page = open_watch(server)
-    drop(page, target, told_logs.spiky(), "spiky.log")
+    drop(page, target, example_logs.spiky(), "spiky.log")
     assert shown_name(page) == "spiky.log"
     assert page.locator(".mark").count() == 21
 
 
-def test_a_text_may_be_dropped_too(server: Watch, open_watch) -> None:
+def test_text_can_be_dropped_too(server: Watch, open_watch) -> None:
     page = open_watch(server)
-    drop(page, "main", told_logs.spiky())
+    drop(page, "main", example_logs.spiky())
     assert page.locator(".mark").count() == 21
 
 
-def test_a_file_may_be_chosen(server: Watch, open_watch, tmp_path: Path) -> None:
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
+def test_a_file_can_be_chosen(server: Watch, open_watch, tmp_path: Path) -> None:
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), "utf-8")
     page = open_watch(server)
     page.locator("#log-open").click()
     page.locator("#log-file").set_input_files(tmp_path / "gpu.log")
@@ -276,7 +278,7 @@ def test_hostile_lines_of_a_log_are_shown_and_do_nothing(server: Watch, open_wat
     script = "<script>window.hacked = 1</script>"
     log = (
         f"Overriding: dataset = {script}<img src=x onerror='window.hacked=2'>\n"
-        + told_logs.spiky()
+        + example_logs.spiky()
         + f"Traceback (most recent call last):\nRuntimeError: {script} \x1b[31mred \"quoted\" <b>'it'</b>\n"
     )
     paste(page, log)
@@ -291,7 +293,7 @@ def test_hostile_names_and_texts_of_runs_are_shown_and_do_nothing(tmp_path: Path
     write_run(tmp_path / HOSTILE_NAME, hostile=True)
     write_run(tmp_path / "b%41", steps=60)
     with suppress(OSError):  # some file systems refuse it
-        begin_run(tmp_path / os.fsdecode(b"not-\xff-utf8"), 20).file.close()
+        begin_run(tmp_path / os.fsdecode(b"not-\xff-utf8"), 20).close()
     page = open_watch(serve(tmp_path))
     open_run(page, HOSTILE_NAME)
     entry(page, "b%41").locator("input[type=checkbox]").check()
@@ -318,7 +320,7 @@ def test_the_list_shows_state_step_and_loss_of_every_run(server: Watch, open_wat
     assert "60 / 100" in shown["halted"]
 
 
-def test_runs_are_laid_over_each_other_and_the_language_switch_keeps_the_selection(server: Watch, open_watch) -> None:
+def test_runs_are_overlaid_and_the_language_switch_keeps_the_selection(server: Watch, open_watch) -> None:
     page = open_watch(server)
     open_run(page, "laptop")
     entry(page, "babygpt").locator("input[type=checkbox]").check()
@@ -414,14 +416,14 @@ def test_axe_finds_nothing_serious(
 
 
 @pytest.mark.parametrize("shown", ["run", "log"])
-def test_the_report_of_what_is_shown_can_be_downloaded_and_needs_no_server(
+def test_the_shown_report_can_be_downloaded_and_needs_no_server(
     server: Watch, open_watch, open_file, tmp_path: Path, shown: str
 ) -> None:
     page = open_watch(server)
     if shown == "run":
         open_run(page, "babygpt")
     else:
-        paste(page, told_logs.spiky())
+        paste(page, example_logs.spiky())
     page.locator("#lang-ar").click()
     with page.expect_download() as waiting:
         page.locator("#download").click()
@@ -438,9 +440,8 @@ def writer(small_run: Path) -> Iterator[Watch]:
         yield watch
 
 
-def test_a_trained_model_writes_on_demand(writer: Watch, open_watch) -> None:
+def test_a_trained_model_generates_text_on_demand(writer: Watch, open_watch) -> None:
     page = open_watch(writer)
-    page.set_default_timeout(1000 * PATIENCE_SECONDS)
     open_run(page, "run")
     page.locator("#sample-prompt").fill("Verse 1: ")
     idle = page.locator("#sample-go").inner_text()
@@ -451,7 +452,7 @@ def test_a_trained_model_writes_on_demand(writer: Watch, open_watch) -> None:
     assert page.locator("#sample-text").inner_text().startswith("Verse 1: ")
 
 
-def test_writing_can_be_stopped(writer: Watch, open_watch) -> None:
+def test_generating_text_can_be_stopped(writer: Watch, open_watch) -> None:
     page = open_watch(writer)
     open_run(page, "run")
     page.locator("#sample-go").click()
@@ -464,14 +465,14 @@ def test_writing_can_be_stopped(writer: Watch, open_watch) -> None:
 # --- the README's pictures ---
 
 
-def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file) -> None:
+def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file, nanoscope) -> None:
     folder = Path(os.environ.get("NANOSCOPE_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     runs = tmp_path / "runs"
     write_run(runs / "laptop", steps=2000, slow_every=500)
     write_run(runs / "babygpt", steps=1500, slow_every=400)
     write_run(runs / "sweeps/wide", steps=900)
-    begin_run(runs / "night", 1300, of=2000, eval_interval=100).file.close()
+    begin_run(runs / "night", 1300, of=2000, eval_interval=100).close()
     server = serve(runs)
     with training(runs / "night"):
         for name, selection, language, scheme in (
@@ -486,10 +487,16 @@ def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file) -> 
             page.evaluate("document.activeElement.blur()")
             page.screenshot(path=folder / name)
         page.locator("#lang-hi").click()
-        drop(page, "main", told_logs.gpu(), "gpu.log")
+        drop(page, "main", example_logs.gpu(), "gpu.log")
         with page.expect_download() as waiting:
             page.locator("#download").click()
         waiting.value.save_as(tmp_path / "report.html")
     open_file(tmp_path / "report.html", width=360).screenshot(path=folder / "report-phone-hi.png")
-    for name in ("watch.png", "watch-ar-dark.png", "report-phone-hi.png"):
+    log = Path(__file__).parents[2] / "docs" / "examples" / "nanogpt.log"
+    nanoscope("report", log, "-o", "explain.html", "--lang", "en", cwd=tmp_path)
+    page = open_file(tmp_path / "explain.html")
+    page.locator("canvas").first.wait_for()
+    charts = {"x": 60, "y": 380, "width": 1160, "height": 760}  # the loss and the step times
+    page.screenshot(path=folder / "explain.png", full_page=True, clip=charts)
+    for name in ("watch.png", "watch-ar-dark.png", "report-phone-hi.png", "explain.png"):
         assert (folder / name).stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""The program as a whole: its help, its commands, and how it ends when it is itself at fault."""
+"""The command line as a whole: help, commands, and what happens on an unexpected failure."""
 
 import os
 import re
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope import __version__, cli
+from conftest import TINY_MODEL
+from nanoscope import __version__, cli, config_sources
 from nanoscope.config import KEYS
-from nanoscope.config_sources import presets
+from nanoscope.config_sources import presets, resolve
 from nanoscope.errors import JobError, UsageError
 
 
-def test_the_help_of_the_whole_lists_the_commands_and_has_examples(nanoscope, tmp_path: Path) -> None:
+def test_help_lists_the_commands_and_has_examples(nanoscope, tmp_path: Path) -> None:
     done = nanoscope("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for command in cli.COMMANDS:
@@ -47,7 +48,7 @@ def test_the_help_of_train_explains_every_key_with_its_default_and_every_preset(
         assert f" {preset} " in shown
 
 
-def test_no_command_is_slow_to_say_what_it_does(child_environment: dict[str, str], tmp_path: Path) -> None:
+def test_help_does_not_import_torch(child_environment: dict[str, str], tmp_path: Path) -> None:
     code = """
 import sys
 from nanoscope.cli import COMMANDS, run
@@ -61,7 +62,7 @@ for command in COMMANDS:
     assert done.stdout.count(b"Usage: nanoscope ") == len(cli.COMMANDS)
 
 
-def test_the_version_is_told(nanoscope, tmp_path: Path) -> None:
+def test_the_version_is_printed(nanoscope, tmp_path: Path) -> None:
     done = nanoscope("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"nanoscope {__version__}\n")
 
@@ -70,11 +71,11 @@ def test_an_unknown_command_gets_a_suggestion_and_the_list(nanoscope, tmp_path: 
     done = nanoscope("trian", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "there is no command 'trian'; did you mean train?" in done.stderr
+    assert "there is no command 'trian'. Did you mean train?" in done.stderr
     assert all(command in done.stderr for command in cli.COMMANDS)
 
 
-def test_an_unknown_option_of_the_whole_is_wrong_usage(nanoscope, tmp_path: Path) -> None:
+def test_an_unknown_global_option_is_invalid_usage(nanoscope, tmp_path: Path) -> None:
     done = nanoscope("--bogus", cwd=tmp_path)
     assert done.returncode == 2
     assert "--bogus" in done.stderr
@@ -100,7 +101,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(("error", "status"), [(JobError("no disk\nbuy one"), 1), (UsageError("no disk\nbuy one"), 2)])
-def test_an_expected_failure_is_told_as_it_is(
+def test_an_expected_failure_is_printed_as_it_is(
     error: Exception, status: int, failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing(error)
@@ -131,7 +132,7 @@ def test_an_unexpected_failure_is_one_short_report_and_a_file_with_the_details(
     assert f"nanoscope {__version__}" in details.read_text("utf-8")
 
 
-def test_the_details_are_shown_to_those_who_ask_for_them(
+def test_the_details_of_a_failure_can_be_printed(
     failing, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -141,7 +142,7 @@ def test_the_details_are_shown_to_those_who_ask_for_them(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_unexpected_failure_is_told_even_where_no_file_can_be_written(
+def test_an_unexpected_failure_is_reported_even_if_no_file_can_be_written(
     failing, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
@@ -154,7 +155,7 @@ def test_an_unexpected_failure_is_told_even_where_no_file_can_be_written(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a pipe that nobody reads is another error on Windows")
-def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_a_closed_pipe_is_not_a_failure(tmp_path: Path, child_environment: dict[str, str]) -> None:
     ends = os.pipe()
     os.close(ends[0])
     done = subprocess.run(
@@ -171,6 +172,25 @@ def test_a_terminal_that_only_knows_ascii_still_gets_the_help(nanoscope, tmp_pat
     )
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+DEMO = ("Turn text", "Train", "See what happened", "Let it write", "Write a report", "What you have")
+
+
+@pytest.mark.slow
+def test_demo_goes_from_text_to_a_report(
+    tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [*TINY_MODEL, "--max_iters=3"]
+    monkeypatch.setattr(config_sources, "resolve", lambda words: resolve([*words, *small]))
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(shared_cache))
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["demo", "--minutes=10"]) == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(f"{number}. {title}") for number, title in enumerate(DEMO, start=1)]
+    assert places == sorted(places)
+    for name in ("config.toml", "events.jsonl", "console.log", "checkpoints/last", "report.html"):
+        assert (tmp_path / "runs/demo" / name).is_file()
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])

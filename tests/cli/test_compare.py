@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-import told_logs
+import example_logs
 from nanoscope.cli import run
 
 
@@ -10,32 +10,32 @@ from nanoscope.cli import run
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LC_ALL", "C")
-    (tmp_path / "laptop.log").write_text(told_logs.laptop(), encoding="utf-8")
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
-    (tmp_path / "both.log").write_text(told_logs.laptop() + told_logs.gpu(), encoding="utf-8")
+    (tmp_path / "laptop.log").write_text(example_logs.laptop(), encoding="utf-8")
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), encoding="utf-8")
+    (tmp_path / "both.log").write_text(example_logs.laptop() + example_logs.gpu(), encoding="utf-8")
     (tmp_path / "crash.log").write_text("RuntimeError: boom\n", encoding="utf-8")
     (tmp_path / "again").mkdir()
-    (tmp_path / "again" / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
+    (tmp_path / "again" / "gpu.log").write_text(example_logs.gpu(), encoding="utf-8")
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def output(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
 def test_two_logs_are_compared_by_their_names(here, capsys):
     assert run(["compare", "laptop.log", "gpu.log"]) == 0
-    text = said(capsys)
+    text = output(capsys)
     assert "laptop trains another model than gpu" in text
     assert "gpu is past its best" in text
 
 
 def test_the_runs_of_one_log_are_compared_with_each_other(here, capsys):
     assert run(["compare", "both.log"]) == 0
-    assert "both#1 trains another model than both#2" in said(capsys)
+    assert "both#1 trains another model than both#2" in output(capsys)
 
 
-def test_logs_of_the_same_name_are_told_apart_by_their_folders(here, capsys):
+def test_logs_of_the_same_name_are_called_by_their_paths(here, capsys):
     assert run(["compare", "gpu.log", "again/gpu.log", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["names"] == ["gpu.log", "again/gpu.log"]
 
@@ -52,16 +52,16 @@ def test_json_has_the_rows_and_the_reasons(here, capsys):
 
 
 @pytest.mark.parametrize("language", ["ar", "hi"])
-def test_it_speaks_the_readers_language(language, here, capsys):
+def test_the_output_is_in_the_language_asked_for(language, here, capsys):
     assert run(["compare", "laptop.log", "gpu.log", "--lang", language]) == 0
-    assert {"ar": "ليس السبب الجهاز", "hi": "वजह डिवाइस नहीं है"}[language] in said(capsys)
+    assert {"ar": "ليس السبب الجهاز", "hi": "वजह डिवाइस नहीं है"}[language] in output(capsys)
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         ([], 2, "Which log?"),
-        (["gpu.log"], 2, "holds one run only"),
+        (["gpu.log"], 2, "contains only one run"),
         (["gpu.log", "crash.log"], 1, "No training step was found in crash.log"),
         (["gpu.log", "laptop.log", "--jsn"], 2, "Did you mean --json?"),
     ],

@@ -11,15 +11,15 @@ from conftest import TINY_MODEL, DatasetFactory, Nanoscope
 from nanoscope import cli
 
 WRONG_USAGE = {
-    "a wrong flag": (["train", "--max_itres=5"], "did you mean --max_iters?"),
-    "a wrong preset": (["train", "labtop"], "did you mean laptop?"),
-    "a wrong value": (["train", "--dtype=float23"], "did you mean float32?"),
+    "a wrong flag": (["train", "--max_itres=5"], "Did you mean --max_iters?"),
+    "a wrong preset": (["train", "labtop"], "Did you mean laptop?"),
+    "a wrong value": (["train", "--dtype=float23"], "Did you mean float32?"),
     "a missing config": (["train", "config/missing.py"], "config/missing.py does not exist"),
     "a config that is a program": (["train", "program.py"], "program.py, line 1"),
     "a config that is no TOML": (["train", "broken.toml"], "broken.toml is not valid TOML"),
-    "a width that the heads do not divide": (["train", "--n_embd=130"], "n_embd=128 would be"),
+    "a width that the heads do not divide": (["train", "--n_embd=130"], "use n_embd=128"),
     "no context": (["train", "--block_size=0"], "block_size must be positive"),
-    "an infinite number": (["train", "--max_iters=inf"], "takes a whole number"),
+    "an infinite number": (["train", "--max_iters=inf"], "expected an integer"),
     "several": (["train", "labtop", "--max_itres=5", "--seed=x"], "3 mistakes in the configuration"),
     "a wrong flag of sample": (["sample", "--tempreature=1"], "--temperature"),
     "a wrong value of sample": (["sample", "--top_k=many"], "--top_k"),
@@ -31,7 +31,7 @@ FAILED_JOB = {
     "a missing file": (["prepare", "missing.txt"], "missing.txt"),
     "an empty file": (["prepare", "empty.txt"], "empty.txt is empty"),
     "a file that is not UTF-8": (["prepare", "latin.txt"], "latin.txt is not UTF-8"),
-    "a config that is not UTF-8": (["train", "latin.toml"], "latin.toml cannot be read"),
+    "a config that is not UTF-8": (["train", "latin.toml"], "cannot read config latin.toml"),
 }
 
 FILES = {
@@ -116,7 +116,7 @@ def test_a_context_longer_than_the_data(person: Person, small_dataset: DatasetFa
 
 def test_a_dataset_that_is_not_there_gets_a_suggestion(person: Person, small_dataset: DatasetFactory) -> None:
     small_dataset()
-    assert "did you mean song?" in person.fails(2, *TRAIN, "--dataset=sonk")
+    assert "Did you mean song?" in person.fails(2, *TRAIN, "--dataset=sonk")
 
 
 def test_a_text_file_given_as_a_dataset_is_explained(person: Person, small_dataset: DatasetFactory) -> None:
@@ -133,7 +133,7 @@ def test_ids_beyond_the_vocabulary_are_named_with_their_file(person: Person, tmp
     for name in ("train", "val"):
         (np.arange(4000, dtype="<u2") % 9).tofile(folder / f"{name}.bin")
     told = person.fails(1, *TRAIN, "--dataset=data/broken")
-    assert "holds the token id 8, but its vocabulary ends at 7" in told
+    assert "contains the token id 8, but the vocabulary ends at 7" in told
     assert ".bin" in told
 
 

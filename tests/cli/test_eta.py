@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-import told_logs
+import example_logs
 from nanoscope.cli import run
 
 
@@ -10,8 +10,8 @@ from nanoscope.cli import run
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LC_ALL", "C")
-    (tmp_path / "waiting.log").write_text(told_logs.WAITING, encoding="utf-8")
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
+    (tmp_path / "waiting.log").write_text(example_logs.WAITING, encoding="utf-8")
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), encoding="utf-8")
     (tmp_path / "crash.log").write_text("RuntimeError: boom\n", encoding="utf-8")
     return tmp_path
 
@@ -20,7 +20,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_the_time_left_stands_beside_the_naive_figure_and_what_faster_steps_would_give(here, capsys):
+def test_the_time_left_is_shown_with_the_naive_estimate_and_for_faster_steps(here, capsys):
     assert run(["eta", "waiting.log", "--max_iters=6000", "--step_time=0.2", "--step_time=0.15"]) == 0
     text = said(capsys)
     assert text.startswith("About 6 h 33 min left")
@@ -29,7 +29,7 @@ def test_the_time_left_stands_beside_the_naive_figure_and_what_faster_steps_woul
     assert "If a step took 150 ms: 15 min." in text
 
 
-def test_without_a_total_it_says_why_and_which_option_gives_it(here, capsys):
+def test_without_a_total_it_names_the_option_that_gives_one(here, capsys):
     assert run(["eta", "waiting.log"]) == 0
     text = said(capsys)
     assert "does not say how many steps are planned" in text
@@ -54,7 +54,7 @@ def test_json_has_the_numbers_or_the_reason(here, capsys):
     assert document["no_eta"]["reason"] == "total_unknown"
 
 
-def test_it_speaks_the_readers_language(here, capsys):
+def test_the_answer_is_in_the_chosen_language(here, capsys):
     assert run(["eta", "waiting.log", "--max_iters=6000", "--lang=hi"]) == 0
     assert "6 घंटे 32 मिनट 51 सेकंड" in said(capsys)
 
@@ -63,13 +63,13 @@ def test_it_speaks_the_readers_language(here, capsys):
     ("arguments", "status", "message"),
     [
         ([], 2, "Which log?"),
-        (["waiting.log", "gpu.log"], 2, "One log at a time"),
+        (["waiting.log", "gpu.log"], 2, "eta takes one log"),
         (["waiting.log", "--maxiters=6000"], 2, "Did you mean --max_iters?"),
         (["waiting.log", "--step_time=0"], 2, "above 0"),
         (["crash.log"], 1, "nanoscope explain crash.log"),
     ],
 )
-def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here, capsys):
+def test_mistakes_get_a_short_message(arguments, status, message, here, capsys):
     assert run(["eta", *arguments]) == status
     error = capsys.readouterr().err
     assert message in error

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-import told_logs
+import example_logs
 from nanoscope.cli import run
 
 
@@ -12,8 +12,8 @@ from nanoscope.cli import run
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LC_ALL", "C")
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), encoding="utf-8")
-    (tmp_path / "spiky.log").write_text(told_logs.spiky(), encoding="utf-8")
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), encoding="utf-8")
+    (tmp_path / "spiky.log").write_text(example_logs.spiky(), encoding="utf-8")
     return tmp_path
 
 
@@ -40,20 +40,20 @@ def test_several_logs_are_explained_one_after_another(here, capsys):
     assert text.index("gpu.log:") < text.index("Severe overfitting") < text.index("spiky.log:")
 
 
-def test_a_log_may_be_pasted_into_standard_input(nanoscope, here):
-    done = nanoscope("explain", "-", "--lang=en", cwd=here, input=told_logs.spiky())
+def test_a_log_can_be_piped_in(nanoscope, here):
+    done = nanoscope("explain", "-", "--lang=en", cwd=here, input=example_logs.spiky())
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("standard input: 142 lines, format nanogpt")
     assert "start-up + evaluation: step 0 took 12.5 s" in done.stdout
 
 
-def test_another_alphabet_passes_through_a_pipe_of_an_old_code_page(nanoscope, here):
+def test_arabic_can_be_piped_with_an_old_code_page(nanoscope, here):
     done = nanoscope("explain", "gpu.log", "--lang=ar", cwd=here, env={"PYTHONIOENCODING": "cp1252"})
     assert "فرط تخصيص شديد" in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell with head is needed")
-def test_a_reader_that_has_seen_enough_is_no_failure(here, child_environment):
+def test_a_closed_pipe_is_not_a_failure(here, child_environment):
     command = f"'{sys.executable}' -m nanoscope explain gpu.log spiky.log gpu.log; echo status $? >&2"
     done = subprocess.run(
         ["sh", "-c", f"({command}) | head -c 5"], cwd=here, env=child_environment, capture_output=True, encoding="utf-8"
@@ -63,10 +63,10 @@ def test_a_reader_that_has_seen_enough_is_no_failure(here, child_environment):
 
 
 def test_a_pasted_log_can_be_annotated_too(nanoscope, here):
-    done = nanoscope("explain", "-", "--annotate", "--lang=en", cwd=here, input=told_logs.spiky())
+    done = nanoscope("explain", "-", "--annotate", "--lang=en", cwd=here, input=example_logs.spiky())
     assert done.returncode == 0, done.stderr
     assert "^ Slow: of these 5.99 s, 5.82 s are not training but evaluation +" in done.stdout
-    assert all(line in done.stdout for line in told_logs.spiky().splitlines())
+    assert all(line in done.stdout for line in example_logs.spiky().splitlines())
 
 
 def test_the_directory_of_a_run_can_be_annotated(here, capsys):
@@ -75,7 +75,7 @@ def test_the_directory_of_a_run_can_be_annotated(here, capsys):
     (here / "run" / "events.jsonl").write_text(json.dumps(event) + "\n", encoding="utf-8")
     assert run(["explain", "run", "--annotate"]) == 0
     assert "One training step:" in said(capsys)
-    (here / "run" / "console.log").write_text(told_logs.GPU_END, encoding="utf-8")
+    (here / "run" / "console.log").write_text(example_logs.GPU_END, encoding="utf-8")
     assert run(["explain", "run", "--annotate"]) == 0
     assert said(capsys).startswith("iter 4980: loss 0.8010")
 
@@ -102,12 +102,12 @@ def test_max_iters_and_device_add_what_the_log_does_not_say(here, capsys):
         ([], 2, "Which log?"),
         (["gpu.lg"], 1, "Did you mean gpu.log?"),
         (["gpu.log", "--anotate"], 2, "Did you mean --annotate?"),
-        (["gpu.log", "--max_iters=0"], 2, "at least one step"),
+        (["gpu.log", "--max_iters=0"], 2, "must be at least 1"),
         (["gpu.log", "--lang=xx"], 2, "There is no language 'xx'."),
-        (["."], 1, "is a directory"),
+        (["."], 1, "is not a nanoscope run"),
     ],
 )
-def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here, capsys):
+def test_mistakes_get_a_short_message(arguments, status, message, here, capsys):
     assert run(["explain", *arguments]) == status
     error = capsys.readouterr().err
     assert message in error
@@ -126,7 +126,7 @@ def test_mistakes_are_answered_in_a_line_or_two(arguments, status, message, here
         ("compiling the model... (takes a ~minute)\n^C\n", "the run was stopped before its end"),
     ],
 )
-def test_a_log_that_ends_before_training_is_answered_with_what_it_says(text, answer, here, capsys):
+def test_a_log_that_ends_before_training_is_explained_as_far_as_it_goes(text, answer, here, capsys):
     (here / "short.log").write_text(text, encoding="utf-8")
     assert run(["explain", "short.log"]) == 0
     text = said(capsys)

@@ -12,7 +12,7 @@ WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from nanoscope.cli.exp
 
 @pytest.fixture
 def explain(child_environment):
-    """Call the command in a process of its own, in which torch cannot be imported."""
+    """Run the command in a process in which torch can't be imported."""
 
     def call(arguments: str, standard_input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -77,7 +77,7 @@ def test_losses_that_are_not_finite_are_null(explain) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"number of parameters: 10.65M\ntorch.OutOfMemoryError: CUDA out of memory.\n"])
-def test_a_log_without_training_is_answered_with_what_it_says(explain, text) -> None:
+def test_a_log_without_training_gives_a_document_without_runs(explain, text) -> None:
     found = document(explain("'-', json=True", text))
 
     assert (found["format"], found["runs"]) == ("none", [])

@@ -1,4 +1,4 @@
-"""An environment of its own, into which neither torch nor numpy was ever installed."""
+"""`explain`, `eta` and `compare` in an environment that has neither torch nor numpy."""
 
 import re
 import shutil
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import example_logs
 import nanoscope
-import told_logs
 
-NEEDED = ("cyclopts", "rich", "babel", "plotille")
+NEEDED = ("cyclopts", "rich", "babel", "plotille", "msgspec")
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def top_level_files(names: tuple[str, ...]) -> set[Path]:
-    """The packages and modules of these distributions and of all that they require."""
+    """The packages and modules of these distributions and their requirements."""
     found: set[Path] = set()
     seen: set[str] = set()
     waiting = list(names)
@@ -50,7 +50,7 @@ def place(source: Path, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
-    """Run the environment's interpreter, shut off from everything outside it, beside three logs."""
+    """Run the interpreter of an isolated environment, in a folder with three logs."""
     folder = tmp_path_factory.mktemp("without-torch")
     builder = venv.EnvBuilder(symlinks=sys.platform != "win32")
     builder.create(folder / "env")
@@ -58,7 +58,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
     packages = Path(getattr(context, "lib_path", "") or next((folder / "env").rglob("site-packages")))
     for source in (*top_level_files(NEEDED), Path(nanoscope.__file__).parent):
         place(source, packages)
-    for name, text in (("gpu", told_logs.gpu()), ("laptop", told_logs.laptop()), ("waiting", told_logs.WAITING)):
+    for name, text in (
+        ("gpu", example_logs.gpu()),
+        ("laptop", example_logs.laptop()),
+        ("waiting", example_logs.WAITING),
+    ):
         (folder / f"{name}.log").write_text(text, encoding="utf-8")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -69,7 +73,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
 
 
 @pytest.mark.parametrize("package", ["torch", "numpy"])
-def test_it_is_an_environment_without(python: Python, package: str) -> None:
+def test_the_environment_has_neither_torch_nor_numpy(python: Python, package: str) -> None:
     assert f"No module named '{package}'" in python("-c", f"import {package}").stderr
 
 
@@ -84,7 +88,7 @@ def test_it_is_an_environment_without(python: Python, package: str) -> None:
         (("compare", "laptop.log", "gpu.log", "--lang=en"), "gpu is past its best"),
     ],
 )
-def test_logs_are_understood_there(python: Python, words: tuple[str, ...], answer: str) -> None:
+def test_logs_are_explained_without_torch_and_numpy(python: Python, words: tuple[str, ...], answer: str) -> None:
     done = python("-m", "nanoscope", *words)
 
     assert done.returncode == 0, done.stderr

@@ -40,9 +40,9 @@ def test_json_prints_one_object(here, capsys):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "What is to be prepared?"),
+        ([], 2, "Nothing to prepare"),
         (["nowhere.txt"], 1, "no file or folder 'nowhere.txt'"),
-        (["shakespear"], 1, "did you mean the corpus shakespeare"),
+        (["shakespear"], 1, "Did you mean the corpus shakespeare"),
         (["empty.txt"], 1, "empty.txt is empty"),
         (["latin.txt"], 1, "latin.txt is not UTF-8: byte 3"),
         (["my book.txt", "--tokenizer=bep"], 2, "Did you mean bpe"),
@@ -74,6 +74,7 @@ def test_several_sources_become_one_dataset(here, capsys):
     assert json.loads(capsys.readouterr().out)["documents"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_ctrl_c_cleans_up_and_ends_with_130(here):
     (here / "long.txt").write_text("".join(f"word{i} " for i in range(3_000_000)), encoding="utf-8")

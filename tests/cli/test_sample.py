@@ -27,6 +27,7 @@ def sampled(small_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run
 
 
+@pytest.mark.slow
 def test_the_text_goes_to_standard_output_and_what_wrote_it_to_standard_error(
     nanoscope: Nanoscope, small_run: Path
 ) -> None:
@@ -115,8 +116,8 @@ def test_characters_outside_the_vocabulary_are_explained(sampled) -> None:
         (["run", "--max_new_tokens=0"], 2, "max_new_tokens"),
         (["run", "--num_samples=0"], 2, "num_samples"),
         (["run", "--seed=99999999999999999999"], 2, "seed"),
-        (["run", "--dtype=int8"], 2, "dtype=int8"),
-        (["run", "--device=gpu"], 2, "device=gpu"),
+        (["run", "--dtype=int8"], 2, "invalid dtype 'int8'"),
+        (["run", "--device=gpu"], 2, "invalid device 'gpu'"),
         (["run", "other"], 2, "other"),
         (["missing"], 1, "missing"),
         (["data"], 1, "data"),
@@ -159,7 +160,7 @@ def test_a_prompt_file_may_have_a_byte_order_mark_and_must_be_utf8(tmp_path: Pat
     (tmp_path / "begin.txt").write_bytes(b"\xef\xbb\xbfTo be")
     assert read_prompt(f"FILE:{tmp_path / 'begin.txt'}") == "To be"
     (tmp_path / "begin.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(JobError, match="cannot be read"):
+    with pytest.raises(JobError, match="cannot read the prompt"):
         read_prompt(f"FILE:{tmp_path / 'begin.txt'}")
 
 

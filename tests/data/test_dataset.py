@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nanoscope.data import shards
-from nanoscope.data.dataset import find_dataset, open_dataset
+from nanoscope.data.dataset import open_dataset
+from nanoscope.data.find import find_dataset
 from nanoscope.data.prepare import prepare
 from nanoscope.errors import JobError, UsageError
 
@@ -55,10 +56,9 @@ def test_reading_outside_a_split_is_an_error(prepared, start, count):
         open_dataset(prepared).split("train").read(start, count)
 
 
-def test_a_dataset_knows_its_name_vocabulary_and_characters(prepared):
+def test_a_dataset_knows_its_folder_and_vocabulary(prepared):
     dataset = open_dataset(prepared)
-    assert (dataset.name, dataset.folder, dataset.vocab_size) == ("prepared", prepared, dataset.tokenizer.vocab_size)
-    assert dataset.split("val").characters_per_token == 1.0
+    assert (dataset.folder, dataset.vocab_size) == (prepared, dataset.tokenizer.vocab_size)
 
 
 def test_an_id_beyond_the_vocabulary_is_found_when_it_is_read(prepared):
@@ -68,7 +68,7 @@ def test_an_id_beyond_the_vocabulary_is_found_when_it_is_read(prepared):
     ids.tofile(path)
     train = open_dataset(prepared).split("train")
     train.read(0, 100)
-    with pytest.raises(JobError, match=r"train-00000\.bin holds the token id 999"):
+    with pytest.raises(JobError, match=r"train-00000\.bin contains the token id 999"):
         train.read(90, 20)
 
 
@@ -122,26 +122,24 @@ def test_a_meta_json_that_was_tampered_with_is_refused(prepared, changes):
         open_dataset(prepared)
 
 
-def test_a_folder_that_is_no_dataset_says_how_to_make_one(tmp_path):
+def test_a_folder_without_a_dataset_says_how_to_prepare_one(tmp_path):
     with pytest.raises(JobError, match="nanoscope prepare FILE --out"):
         open_dataset(tmp_path)
 
 
-def test_a_nanogpt_folder_is_read_as_it_is(nanogpt):
+def test_a_nanogpt_folder_is_read_without_conversion(nanogpt):
     dataset = open_dataset(nanogpt)
     assert (dataset.vocab_size, dataset.tokenizer.kind) == (3, "char")
     assert dataset.tokenizer.decode(dataset.split("val").read(0, 4)) == "बबa\n"
-    assert dataset.split("val").characters_per_token == 1.0
 
 
 def test_a_nanogpt_folder_without_metadata_has_gpt2_ids(nanogpt):
     (nanogpt / "meta.pkl").unlink()
     dataset = open_dataset(nanogpt)
     assert (dataset.vocab_size, dataset.tokenizer.kind) == (50304, "gpt2")
-    assert dataset.split("val").characters_per_token is None
 
 
-def test_a_nanogpt_folder_with_a_tokenizer_of_its_own_can_be_trained_on(nanogpt):
+def test_a_nanogpt_folder_with_a_custom_tokenizer_can_be_trained_on(nanogpt):
     write_pickle(nanogpt, {"vocab_size": 3, "itos": {0: "<pad>", 1: "ab", 2: "c"}})
     dataset = open_dataset(nanogpt)
     assert (dataset.vocab_size, dataset.tokenizer) == (3, None)
@@ -206,8 +204,8 @@ def test_a_dataset_is_found_by_its_path_or_by_its_name_under_data(here, prepared
     assert open_dataset(found).vocab_size == 3
 
 
-def test_a_dataset_with_another_tokenizer_than_asked_for_is_refused_with_both_named(prepared):
-    with pytest.raises(UsageError, match="with the char tokenizer, and bpe was asked for"):
+def test_a_dataset_with_the_wrong_tokenizer_is_refused_and_both_are_named(prepared):
+    with pytest.raises(UsageError, match="with the char tokenizer, not with bpe"):
         find_dataset(str(prepared), tokenizer="bpe")
 
 
@@ -235,7 +233,7 @@ def test_an_unknown_dataset_gets_did_you_mean(here, prepared):
     (here / "data").mkdir()
     prepared.rename(here / "data" / "novel")
     for typed, meant in (("nvoel", "novel"), ("shakespere", "shakespeare"), ("data/novle", "novel")):
-        with pytest.raises(UsageError, match=f"did you mean {meant}"):
+        with pytest.raises(UsageError, match=f"Did you mean {meant}"):
             find_dataset(typed)
-    with pytest.raises(UsageError, match=r"no dataset 'zzz'\.\nKnown here: .*novel"):
+    with pytest.raises(UsageError, match=r"no dataset 'zzz'\.\nAvailable: .*novel"):
         find_dataset("zzz")

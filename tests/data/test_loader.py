@@ -11,7 +11,7 @@ from nanoscope.errors import JobError
 
 def make_split(path: Path, tokens: np.ndarray, vocab_size: int = 1000) -> TokenSplit:
     tokens.astype("<u2").tofile(path / "train-00000.bin")
-    return TokenSplit([path / "train-00000.bin"], vocab_size, None)
+    return TokenSplit([path / "train-00000.bin"], vocab_size)
 
 
 def batches(split: TokenSplit, steps: int, first_step: int = 0, **changes: object) -> list[torch.Tensor]:
@@ -41,7 +41,7 @@ def test_targets_are_the_tokens_that_follow(split: TokenSplit) -> None:
 
 
 @pytest.mark.parametrize("order", ["random", "epochs"])
-def test_what_an_iteration_reads_depends_on_seed_and_position_alone(split: TokenSplit, order: str) -> None:
+def test_the_batches_depend_only_on_seed_and_position(split: TokenSplit, order: str) -> None:
     all_steps = batches(split, 30, order=order)
     later = batches(split, 10, first_step=20, order=order)
     assert all(torch.equal(one, other) for one, other in zip(all_steps[20:], later, strict=True))
@@ -72,13 +72,13 @@ def test_random_crops_reach_both_ends() -> None:
     assert (starts.min(), starts.max()) == (0, 11)  # the last window's last target is token 19
 
 
-def test_ids_beyond_the_vocabulary_reach_the_person_not_the_embedding(tmp_path: Path) -> None:
+def test_ids_beyond_the_vocabulary_are_reported_before_they_reach_the_embedding(tmp_path: Path) -> None:
     split = make_split(tmp_path, np.full(100, 70), vocab_size=65)
     with pytest.raises(JobError, match=r"id 70\b.*64"):
         batches(split, 1)
 
 
-def test_closing_ends_the_thread_also_when_nobody_took_its_batches(split: TokenSplit) -> None:
+def test_closing_ends_the_thread_even_with_unread_batches(split: TokenSplit) -> None:
     loader = BatchLoader(
         split, block_size=8, sequences_per_step=2, micro_batch=2, seed=1, order="random", first_step=0, first_sequence=0
     )

@@ -11,7 +11,7 @@ import pytest
 
 from nanoscope.data import shards
 from nanoscope.data.dataset import open_dataset
-from nanoscope.data.prepare import choose_tokenizer, prepare
+from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.data.tokenizer import CharTokenizer, Gpt2Tokenizer
 from nanoscope.errors import JobError, UsageError
 
@@ -49,7 +49,7 @@ def test_shakespeare_with_gpt2_is_nanogpts_dataset(shakespeare, gpt2_vocabulary,
 
 
 @pytest.mark.parametrize("kind", ["char", "byte", "bpe"])
-def test_a_text_comes_back_whole_in_every_script(language, kind, write, text_of, tmp_path):
+def test_every_script_is_decoded_to_the_original_text(language, kind, write, text_of, tmp_path):
     text = text_of(language, 300)
     out = prepare([write("a.txt", text)], tmp_path / "out", tokenizer=kind, vocab_size=500 if kind == "bpe" else None)
     dataset = open_dataset(out)
@@ -61,7 +61,6 @@ def test_a_text_comes_back_whole_in_every_script(language, kind, write, text_of,
     assert sum(split["bytes"] for split in meta["splits"].values()) == len(text.encode())
     tokens = ids(dataset, "train")
     assert tokens.max() < dataset.vocab_size
-    assert dataset.split("train").characters_per_token == pytest.approx(len(train) / len(tokens))
 
 
 def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of, tmp_path, monkeypatch):
@@ -76,7 +75,7 @@ def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, " " * 5000, "न" * 5000, "\n" * 5000])
-def test_a_text_without_any_place_to_cut_comes_back_whole(text, write, tmp_path, monkeypatch):
+def test_a_text_without_word_boundaries_is_decoded_to_the_original_text(text, write, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "BATCH_CHARACTERS", 64)
     dataset = open_dataset(prepare([write("a.txt", text)], tmp_path / "out", tokenizer="bpe", vocab_size=300))
     assert "".join(texts(dataset)) == text
@@ -97,7 +96,7 @@ def test_a_single_text_gets_no_separator(write, tmp_path):
     assert dataset.tokenizer.end_of_text not in np.concatenate([ids(dataset, "train"), ids(dataset, "val")])
 
 
-def test_of_many_documents_whole_ones_are_chosen_whatever_their_order(write, tmp_path):
+def test_many_documents_are_split_by_document_whatever_their_order(write, tmp_path):
     rows = [json.dumps({"text": f"document {i} of many"}) for i in range(400)]
     chosen = []
     for name, order in (("a", rows), ("b", rows[::-1])):
@@ -109,7 +108,7 @@ def test_of_many_documents_whole_ones_are_chosen_whatever_their_order(write, tmp
     assert 60 < len(chosen[0]) < 140
 
 
-def test_many_equal_documents_still_give_both_splits(write, tmp_path):
+def test_many_equal_documents_give_both_splits(write, tmp_path):
     source = write("a.jsonl", '{"text": "always the same"}\n' * 200)
     dataset = open_dataset(prepare([source], tmp_path / "out", tokenizer="char"))
     assert len(dataset.split("val")) > 100
@@ -133,19 +132,32 @@ def test_the_fingerprint_follows_text_and_tokenizer(write, tmp_path, text_of):
     assert len(set(prints)) == 3
 
 
-def test_auto_chooses_by_corpus_and_by_size(write):
-    assert choose_tokenizer(["shakespeare"], "auto") == "char"
-    assert choose_tokenizer(["python"], "auto") == "bpe"
-    assert choose_tokenizer(["shakespeare_char"], "auto") == "char"
-    assert choose_tokenizer([write("small.txt", "abc")], "auto") == "char"
-    assert choose_tokenizer([write("large.txt", "abc " * 5_000_001)], "auto") == "bpe"
+def test_auto_chooses_by_size(write, tmp_path, monkeypatch):
+    monkeypatch.setattr("nanoscope.data.prepare.CHAR_BELOW_BYTES", 100)
+    small, large = write("small.txt", "abc " * 20), write("large.txt", "abc " * 30)
+    assert open_dataset(prepare([small], tmp_path / "a")).tokenizer.kind == "char"
+    assert open_dataset(prepare([large], tmp_path / "b")).tokenizer.kind == "bpe"
+
+
+@pytest.mark.parametrize("name", ["shakespeare", "shakespeare_char"])
+def test_auto_is_the_default_of_a_corpus(name, shakespeare, tmp_path, monkeypatch):
+    monkeypatch.setattr("nanoscope.data.prepare.CHAR_BELOW_BYTES", 0)
+    assert open_dataset(prepare([name], tmp_path / "out")).tokenizer.kind == "char"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("shakespeare_char", "shakespeare"), ("my book.txt", "my-book"), ("a/b.jsonl.gz", "b"), ("texts/", "texts")],
+)
+def test_a_dataset_is_named_after_its_first_source_and_its_tokenizer(source, name):
+    assert default_folder(source, "bpe").as_posix() == f"data/{name}-bpe"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"tokenizer": "chr"}, "Did you mean char"),
-        ({"tokenizer": "char", "vocab_size": 500}, "for the bpe tokenizer"),
+        ({"tokenizer": "char", "vocab_size": 500}, "only for the bpe tokenizer"),
         ({"tokenizer": "bpe", "vocab_size": 256}, "between 257"),
         ({"tokenizer": "bpe", "vocab_size": 10**9}, "between 257"),
         ({"val_fraction": 0.0}, "val_fraction"),
@@ -153,7 +165,7 @@ def test_auto_chooses_by_corpus_and_by_size(write):
         ({"val_fraction": float("nan")}, "val_fraction"),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(options, message, write, tmp_path):
+def test_invalid_options_are_usage_errors(options, message, write, tmp_path):
     with pytest.raises(UsageError, match=message):
         prepare([write("a.txt", "text")], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
@@ -170,7 +182,7 @@ def test_rows_without_any_text_are_refused(write, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
 
 
-def test_a_prepared_dataset_is_kept_unless_it_may_be_replaced(write, tmp_path):
+def test_a_prepared_dataset_is_replaced_only_with_overwrite(write, tmp_path):
     out = prepare([write("a.txt", "first text " * 9)], tmp_path / "out", tokenizer="char")
     other = write("b.txt", "another one " * 9)
     with pytest.raises(JobError, match="--overwrite"):
@@ -216,7 +228,8 @@ prepare([sys.argv[1]], Path(sys.argv[2]), tokenizer="char")
 """
 
 
-def test_a_killed_preparation_leaves_nothing_that_looks_whole_and_the_next_one_cleans_up(write, tmp_path):
+@pytest.mark.slow
+def test_a_killed_preparation_leaves_no_dataset_and_the_next_one_cleans_up(write, tmp_path):
     source, out = write("a.txt", "some words to go through " * 200_000), tmp_path / "data" / "out"
     process = subprocess.Popen([sys.executable, "-c", SLOWLY, str(source), str(out)])
     try:
@@ -231,6 +244,7 @@ def test_a_killed_preparation_leaves_nothing_that_looks_whole_and_the_next_one_c
     assert list(out.parent.iterdir()) == [out]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_an_interrupted_preparation_leaves_nothing(write, tmp_path):
     source, out = write("a.txt", "some words to go through " * 200_000), tmp_path / "data" / "out"
@@ -243,8 +257,9 @@ def test_an_interrupted_preparation_leaves_nothing(write, tmp_path):
     assert list(out.parent.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="limits are set as on Unix")
-def test_a_full_disk_leaves_nothing_and_is_named(write, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_nothing(write, tmp_path):
     source, out = write("a.txt", "some words to go through " * 9_000), tmp_path / "data" / "out"
     code = (
         "import resource, sys\nfrom pathlib import Path\nfrom nanoscope.data.prepare import prepare\n"
@@ -272,6 +287,7 @@ def test_a_leftover_of_a_process_with_our_number_is_removed(write, tmp_path):
     assert not leftover.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
 def test_memory_does_not_grow_with_the_text(tmp_path):
     code = (
@@ -289,27 +305,27 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 
 
 def test_progress_goes_from_reading_to_encoding(write, tmp_path):
-    told = []
+    reported = []
     prepare(
         [write("a.txt", "text " * 500_000)],
         tmp_path / "out",
         tokenizer="bpe",
         vocab_size=300,
-        progress=lambda stage, fraction: told.append((stage, fraction)),
+        on_progress=lambda stage, fraction: reported.append((stage, fraction)),
     )
-    assert list(dict.fromkeys(stage for stage, _ in told)) == ["reading", "training the tokenizer", "encoding"]
-    encoding = [fraction for stage, fraction in told if stage == "encoding"]
+    assert list(dict.fromkeys(stage for stage, _ in reported)) == ["reading", "training the tokenizer", "encoding"]
+    encoding = [fraction for stage, fraction in reported if stage == "encoding"]
     assert encoding == sorted(encoding)
     assert encoding[-1] == 1.0
 
 
-def test_the_tokenizer_in_the_dataset_is_the_one_asked_for(write, tmp_path, gpt2_vocabulary):
+def test_the_dataset_has_the_requested_tokenizer(write, tmp_path, gpt2_vocabulary):
     source = write("a.txt", "abcab " * 20)
     assert isinstance(open_dataset(prepare([source], tmp_path / "c", tokenizer="char")).tokenizer, CharTokenizer)
     assert isinstance(open_dataset(prepare([source], tmp_path / "g", tokenizer="gpt2")).tokenizer, Gpt2Tokenizer)
 
 
-def test_sources_are_remembered_as_they_were_given(write, tmp_path, monkeypatch):
+def test_meta_json_lists_the_sources_as_given(write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("a.txt", "text " * 9)
     prepare(["a.txt"], Path("out"))

@@ -31,7 +31,7 @@ def gpt2(gpt2_vocabulary):
     return Gpt2Tokenizer()
 
 
-def test_char_ids_are_places_in_the_alphabet_as_in_nanogpt():
+def test_char_ids_are_indices_in_the_alphabet_as_in_nanogpt():
     assert CharTokenizer("\n abc").encode("cab a\n").tolist() == [4, 2, 3, 1, 2, 0]
 
 
@@ -59,14 +59,14 @@ def test_the_last_id_of_an_alphabet_is_not_taken_for_an_unknown_character():
 
 @settings(deadline=None)
 @given(st.text(min_size=1))
-def test_char_and_byte_give_any_text_back(text):
+def test_char_and_byte_decode_to_the_original_text(text):
     for tokenizer in (CharTokenizer("".join(sorted(set(text)))), ByteTokenizer()):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @settings(deadline=None)
 @given(st.text() | AWKWARD_TEXT)
-def test_bpe_gives_any_text_back(bpe, text):
+def test_bpe_decodes_to_the_original_text(bpe, text):
     ids = bpe.encode(text)
     assert bpe.decode(ids) == text
     assert all(ids < bpe.vocab_size)
@@ -95,13 +95,13 @@ def test_gpt2_without_tiktoken_says_how_to_install_it(monkeypatch):
         Gpt2Tokenizer().encode("a")
 
 
-def test_the_end_of_text_token_cannot_be_written_by_the_text(bpe, gpt2):
+def test_text_cannot_contain_the_end_of_text_token(bpe, gpt2):
     for tokenizer in (bpe, gpt2):
         assert tokenizer.end_of_text not in tokenizer.encode("a<|endoftext|>b")
         assert tokenizer.token_bytes(tokenizer.end_of_text) == b"<|endoftext|>"
 
 
-def test_no_word_is_torn_in_hindi_arabic_or_persian(sentences):
+def test_words_of_hindi_arabic_and_persian_are_not_split(sentences):
     words = [word.strip("।.,?؟") for name in ("hindi", "arabic") for line in sentences[name] for word in line.split()]
     for word in [*words, "می‌خواهم", "क्‍ष"]:
         pieces = word_splitter().pre_tokenize_str(f"x {word}।")
@@ -114,7 +114,7 @@ def test_bpe_learns_whole_words_of_hindi_and_arabic(bpe, sentences):
         assert len(bpe.encode(line)) < len(line) / 2
 
 
-def test_a_torn_character_decodes_to_the_replacement_character(bpe):
+def test_an_incomplete_character_decodes_to_the_replacement_character(bpe):
     for tokenizer in (ByteTokenizer(), bpe):
         assert tokenizer.decode([0xE0, 0xA4]) == "\ufffd"
 
@@ -130,7 +130,7 @@ def test_an_id_beyond_the_vocabulary_decodes_to_the_replacement_character(bpe):
         assert tokenizer.decode(np.array([tokenizer.vocab_size, -1])) == "\ufffd\ufffd"
 
 
-def test_half_a_surrogate_pair_does_not_stop_byte_level_tokenizers(bpe):
+def test_a_lone_surrogate_does_not_stop_byte_level_tokenizers(bpe):
     for tokenizer in (ByteTokenizer(), bpe):
         assert tokenizer.decode(tokenizer.encode("a\ud800b")) == "a?b"
 

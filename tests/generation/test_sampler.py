@@ -1,4 +1,4 @@
-"""Choosing tokens, remembering what was read, and writing whole characters."""
+"""Choosing tokens, caching what was read, and streaming complete characters."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from nanoscope.data.tokenizer import BpeTokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation import sampler
-from nanoscope.generation.few_rows import linear_for_few_rows
-from nanoscope.generation.kvcache import KVCache
 from nanoscope.generation.sampler import (
     Sampling,
     choose,
@@ -24,6 +22,7 @@ from nanoscope.generation.sampler import (
     window_start,
 )
 from nanoscope.model import LanguageModel, ModelConfig, build_model
+from nanoscope.model.kvcache import KVCache
 
 RECIPES = {
     "classic": ModelConfig(vocab_size=50, block_size=8, n_layer=2, n_head=2, n_embd=32),
@@ -37,7 +36,7 @@ RECIPES = {
 
 @pytest.fixture(scope="module", params=RECIPES.values(), ids=RECIPES.keys())
 def model(request: pytest.FixtureRequest) -> LanguageModel:
-    """Large weights: its distributions are far from flat, so that a wrong context shows."""
+    """A model with large weights: its distributions are far from uniform, so that a wrong context shows."""
     torch.manual_seed(5)
     made = build_model(request.param)
     with torch.no_grad():
@@ -70,6 +69,7 @@ def test_the_window_moves_only_once_in_half_a_block(block_size: int) -> None:
     assert all(later - earlier >= max(block_size // 2, 1) for earlier, later in itertools.pairwise(moves))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt_length", [1, 3, 8, 9, 30])
 def test_cached_logits_equal_uncached_ones_across_the_context_limit(
     prompt_length: int, model: LanguageModel, monkeypatch: pytest.MonkeyPatch
@@ -90,22 +90,6 @@ def test_cached_logits_equal_uncached_ones_across_the_context_limit(
     for one, other in zip(cached, seen, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
     assert with_cache.equal(without)
-
-
-@pytest.mark.parametrize("threads", [2, 4])
-def test_sharing_the_weights_of_a_few_rows_among_threads_changes_nothing(threads: int, model: LanguageModel) -> None:
-    before = torch.get_num_threads()
-    tokens = torch.randint(50, (3, 8), generator=torch.Generator().manual_seed(2))
-    torch.set_num_threads(threads)
-    try:
-        with torch.inference_mode():
-            expected = model(tokens)
-            with linear_for_few_rows(model):
-                torch.testing.assert_close(model(tokens), expected, rtol=1e-4, atol=1e-4)
-                torch.testing.assert_close(model(tokens.repeat(5, 1)), expected.repeat(5, 1, 1), rtol=1e-4, atol=1e-4)
-    finally:
-        torch.set_num_threads(before)
-    assert not any("forward" in vars(module) for module in model.modules())
 
 
 def test_sequences_of_a_batch_do_not_see_one_another(model: LanguageModel) -> None:
@@ -137,7 +121,7 @@ def chosen_ids(settings: Sampling, shares: Tensor = SHARES, draws: int = 400) ->
 @pytest.mark.parametrize(
     ("top_k", "kept"), [(1, {1}), (2, {1, 3}), (3, {1, 2, 3}), (4, {0, 1, 2, 3}), (9, {0, 1, 2, 3})]
 )
-def test_top_k_keeps_the_k_likeliest(top_k: int, kept: set[int]) -> None:
+def test_top_k_keeps_the_k_most_likely_tokens(top_k: int, kept: set[int]) -> None:
     assert chosen_ids(Sampling(temperature=1, top_k=top_k)) == kept
 
 
@@ -149,12 +133,12 @@ def test_top_k_of_zero_keeps_all() -> None:
     ("top_p", "kept"),
     [(1e-9, {1}), (0.4, {1}), (0.6, {1, 3}), (0.9, {1, 2, 3}), (0.99, {0, 1, 2, 3}), (1.0, {0, 1, 2, 3})],
 )
-def test_top_p_keeps_the_likeliest_that_together_have_that_probability(top_p: float, kept: set[int]) -> None:
+def test_top_p_keeps_the_most_likely_tokens_with_that_total_probability(top_p: float, kept: set[int]) -> None:
     assert chosen_ids(Sampling(temperature=1, top_k=0, top_p=top_p)) == kept
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-40, 1e-6])
-def test_temperature_zero_and_almost_zero_take_the_likeliest(temperature: float) -> None:
+def test_temperatures_near_zero_take_the_most_likely_token(temperature: float) -> None:
     assert chosen_ids(Sampling(temperature=temperature, top_k=0)) == {1}
 
 
@@ -205,7 +189,7 @@ def test_the_samples_of_one_seed_differ_from_each_other(model: LanguageModel) ->
         {"seed": -(2**63)},
     ],
 )
-def test_settings_that_mean_nothing_are_refused_by_name(settings: dict[str, float]) -> None:
+def test_invalid_settings_are_refused_by_name(settings: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=next(iter(settings))):
         Sampling(**settings)  # type: ignore[arg-type]
 
@@ -214,7 +198,7 @@ def test_settings_that_mean_nothing_are_refused_by_name(settings: dict[str, floa
 
 
 class Scripted(nn.Module):
-    """Stands for a model that is certain of what comes next, whatever was read."""
+    """A stand-in for a model that is certain of the next token, whatever it has read."""
 
     def __init__(self, script: list[list[int]], vocab_size: int, favourite: int | None = None) -> None:
         super().__init__()
@@ -236,7 +220,7 @@ class Scripted(nn.Module):
 def streamed(
     tokenizer: Tokenizer, *scripts: list[int], prompt: str = "x", padding: int = 0
 ) -> tuple[list[str], list[str]]:
-    """The texts, and the pieces in which the first of them was shown."""
+    """Return the texts, and the pieces in which the first was streamed."""
     pieces: list[str] = []
     model = Scripted(list(scripts), tokenizer.vocab_size + padding, tokenizer.vocab_size if padding else None)
     settings = Sampling(max_new_tokens=len(scripts[0]))
@@ -247,7 +231,7 @@ def streamed(
 UNICODE = "né 😀 नमस्ते مرحبا"
 
 
-def test_a_character_of_several_bytes_is_shown_when_it_is_whole() -> None:
+def test_a_character_of_several_bytes_is_shown_when_it_is_complete() -> None:
     texts, pieces = streamed(ByteTokenizer(), list(UNICODE.encode()))
     assert texts == ["x" + UNICODE]
     assert "".join(pieces) == "x" + UNICODE
@@ -255,24 +239,24 @@ def test_a_character_of_several_bytes_is_shown_when_it_is_whole() -> None:
     assert [piece for piece in pieces[1:] if piece] == list(UNICODE)
 
 
-def test_texts_written_side_by_side_are_decoded_apart() -> None:
+def test_texts_generated_in_parallel_are_decoded_separately() -> None:
     first, second = "é😀aé".encode(), "aé😀é".encode()
     texts, _ = streamed(ByteTokenizer(), list(first), list(second))
     assert texts == ["xé😀aé", "xaé😀é"]
 
 
-def test_a_character_torn_by_the_end_becomes_one_replacement_character() -> None:
+def test_an_incomplete_last_character_becomes_one_replacement_character() -> None:
     texts, pieces = streamed(ByteTokenizer(), list("a😀".encode()[:-1]))
     assert texts == ["xa\ufffd"]
     assert "".join(pieces) == "xa\ufffd"
 
 
-def test_bytes_that_are_no_text_become_replacement_characters() -> None:
+def test_invalid_bytes_become_replacement_characters() -> None:
     texts, _ = streamed(ByteTokenizer(), [0xFF, 0x41, 0x80, 0x42])
     assert texts == ["x\ufffdA\ufffdB"]
 
 
-def test_a_text_ends_at_end_of_text_and_the_others_go_on() -> None:
+def test_a_text_ends_at_end_of_text_and_the_others_continue() -> None:
     tokenizer = BpeTokenizer.train(["aaa bbb"], 258)
     end = tokenizer.end_of_text
     assert end is not None
@@ -282,25 +266,25 @@ def test_a_text_ends_at_end_of_text_and_the_others_go_on() -> None:
     assert "".join(pieces) == "xa"
 
 
-def test_the_padding_of_a_vocabulary_is_never_written() -> None:
+def test_the_padding_of_a_vocabulary_is_never_sampled() -> None:
     texts, _ = streamed(CharTokenizer("xyz"), [1, 2, 1], padding=61)
     assert texts == ["xyzy"]
 
 
-def test_characters_outside_the_vocabulary_are_named_with_the_way_out() -> None:
+def test_unknown_characters_in_a_prompt_are_named_with_advice() -> None:
     with pytest.raises(UsageError) as caught:
         encode_prompt(CharTokenizer("abc"), "aédé")
     assert "does not know 'é' 'd': its vocabulary is the 3 characters" in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
 
 
-def test_an_empty_prompt_begins_with_end_of_text_or_the_first_token() -> None:
+def test_an_empty_prompt_starts_with_end_of_text_or_the_first_token() -> None:
     bpe = BpeTokenizer.train(["aaa"], 258)
     assert encode_prompt(bpe, "") == [bpe.end_of_text]
     assert encode_prompt(CharTokenizer("abc"), "") == [0]
 
 
-def test_a_sample_during_training_takes_another_prompt_where_its_own_is_unknown(model: LanguageModel) -> None:
+def test_a_sample_during_training_replaces_a_prompt_with_unknown_characters(model: LanguageModel) -> None:
     alphabet = "".join(chr(0x900 + number) for number in range(50))
     text = generate_text(model, CharTokenizer(alphabet), "\n", Sampling(max_new_tokens=5))
     assert len(text) == 6

@@ -1,4 +1,4 @@
-"""What a run gets on machines that are not here: the facts are given, the decision is real."""
+"""The choices for machines that are not here: the facts are made up, the decisions are real."""
 
 from pathlib import Path
 
@@ -41,11 +41,11 @@ def test_the_choice_is_explained_in_one_line() -> None:
         "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
     )
     assert "float16 (this GPU is too old for bfloat16)" in decide("auto", "auto", "auto", T4).reasons
-    assert "eager (no Triton for torch.compile here)" in decide("auto", "auto", "auto", WINDOWS).reasons
+    assert "eager (torch.compile needs Triton)" in decide("auto", "auto", "auto", WINDOWS).reasons
     assert "eager (this GPU is too old for Triton)" in decide("auto", "auto", "auto", P100).reasons
 
 
-def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
+def test_a_request_is_followed_and_needs_no_reason() -> None:
     choice = decide("cpu", "bfloat16", True, A100, planned_steps=1)
     assert choice == Choice("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
 
@@ -53,30 +53,30 @@ def test_what_was_asked_for_is_taken_and_needs_no_reason() -> None:
 def test_a_short_run_is_not_compiled() -> None:
     short, long = (decide("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
     assert (short.compile, long.compile) == (False, True)
-    assert "eager (so few iterations are done before a compiler is)" in short.reasons
+    assert "eager (too few iterations to repay compiling)" in short.reasons
 
 
 @pytest.mark.parametrize(
     ("facts", "reason"),
-    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "the driver is missing, or hides it")],
+    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "its driver is missing or hides it")],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
 def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         decide(device, "auto", "auto", facts)
     assert reason in str(caught.value)
-    assert f"device={device}" in str(caught.value)
+    assert "device=cuda" in str(caught.value)
     assert "--device=cpu" in str(caught.value)
 
 
 def test_mps_without_an_apple_gpu_is_refused() -> None:
-    with pytest.raises(UsageError, match="device=mps: torch finds no Apple GPU here"):
+    with pytest.raises(UsageError, match="device=mps: torch finds no Apple GPU"):
         decide("mps", "auto", "auto", A100)
 
 
 def test_a_gpu_beyond_the_last_one_is_refused() -> None:
     assert decide("cuda:1", "auto", "auto", A100).device == "cuda:1"
-    with pytest.raises(UsageError, match="device=cuda:7: there are only 2 GPUs, numbered from 0"):
+    with pytest.raises(UsageError, match="device=cuda:7: this machine has 2 GPUs, numbered from 0"):
         decide("cuda:7", "auto", "auto", A100)
 
 
@@ -94,13 +94,13 @@ def test_under_torchrun_each_process_has_its_own_gpu(device: str) -> None:
 @pytest.mark.parametrize(
     "device", ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:²", "cpu:1", "auto:1", "cuda:0:1"]
 )
-def test_a_device_that_is_none_is_refused_with_those_that_are(device: str) -> None:
-    with pytest.raises(UsageError, match="it is one of auto, cpu, cuda, cuda:N, mps"):
+def test_an_invalid_device_is_refused_with_the_valid_ones(device: str) -> None:
+    with pytest.raises(UsageError, match="expected auto, cpu, cuda, cuda:N or mps"):
         decide(device, "auto", "auto", A100)
 
 
-def test_a_number_format_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="dtype=int8: it is one of auto, float32, bfloat16, float16"):
+def test_an_invalid_dtype_is_refused() -> None:
+    with pytest.raises(UsageError, match="invalid dtype 'int8': expected auto, float32, bfloat16, float16"):
         decide("cpu", "int8", "auto", LAPTOP)
 
 
@@ -119,7 +119,7 @@ def test_the_peak_of_a_known_gpu_comes_from_the_table() -> None:
     assert flops == 156e12
 
 
-def test_the_peak_of_a_cpu_is_measured_and_said_to_be() -> None:
+def test_the_peak_of_a_cpu_is_measured_and_its_source_says_so() -> None:
     flops, source = peak_flops(decide("cpu", "float32", "auto", look()))
     assert source == "measured by a short matmul on this device, the highest so far"
     assert flops is not None

@@ -99,7 +99,7 @@ def test_a_device_that_is_not_in_the_table_is_not_taken_for_its_neighbour(report
     assert find_peak(reported) is None
 
 
-def test_a_format_that_a_device_lacks_has_no_peak() -> None:
+def test_a_dtype_that_a_device_lacks_has_no_peak() -> None:
     turing = find_peak("Tesla T4")
     assert turing is not None
     assert turing.flops("bfloat16") is None

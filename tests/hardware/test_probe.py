@@ -1,4 +1,4 @@
-"""The probes, with children that die, hang, are slow, are wrong, or talk nonsense."""
+"""The probes, with children that crash, hang, are slow, are wrong or print garbage."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from nanoscope.hardware.probe import (
     make_cpu_ready,
     probe_compile,
     probe_cpu_dtype,
-    without_what_fails,
+    with_fallbacks,
 )
 
 DIES = "os.kill(os.getpid(), signal.SIGILL)"
@@ -26,7 +26,7 @@ no_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 class Child:
-    """Decides what the probe's child process runs, and remembers what each was started for."""
+    """Decides what the child process of a probe runs, and records the arguments of each."""
 
     def __init__(self, folder: Path) -> None:
         self.log, self.script = folder / "starts", folder / "child.py"
@@ -57,7 +57,7 @@ def answers(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "cache/probes").iterdir())
 
 
-def test_a_format_that_works_needs_nothing(child: Child) -> None:
+def test_a_dtype_that_works_needs_no_environment(child: Child) -> None:
     child.runs("print(0.5)")
     assert probe_cpu_dtype("bfloat16") == ProbeResult("", {}, 0.5)
     assert child.starts == ["bfloat16 cpu eager"]
@@ -72,21 +72,22 @@ def test_a_child_that_dies_leads_to_the_workaround(child: Child) -> None:
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        pytest.param(DIES, "it ends the process: SIGILL", marks=no_signals),
-        ("os._exit(3)", "it ends the process: status 3"),
-        ("sys.exit('it gives wrong numbers')", "it gives wrong numbers"),
+        pytest.param(DIES, "it crashes the process: SIGILL", marks=no_signals),
+        ("os._exit(3)", "it crashes the process: status 3"),
+        ("sys.exit('it computes wrong numbers')", "it computes wrong numbers"),
         ("raise RuntimeError('x' * 9000)", "RuntimeError: " + "x" * 106),
-        ("print('nonsense')", "it gives no answer"),
-        ("pass", "it gives no answer"),
+        ("print('nonsense')", "it prints no result"),
+        ("pass", "it prints no result"),
     ],
 )
-def test_a_format_that_never_works_is_said_not_to_and_why(code: str, problem: str, child: Child) -> None:
+def test_a_dtype_that_never_works_is_reported_with_the_reason(code: str, problem: str, child: Child) -> None:
     child.runs(code)
     assert probe_cpu_dtype("bfloat16") == ProbeResult(problem, {}, None)
     assert len(child.starts) == 2
 
 
-def test_a_child_that_hangs_is_ended_with_what_it_started(
+@pytest.mark.slow
+def test_a_child_that_hangs_is_killed_with_its_children(
     child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "TIMEOUT_SECONDS", 4)
@@ -97,13 +98,13 @@ def test_a_child_that_hangs_is_ended_with_what_it_started(
         f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{other.pid}}')\n"
         "time.sleep(600)"
     )
-    assert probe_compile("cpu", "float32").problem == "it does not come to an end in 4 s"
+    assert probe_compile("cpu", "float32").problem == "it does not finish within 4 s"
     started = [int(pid) for pid in pids.read_text("utf-8").split()]
     assert len(started) == 2
     assert not [pid for pid in started if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
 
 
-def test_an_answer_is_kept_for_each_question(child: Child) -> None:
+def test_results_are_cached_per_dtype_device_and_mode(child: Child) -> None:
     child.runs("print(3.0)")
     first = probe_cpu_dtype("bfloat16")
     child.runs("sys.exit('broken')")
@@ -121,7 +122,7 @@ def test_an_answer_is_kept_for_each_question(child: Child) -> None:
     ]
 
 
-def test_another_compiler_is_another_question(child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_is_tested_again(child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child.runs("sys.exit('no C++ compiler')")
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     assert not probe_compile("cpu", "float32").works
@@ -134,7 +135,7 @@ def test_another_compiler_is_another_question(child: Child, tmp_path: Path, monk
     assert len(child.starts) == 3
 
 
-def test_a_problem_is_looked_at_again_after_a_day_and_what_works_is_not(child: Child, tmp_path: Path) -> None:
+def test_a_problem_is_tested_again_after_a_day_and_a_success_is_not(child: Child, tmp_path: Path) -> None:
     child.runs("sys.exit('a busy moment')")
     probe_compile("cpu", "float32")
     child.runs("print(1.0)")
@@ -161,7 +162,7 @@ KEPT = {"problem": "", "environment": {}, "times_float32": 1.0}
         json.dumps(KEPT | {"environment": {"LD_PRELOAD": "evil.so"}}),
     ],
 )
-def test_a_damaged_answer_is_asked_anew_and_replaced(damage: str, child: Child, tmp_path: Path) -> None:
+def test_a_damaged_result_is_tested_again_and_replaced(damage: str, child: Child, tmp_path: Path) -> None:
     child.runs("print(1.0)")
     probe_cpu_dtype("bfloat16")
     (file,) = answers(tmp_path)
@@ -171,7 +172,7 @@ def test_a_damaged_answer_is_asked_anew_and_replaced(damage: str, child: Child, 
     assert json.loads(file.read_text("utf-8")) == KEPT
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(
+def test_a_cache_that_cannot_be_written_is_no_problem(
     child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way", "utf-8")
@@ -193,16 +194,14 @@ def test_the_workaround_is_in_the_environment_before_torch_loads(child: Child) -
     child.runs(DIES_WITHOUT_WORKAROUND)
     make_cpu_ready("cpu", "bfloat16")
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
-    assert without_what_fails(choice("bfloat16")) == (choice("bfloat16"), [])
+    assert with_fallbacks(choice("bfloat16")) == (choice("bfloat16"), [])
 
 
 @pytest.mark.usefixtures("before_torch")
 @pytest.mark.parametrize(
     ("device", "dtype"), [("cpu", "float32"), ("auto", "auto"), ("cuda", "bfloat16"), ("mps", "float16")]
 )
-def test_nothing_is_probed_where_no_16_bit_matmul_on_the_cpu_was_asked_for(
-    device: str, dtype: str, child: Child
-) -> None:
+def test_only_16_bit_matmuls_on_the_cpu_are_tested_before_torch_loads(device: str, dtype: str, child: Child) -> None:
     child.runs("sys.exit('broken')")
     make_cpu_ready(device, dtype)
     assert child.starts == []
@@ -212,39 +211,39 @@ def choice(dtype: str, compile: bool = False, device: str = "cpu") -> Choice:
     return Choice(device, "a CPU", dtype, compile, f"{device}, {dtype}, {'compiled' if compile else 'eager'}")
 
 
-def test_a_format_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:
-    child.runs("sys.exit('it gives wrong numbers')")
-    used, notes = without_what_fails(choice("float16"))
+def test_a_dtype_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:
+    child.runs("sys.exit('it computes wrong numbers')")
+    used, notes = with_fallbacks(choice("float16"))
     assert (used.dtype, used.reasons) == ("float32", "cpu, float32 instead of float16, eager")
-    assert notes == ["float16 does not work on this CPU (it gives wrong numbers); float32 is used"]
+    assert notes == ["float16 does not work on this CPU (it computes wrong numbers); using float32"]
 
 
 @no_signals
-def test_a_format_whose_workaround_came_too_late_is_not_used(child: Child) -> None:
+def test_a_dtype_whose_workaround_comes_too_late_is_not_used(child: Child) -> None:
     child.runs(DIES_WITHOUT_WORKAROUND)
-    used, notes = without_what_fails(choice("bfloat16"))
+    used, notes = with_fallbacks(choice("bfloat16"))
     assert used.dtype == "float32"
-    assert "it needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 set before the start" in notes[0]
+    assert "it needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 to be set before the start" in notes[0]
 
 
-def test_a_slow_format_is_used_and_reported(child: Child) -> None:
+def test_a_slow_dtype_is_used_and_reported(child: Child) -> None:
     child.runs("print(40.0)")
-    assert without_what_fails(choice("float16")) == (
+    assert with_fallbacks(choice("float16")) == (
         choice("float16"),
         ["float16 takes 40 times as long as float32 on this CPU"],
     )
 
 
-def test_a_compiler_that_does_not_work_means_eager_mode_with_a_note(child: Child) -> None:
+def test_a_broken_compiler_leads_to_eager_mode_with_a_note(child: Child) -> None:
     child.runs("sys.exit('no C++ compiler found')")
-    used, notes = without_what_fails(choice("float32", compile=True))
+    used, notes = with_fallbacks(choice("float32", compile=True))
     assert (used.compile, used.reasons) == (False, "cpu, float32, eager instead of compiled")
-    assert notes == ["torch.compile does not work here (no C++ compiler found); training goes on in eager mode"]
+    assert notes == ["torch.compile does not work here (no C++ compiler found); training continues in eager mode"]
 
 
-def test_where_format_and_compiler_fail_the_compiler_was_tried_in_float32(child: Child) -> None:
+def test_if_the_dtype_fails_the_compiler_is_tested_in_float32(child: Child) -> None:
     child.runs("sys.exit('broken')")
-    used, notes = without_what_fails(choice("bfloat16", compile=True))
+    used, notes = with_fallbacks(choice("bfloat16", compile=True))
     assert (used.dtype, used.compile, len(notes)) == ("float32", False, 2)
     assert child.starts[-1] == "float32 cpu compiled"
 
@@ -252,9 +251,9 @@ def test_where_format_and_compiler_fail_the_compiler_was_tried_in_float32(child:
 @pytest.mark.parametrize(
     "asked", [choice("float32"), choice("bfloat16", device="cuda:0"), choice("float16", device="mps")]
 )
-def test_what_needs_no_probe_starts_no_child(asked: Choice, child: Child) -> None:
+def test_choices_that_need_no_test_start_no_child(asked: Choice, child: Child) -> None:
     child.runs("sys.exit('broken')")
-    assert without_what_fails(asked) == (asked, [])
+    assert with_fallbacks(asked) == (asked, [])
     assert child.starts == []
 
 
@@ -266,10 +265,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
-def test_the_real_child_answers_on_this_machine() -> None:
-    found = probe_cpu_dtype("bfloat16")
-    assert found.works == (found.times_float32 is not None)
+def test_the_real_child_finds_that_float32_works() -> None:
+    found = probe_cpu_dtype("float32")
+    assert (found.problem, found.environment) == ("", {})
+    assert found.times_float32 is not None
 
 
 BROKEN_TORCH = """
@@ -283,15 +284,16 @@ torch.compile = compile
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        ("out + 0.1 * (torch.arange(256) == 7)", "it gives wrong numbers"),  # one column
+        ("out + 0.1 * (torch.arange(256) == 7)", "it computes wrong numbers"),  # one column
         ("(out + 0.1) - 0.1", ""),  # rounded otherwise, as any compiler may
     ],
 )
-def test_the_real_child_tells_wrong_numbers_from_rounding(
+def test_the_real_child_distinguishes_wrong_numbers_from_rounding(
     damage: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(BROKEN_TORCH.format(damage=damage), "utf-8")
@@ -299,6 +301,7 @@ def test_the_real_child_tells_wrong_numbers_from_rounding(
     assert probe_compile("cpu", "float32").problem == problem
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_the_real_child_without_a_compiler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "none"))

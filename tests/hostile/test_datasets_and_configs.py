@@ -1,4 +1,4 @@
-"""Datasets and configuration files that somebody has made to do harm."""
+"""Malicious datasets and configuration files."""
 
 import json
 import os
@@ -28,11 +28,11 @@ def edited(dataset: Path, **changes: Any) -> dict[str, Any]:
 
 
 def refused(dataset: Path) -> str:
-    with bounded(), pytest.raises(JobError) as told:
+    with bounded(), pytest.raises(JobError) as caught:
         open_dataset(dataset)
-    assert len(str(told.value).splitlines()) <= 3
-    assert "\x1b" not in str(told.value)
-    return str(told.value)
+    assert len(str(caught.value).splitlines()) <= 3
+    assert "\x1b" not in str(caught.value)
+    return str(caught.value)
 
 
 def splits(**train: Any) -> dict[str, Any]:
@@ -69,15 +69,15 @@ def test_a_hostile_meta_json_is_refused(name: str, dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\x00" * 100, "[" * 200_000, '{"a":' * 200_000, "9" * 100_000, "NaN", "\ud800"])
-def test_a_meta_json_that_is_none_is_refused(text: str, dataset: Path) -> None:
+def test_an_invalid_meta_json_is_refused(text: str, dataset: Path) -> None:
     (dataset / "meta.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     refused(dataset)
 
 
-def test_a_meta_json_without_end_is_not_read(dataset: Path) -> None:
+def test_an_endless_meta_json_is_not_read(dataset: Path) -> None:
     with (dataset / "meta.json").open("wb") as file:
         file.truncate(1 << 31)
-    assert "it was not read" in refused(dataset)
+    assert "was not read" in refused(dataset)
 
 
 def test_the_largest_json_that_is_read_takes_bounded_memory(
@@ -88,6 +88,7 @@ def test_the_largest_json_that_is_read_takes_bounded_memory(
     assert extra_megabytes(imports, f"open_dataset({str(dataset)!r})") < 300
 
 
+@pytest.mark.slow
 def test_the_largest_vocabulary_takes_bounded_memory(dataset: Path, extra_megabytes: Callable[..., float]) -> None:
     merges = [[n % 256, n // 256] for n in range(65_536)] + [[n, n] for n in range(256, 65_000)]
     tokenizer = {"kind": "bpe", "words": 1, "merges": merges}
@@ -178,8 +179,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_hostile_nanogpt_config_is_read_and_not_run(name: str, tmp_path: Path, refuses: Refuses) -> None:
     (tmp_path / "train_evil.py").write_text(PROGRAMS[name], "utf-8")
-    told = refuses("train", "train_evil.py", status=1 if name == "a file without end" else 2)
-    assert len(told) < 10_000
+    message = refuses("train", "train_evil.py", status=1 if name == "a file without end" else 2)
+    assert len(message) < 10_000
 
 
 TOMLS = {
@@ -210,8 +211,8 @@ TOMLS = {
 @pytest.mark.parametrize("name", TOMLS)
 def test_a_hostile_toml_is_refused(name: str, tmp_path: Path, refuses: Refuses) -> None:
     (tmp_path / "evil.toml").write_text(TOMLS[name], "utf-8")
-    told = refuses("train", "evil.toml", status=1 if name == "a file without end" else 2)
-    assert len(told) < 10_000
+    message = refuses("train", "evil.toml", status=1 if name == "a file without end" else 2)
+    assert len(message) < 10_000
 
 
 def test_a_config_takes_bounded_memory(tmp_path: Path, extra_megabytes: Callable[..., float]) -> None:

@@ -1,4 +1,4 @@
-"""Logs and events that somebody has made to do harm: to the reader's memory, to the analysis, or to the terminal."""
+"""Logs and events made to do harm: to memory, to the analysis or to the terminal."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from nanoscope import cli
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.text import clean
 from nanoscope.untrusted import printable
-from nanoscope.views.page import Page
+from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import choose_language
 
 from .conftest import bounded
@@ -69,13 +69,13 @@ def written(folder: Path, events: list[Any]) -> Path:
 COMMANDS = (["explain", "--json"], ["explain"], ["explain", "--annotate"], ["eta"], ["compare"])
 
 
-def said(folder: Path, words: list[str]) -> str:
-    """What a command says of these events, without a fault."""
+def output_of(folder: Path, words: list[str]) -> str:
+    """What a command prints about these events; it must not crash."""
     logs = [str(folder)] * (2 if words[0] == "compare" else 1)
     output, errors = io.StringIO(), io.StringIO()
     with bounded(), redirect_stdout(output), redirect_stderr(errors):
         status = cli.run([*words, *logs])
-    assert status == 0 or words[0] != "explain"  # a log without steps has no time left
+    assert status == 0 or words[0] != "explain"  # eta and compare need steps
     assert "nanoscope: unexpected" not in errors.getvalue()
     if "--json" in words:
         json.loads(output.getvalue())
@@ -84,18 +84,18 @@ def said(folder: Path, words: list[str]) -> str:
 
 
 @pytest.mark.parametrize("field", sorted({key for event in EVENTS for key in event}))
-def test_a_wrong_value_in_any_field_is_no_fault(field: str, tmp_path: Path) -> None:
+def test_a_wrong_value_in_any_field_is_handled(field: str, tmp_path: Path) -> None:
     chooser = random.Random(field)
     for value, command in zip(chooser.sample(HOSTILE, 3), chooser.sample(COMMANDS, 3), strict=True):
         events = [{**event, field: value} if field in event and chooser.random() < 0.7 else event for event in EVENTS]
-        said(written(tmp_path / "run", events), command)
+        output_of(written(tmp_path / "run", events), command)
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
-def test_settings_of_a_wrong_kind_are_no_fault(value: Any, tmp_path: Path) -> None:
+def test_settings_of_a_wrong_type_are_handled(value: Any, tmp_path: Path) -> None:
     settings = {key: value for key in START["config"] if random.Random(f"{key}{value!a}").random() < 0.7}
     events = [{**START, "config": {**START["config"], **settings}}, *EVENTS[1:]]
-    said(written(tmp_path / "run", events), random.Random(ascii(value)).choice(COMMANDS))
+    output_of(written(tmp_path / "run", events), random.Random(ascii(value)).choice(COMMANDS))
 
 
 LINES = {
@@ -113,17 +113,17 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_strange_line_is_passed_over(name: str, tmp_path: Path) -> None:
+def test_a_strange_line_is_skipped(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path / "run", [LINES[name], *EVENTS, LINES[name]])
-    said(folder, ["explain", "--json"])
+    output_of(folder, ["explain", "--json"])
     assert len(read_log(str(folder)).runs[-1].steps) >= 20
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_settings_that_would_steer_the_terminal_are_told_harmlessly(command: list[str], tmp_path: Path) -> None:
+def test_settings_with_escape_sequences_are_printed_harmlessly(command: list[str], tmp_path: Path) -> None:
     trick = "".join(TRICKS.values())
     config = {**START["config"], "dataset": trick, "device": trick, "dtype": trick}
-    said(written(tmp_path / "run", [{**START, "config": config, "device": trick}, *EVENTS[1:]]), command)
+    output_of(written(tmp_path / "run", [{**START, "config": config, "device": trick}, *EVENTS[1:]]), command)
 
 
 def test_a_line_of_fifty_megabytes_takes_little_memory(tmp_path: Path, extra_megabytes: Callable[..., float]) -> None:
@@ -149,14 +149,14 @@ OBEYED = [
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_what_a_terminal_would_obey_never_reaches_it(name: str) -> None:
+def test_escape_sequences_never_reach_the_terminal(name: str) -> None:
     for text in (printable(f"before {TRICKS[name]} after"), clean(f"before {TRICKS[name]} after").replace("\r", "")):
         assert not any(character in text for character in OBEYED)
         assert "before" in text
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_an_annotated_log_steers_no_terminal(name: str, tmp_path: Path) -> None:
+def test_an_annotated_log_prints_no_escape_sequences(name: str, tmp_path: Path) -> None:
     trick = TRICKS[name].encode("utf-8", "replace").decode()
     lines = [f"{trick}iter {n}: loss {3 - n / 9:.4f}, time 30.00ms, mfu 1.00%{trick}" for n in range(20)]
     (tmp_path / "train.log").write_text("\n".join([*lines, f"RuntimeError: {trick} out of luck"]), "utf-8")
@@ -168,7 +168,7 @@ def test_an_annotated_log_steers_no_terminal(name: str, tmp_path: Path) -> None:
     assert not any(character in output.getvalue() for character in OBEYED)
 
 
-def test_a_quoted_line_keeps_its_letters() -> None:
+def test_a_quoted_line_keeps_its_characters() -> None:
     console = Console(file=io.StringIO(), width=80)
     Page(choose_language("en"), console).quote("समय\t١٢\x1b[0m é")
     assert console.file.getvalue() == "समय\t١٢␛[0m é\n"  # type: ignore[attr-defined]

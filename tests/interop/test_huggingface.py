@@ -1,4 +1,4 @@
-"""GPT-2 weights as Hugging Face lays them out, made here: the model that they give is the same."""
+"""GPT-2 weights in Hugging Face's layout give the same model."""
 
 import json
 from pathlib import Path
@@ -67,25 +67,25 @@ def test_a_shorter_context_keeps_the_first_positions(tmp_path: Path) -> None:
     torch.testing.assert_close(ours(tokens), model(tokens), rtol=0, atol=0)
 
 
-def test_the_shape_comes_from_the_file_and_dropout_from_the_person(tmp_path: Path) -> None:
+def test_the_shape_comes_from_the_file_and_dropout_from_the_caller(tmp_path: Path) -> None:
     config, _ = load_gpt2(str(save_as_huggingface(original(), tmp_path)), block_size=24, dropout=0.2)
     assert config == ModelConfig(vocab_size=40, block_size=24, dropout=0.2, bias=True, **SHAPE)
 
 
-def test_a_longer_context_than_was_learnt_is_refused(tmp_path: Path) -> None:
+def test_a_longer_context_than_the_model_has_is_refused(tmp_path: Path) -> None:
     folder = save_as_huggingface(original(), tmp_path)
-    with pytest.raises(UsageError, match="block_size=25 is more than the 24 positions"):
+    with pytest.raises(UsageError, match=r"block_size=25 exceeds the context length of .*, 24"):
         load_gpt2(str(folder), block_size=25, dropout=0.0)
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
-    with pytest.raises(UsageError, match=r"did you mean gpt2-medium\?"):
+    with pytest.raises(UsageError, match=r"Did you mean gpt2-medium\?"):
         load_gpt2("gpt2-medum", block_size=8, dropout=0.0)
 
 
-def test_a_folder_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_folder_without_weights_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(UsageError, match=r"the folder has no model\.safetensors"):
+    with pytest.raises(UsageError, match=r"the folder contains no model\.safetensors"):
         load_gpt2(str(tmp_path), block_size=8, dropout=0.0)
 
 
@@ -93,7 +93,7 @@ def test_a_folder_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
 def test_a_damaged_description_is_a_failed_job(text: str, tmp_path: Path) -> None:
     save_as_huggingface(original(), tmp_path)
     (tmp_path / "config.json").write_text(text, "utf-8")
-    with pytest.raises(JobError, match="these are not GPT-2 weights"):
+    with pytest.raises(JobError, match="does not contain GPT-2 weights"):
         load_gpt2(str(tmp_path), block_size=8, dropout=0.0)
 
 
@@ -102,5 +102,5 @@ def test_damaged_weights_are_a_failed_job(tmp_path: Path) -> None:
     whole = (tmp_path / "model.safetensors").read_bytes()
     for damaged in (b"", whole[:100], b"\x80\x04" + whole):
         (tmp_path / "model.safetensors").write_bytes(damaged)
-        with pytest.raises(JobError, match="these are not GPT-2 weights"):
+        with pytest.raises(JobError, match="does not contain GPT-2 weights"):
             load_gpt2(str(tmp_path), block_size=8, dropout=0.0)

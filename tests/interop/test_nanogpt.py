@@ -1,4 +1,4 @@
-"""nanoGPT's ckpt.pt becomes a model of ours, and a file that is none is told without being run."""
+"""nanoGPT's ckpt.pt becomes a classic model; any other file is refused without being run."""
 
 import os
 import pickle
@@ -56,7 +56,7 @@ def test_biases_are_kept(tmp_path: Path) -> None:
     assert same_logits(loaded, model)
 
 
-def test_the_folder_that_nanogpt_writes_to_will_do(tmp_path: Path) -> None:
+def test_the_folder_of_a_checkpoint_can_be_given(tmp_path: Path) -> None:
     save(tmp_path / "ckpt.pt", a_model())
     assert same_logits(load_nanogpt(tmp_path), a_model())
 
@@ -65,7 +65,7 @@ def test_the_names_of_a_compiled_model_are_understood(tmp_path: Path) -> None:
     assert same_logits(load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), prefix="_orig_mod.")), a_model())
 
 
-def test_causal_masks_of_older_versions_are_passed_over(tmp_path: Path) -> None:
+def test_causal_masks_of_older_versions_are_ignored(tmp_path: Path) -> None:
     mask = {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8).tril()}
     assert same_logits(load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), **mask)), a_model())
 
@@ -87,24 +87,24 @@ def test_a_file_that_would_run_something_is_refused_and_runs_nothing(write: Any,
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"hello" * 100])
-def test_a_damaged_file_is_told(damage: Any, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(damage: Any, tmp_path: Path) -> None:
     path = save(tmp_path / "ckpt.pt", a_model())
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(JobError, match="is not a nanoGPT checkpoint") as told:
+    with pytest.raises(JobError, match="is not a nanoGPT checkpoint") as caught:
         load_nanogpt(path)
-    assert len(str(told.value).splitlines()) <= 3
+    assert len(str(caught.value).splitlines()) <= 3
 
 
-def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"no nanoGPT checkpoint at .*ckpt\.pt"):
         load_nanogpt(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"n_layer": 10**12}, "more than it has weights for"),
-        ({"n_embd": 10**6}, r"its sizes say \(11, 1000000\)"),
+        ({"n_embd": 10**6}, r"the model needs \(11, 1000000\)"),
         ({"n_head": 3}, "not divisible"),
         ({"n_layer": "2"}, "n_layer is '2'"),
         ({"n_head": 0}, "n_head is 0"),
@@ -114,11 +114,11 @@ def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
         ({"bias": "no"}, "bias is 'no'"),
         ({"bias": True}, "is missing"),
         ({"n_layer": 1}, "not part of such a model"),
-        ({"block_size": 9}, r"its sizes say \(9, 16\)"),
+        ({"block_size": 9}, r"the model needs \(9, 16\)"),
     ],
 )
-def test_sizes_that_do_not_fit_the_weights_are_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=told):
+def test_sizes_that_do_not_fit_the_weights_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=message):
         load_nanogpt(save(tmp_path / "ckpt.pt", a_model(), arguments={**ARGUMENTS, **change}))
 
 
@@ -129,13 +129,13 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [[1, 2], {"model": [1], "model_args": ARGUMENTS}, torch.zeros(3), "text"])
-def test_something_else_that_torch_saved_is_told(content: Any, tmp_path: Path) -> None:
+def test_another_file_of_torch_is_refused(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "ckpt.pt")
-    with pytest.raises(JobError, match="is not a whole nanoGPT checkpoint"):
+    with pytest.raises(JobError, match="is not a complete nanoGPT checkpoint"):
         load_nanogpt(tmp_path)
 
 
-def test_a_tensor_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path) -> None:
+def test_a_tensor_larger_than_the_file_is_refused(tmp_path: Path) -> None:
     claimed = {**ARGUMENTS, "vocab_size": 10**9}
     weights = a_model().state_dict() | {"transformer.wte.weight": torch.zeros(1, 1).expand(10**9, 16)}
     del weights["lm_head.weight"]
@@ -144,7 +144,7 @@ def test_a_tensor_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path
         load_nanogpt(tmp_path)
 
 
-def test_an_output_layer_of_its_own_is_told_not_dropped(tmp_path: Path) -> None:
+def test_an_untied_output_layer_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "ckpt.pt", a_model(), **{"lm_head.weight": torch.zeros(11, 16)})
-    with pytest.raises(JobError, match="its output layer is not its token table"):
+    with pytest.raises(JobError, match="its output layer differs from its token table"):
         load_nanogpt(path)

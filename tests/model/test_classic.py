@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from nanoscope.generation.kvcache import KVCache
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.model.flops import flops_per_token, mfu
+from nanoscope.model.kvcache import KVCache
 
 TINY = ModelConfig(vocab_size=65, block_size=16, n_layer=2, n_head=2, n_embd=32)
 
@@ -150,6 +150,6 @@ def test_flops_per_token_of_gpt2_are_those_of_the_palm_formula() -> None:
     assert flops_per_token(config, 123_587_328) == 6 * 123_587_328 + 12 * 12 * 768 * 1024 == 854_770_176
 
 
-def test_mfu_is_a_share_of_the_peak_and_nothing_where_the_peak_is_unknown() -> None:
+def test_mfu_is_a_fraction_of_the_peak_and_none_if_the_peak_is_unknown() -> None:
     assert mfu(tokens_per_second=1000, flops_per_token=50, peak_flops=100_000) == 0.5
     assert mfu(1000, 50, None) is None

@@ -1,4 +1,4 @@
-"""The functions whose backward is written by hand give what torch's own give."""
+"""The hand-written functions compute what torch's own compute."""
 
 import math
 
@@ -105,8 +105,30 @@ def test_relu_squared_and_its_gradient_are_torchs_own() -> None:
         torch.testing.assert_close(mine, other)
 
 
-def test_other_number_formats_take_the_plain_formulas_and_agree() -> None:
+def test_other_dtypes_use_the_plain_formulas_and_agree() -> None:
     qkv, rotation = torch.randn(1, 16, 3 * 32, dtype=torch.float64), kernels.rotary_positions(16, 8)
     ours = kernels.causal_attention(qkv, 4, rotation=rotation)
     single = kernels.causal_attention(qkv.float().requires_grad_(), 4, rotation=rotation)
     torch.testing.assert_close(ours.float(), single.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("rows", [1, 3, 32, 33])
+def test_a_linear_layer_for_generation_computes_what_torchs_computes(threads: int, rows: int) -> None:
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    layer, x = kernels.Linear(24, 20, bias=False), torch.randn(1, rows, 24)
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            torch.testing.assert_close(layer(x), F.linear(x, layer.weight), rtol=1e-4, atol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_linear_layer_is_exactly_torchs_in_training_and_evaluation() -> None:
+    layer, x = kernels.Linear(24, 20, bias=False), torch.randn(3, 24)
+    expected = F.linear(x, layer.weight)
+    assert torch.equal(layer(x), expected)
+    with torch.no_grad():
+        assert torch.equal(layer(x), expected)

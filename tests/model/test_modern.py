@@ -57,7 +57,7 @@ def test_every_weight_learns(shape: ModelConfig) -> None:
         assert not torch.equal(before, after), name
 
 
-def test_an_ngram_has_one_row_wherever_it_stands() -> None:
+def test_an_ngram_has_the_same_row_at_every_position() -> None:
     ngrams = made().ngrams
     assert ngrams is not None
     rows = ngrams.rows(torch.tensor([[0, 0, 0, 5, 6, 7, 8, 1, 2, 6, 7, 8]]))[0]
@@ -111,7 +111,7 @@ def test_a_shift_by_hand_is_the_plain_formula_forwards_and_backwards(length: int
     assert kernels.token_shift(x, weight).flatten().tolist() == [1, 11, 111, 111]
 
 
-def test_dropout_of_ngrams_leaves_out_whole_rows_in_training_only() -> None:
+def test_dropout_of_ngrams_drops_whole_rows_in_training_only() -> None:
     model = made(replace(SHAPE, ngram_dropout=0.5))
     assert model.ngrams is not None
     torch.nn.init.normal_(model.ngrams.table)

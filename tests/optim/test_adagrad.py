@@ -3,7 +3,7 @@ import torch
 from nanoscope.optim.adagrad import Adagrad
 
 
-def test_adagrad_is_torchs_own() -> None:
+def test_adagrad_computes_what_torchs_computes() -> None:
     torch.manual_seed(0)
     start = torch.randn(10, 3)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())

@@ -1,4 +1,4 @@
-"""Which parameters decay, and that none is forgotten."""
+"""Which optimizer and which settings each parameter gets."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from nanoscope.config import build
-from nanoscope.model import GPT, ModelConfig
-from nanoscope.optim.groups import build_optimizer
+from nanoscope.model import GPT, ModelConfig, Modern
+from nanoscope.optim.groups import Together, build_optimizer
 
 
-def optimizer_of(model: GPT) -> torch.optim.AdamW:
+def optimizer_of(model: GPT) -> torch.optim.Optimizer:
     config = build({"weight_decay": 0.3, "beta1": 0.8, "beta2": 0.9, "learning_rate": 0.01})
     return build_optimizer(model, config, "cpu")
 
@@ -23,6 +23,29 @@ def model() -> GPT:
 def test_every_parameter_is_in_exactly_one_group(model: GPT) -> None:
     grouped = Counter(id(p) for group in optimizer_of(model).param_groups for p in group["params"])
     assert grouped == Counter({id(parameter): 1 for parameter in model.parameters()})
+
+
+def test_each_parameter_of_the_modern_recipe_has_its_optimizer_and_rate() -> None:
+    shape = ModelConfig(
+        vocab_size=11, block_size=4, n_layer=1, n_head=1, n_embd=8, recipe="modern", ngrams=2, token_shift=1
+    )
+    model = Modern(shape)
+    config = build({"learning_rate": 0.01, "matrix_lr": 0.02, "table_lr": 0.3})
+    optimizer = build_optimizer(model, config, "cpu")
+    assert isinstance(optimizer, Together)
+    found = {
+        name: (type(part).__name__, pytest.approx(config.peak_lr * group.get("lr_scale", 1.0)))
+        for part in optimizer.parts
+        for group in part.param_groups
+        for name, parameter in model.named_parameters()
+        if any(parameter is other for other in group["params"])
+    }
+    matrices = dict.fromkeys([f"blocks.0.{name}.weight" for name in ("qkv", "proj", "up", "down")], ("Muon", 0.02))
+    assert found == {
+        **dict.fromkeys([name for name, _ in model.named_parameters()], ("AdamW", 0.01)),
+        **matrices,
+        "ngrams.table": ("Adagrad", 0.3),
+    }
 
 
 def test_matrices_decay_and_vectors_do_not(model: GPT) -> None:

@@ -21,7 +21,7 @@ def test_a_zero_gradient_changes_nothing() -> None:
     assert torch.equal(orthogonalized(torch.zeros(2, 8, 4)), torch.zeros(2, 8, 4))
 
 
-def test_matrices_in_a_stack_are_treated_as_each_by_itself() -> None:
+def test_matrices_in_a_stack_are_updated_as_if_alone() -> None:
     torch.manual_seed(0)
     shapes = [(12, 4), (4, 12), (12, 4)]
     starts, gradients = [torch.randn(*shape) for shape in shapes], [torch.randn(*shape) for shape in shapes]

@@ -61,7 +61,7 @@ def test_the_rate_rises_to_its_peak_and_then_only_falls() -> None:
 
 
 @pytest.mark.parametrize("decay", [1, 100, 101])
-def test_a_decay_that_ends_within_the_warm_up_gives_no_error(decay: int) -> None:
+def test_a_decay_that_ends_within_the_warm_up_is_no_error(decay: int) -> None:
     settings = config(lr_decay_iters=decay)
     assert learning_rate(99, settings) == pytest.approx(1e-3 * 100 / 101)
     assert learning_rate(102, settings) == 1e-4
@@ -71,11 +71,11 @@ def test_a_decay_that_ends_within_the_warm_up_gives_no_error(decay: int) -> None
     ("step", "rate"),
     [(0, 1e-2), (399, 1e-2), (400, 1e-2), (700, 5e-3), (940, 1e-3), (1000, 0.0), (2000, 0.0)],
 )
-def test_the_modern_rate_stays_and_then_falls_in_a_straight_line(step: int, rate: float) -> None:
+def test_the_modern_rate_stays_constant_and_then_decays_linearly(step: int, rate: float) -> None:
     settings = build({"recipe": "modern", "max_iters": 1000, "cooldown": 0.6})
     assert learning_rate(step, settings) == pytest.approx(rate)
 
 
-def test_the_modern_rate_warms_up_when_asked_to() -> None:
+def test_the_modern_rate_can_warm_up() -> None:
     settings = build({"recipe": "modern", "max_iters": 1000, "warmup_iters": 9})
     assert [learning_rate(step, settings) for step in (0, 4, 9)] == pytest.approx([1e-3, 5e-3, 1e-2])

@@ -24,7 +24,7 @@ def read() -> ReadText:
 
 @pytest.fixture
 def nanogpt_lines() -> list[str]:
-    """A clean nanoGPT log: 0 to 400, a line every 10, an evaluation every 100, checkpoints from the second on."""
+    """A clean nanoGPT log: steps 0 to 400, a line every 10, an evaluation every 100, checkpoints from 100 on."""
     lines = []
     for step in range(0, 401, 10):
         loss = 4.2 - step / 200

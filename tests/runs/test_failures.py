@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a log line is as long as it is)
-"""What went wrong, and what only looks like it."""
+"""Which lines are errors, and which only look like it."""
 
 import pytest
 
@@ -24,7 +24,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("ending", "kind"), ENDINGS.items())
-def test_an_ending_is_named(read, ending, kind) -> None:
+def test_the_kind_of_an_error_is_recognised(read, ending, kind) -> None:
     log = read(STEPS + ending)
 
     assert [error.kind for error in log.errors] == [kind]
@@ -43,11 +43,11 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_a_warning_is_no_error(read, line) -> None:
+def test_a_warning_is_not_an_error(read, line) -> None:
     assert read(STEPS + line + "\n" + STEPS.replace("iter ", "iter 1")).errors == []
 
 
-def test_one_interruption_is_one_error_however_often_it_is_printed(read) -> None:
+def test_an_interruption_printed_several_times_is_one_error(read) -> None:
     traceback = "Traceback (most recent call last):\n  File 'x.py', line 1\nKeyboardInterrupt\n"
     again = "\nDuring handling of the above exception, another exception occurred:\n\n"
     log = read(STEPS + traceback + again + traceback + "^C\n")
@@ -75,7 +75,7 @@ def test_a_message_glued_to_a_cut_record_is_found(read) -> None:
     assert log.errors[0].line == 3
 
 
-def test_a_crash_before_training_is_still_told(read) -> None:
+def test_a_crash_before_training_is_reported(read) -> None:
     log = read("number of parameters: 10.65M\nValueError: vocab_size is missing\n")
 
     assert log.format == "none"

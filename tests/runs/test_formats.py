@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a log line is as long as it is)
-"""Each trainer's own way of printing, in lines made up for these tests."""
+"""The lines that each trainer prints; all of them are made up for these tests."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_main_log_of_llm_c_is_read(read) -> None:
     assert [e.step for e in log.runs[0].evals] == [0, 2]
 
 
-def test_a_cumulative_clock_is_differenced_and_its_reset_is_no_time(read) -> None:
+def test_step_times_are_differences_of_a_cumulative_clock_and_missing_after_its_reset(read) -> None:
     clock = [(1, 9000), (2, 9200), (3, 9400), (4, 100), (5, 300), (6, 500)]
     lines = [f"step:{s}/50 train_loss:7.{s} train_time:{ms}ms step_avg:nanms" for s, ms in clock]
     log = read("\n".join([*lines, "step:6/50 val_loss:6.5 train_time:501ms step_avg:83.50ms"]))
@@ -146,7 +146,7 @@ def test_a_bar_that_has_moved_on_does_not_shift_the_steps(read) -> None:
     assert list(read(text).runs[0].steps.step) == [10, 20, 30, 40]
 
 
-def test_steps_that_start_again_with_every_epoch_become_one_count(read) -> None:
+def test_steps_that_restart_with_every_epoch_become_one_count(read) -> None:
     lines = [f"epoch {e} iter {s}: train loss 2.{e}{s // 10}. lr 6.0e-04" for e in (1, 2) for s in range(0, 100, 10)]
 
     (run,) = read("\n".join(lines)).runs
@@ -164,7 +164,7 @@ def test_the_lecture_script_has_evaluations_only(read) -> None:
     assert [e.step for e in run.evals] == list(range(0, 3000, 500))
 
 
-def test_checkpoints_between_evaluations_tell_nanogpt_from_the_lecture(read) -> None:
+def test_checkpoints_between_evaluations_mean_nanogpt_rather_than_the_lecture(read) -> None:
     text = series("step {s}: train loss {loss:.4f}, val loss 4.1000\nsaving checkpoint to out", range(0, 1500, 250))
 
     assert read(text).format == "nanogpt"
@@ -192,7 +192,7 @@ def test_lines_with_both_losses_are_evaluations_where_training_has_lines_of_its_
     assert [e.step for e in run.evals] == list(range(0, 600, 100))
 
 
-def test_lines_with_both_losses_are_all_there_is_where_epochs_are_counted(read) -> None:
+def test_lines_with_both_losses_are_steps_and_evaluations_where_there_are_no_others(read) -> None:
     (run,) = read(
         "\n".join(f"Epoch {e}: train_loss={3 - e / 999:.3f} val_loss={3.1 - e / 999:.3f}" for e in range(1, 20))
     ).runs
@@ -200,7 +200,7 @@ def test_lines_with_both_losses_are_all_there_is_where_epochs_are_counted(read) 
     assert len(run.steps) == len(run.evals) == 19
 
 
-def test_a_time_that_only_rises_is_a_clock_that_runs_on(read) -> None:
+def test_a_time_that_only_rises_is_a_running_clock(read) -> None:
     (run,) = read(
         "\n".join(f"Step {s:5,d} | Loss: {9 - s / 999:.6f} | Time: {0.3 + s * 0.25:.2f}s" for s in range(0, 3000, 10))
     ).runs
@@ -236,13 +236,13 @@ def test_a_table_is_read_by_the_names_of_its_columns(read) -> None:
     assert len(run.evals) == 10
 
 
-def test_a_loss_that_is_no_number_is_kept_as_not_finite(read) -> None:
+def test_a_loss_that_is_not_a_number_is_stored_as_not_finite(read) -> None:
     (run,) = read("iter 0: loss 4.1, time 9.00ms\niter 1: loss nan, time 9.00ms\niter 2: loss inf, time 9.00ms").runs
 
     assert list(run.steps.loss) == [4.1, math.inf, math.inf]
 
 
-def test_a_table_of_settings_is_no_evaluation(read) -> None:
+def test_a_table_of_settings_is_not_an_evaluation(read) -> None:
     log = read("| val_loss_every        | 250      |\n| val_max_steps         | 20       |\nallocating 237 MiB\n")
 
     assert log.format == "none"

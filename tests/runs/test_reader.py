@@ -1,8 +1,10 @@
 # ruff: noqa: E501 (a log line is as long as it is)
-"""Files, directories and whatever else a person points at."""
+"""Reading files, directories and whatever else somebody may pass."""
 
 import io
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +17,14 @@ from nanoscope.errors import JobError
 from nanoscope.runs.reader import read_log, read_stream
 
 
-def test_a_missing_file_is_said_with_a_name_that_is_near(tmp_path) -> None:
+def test_a_missing_file_is_reported_with_a_similar_name(tmp_path) -> None:
     (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 9.00ms\n", encoding="utf-8")
 
     with pytest.raises(JobError, match=r"no file .*trian\.log.*Did you mean .*train\.log"):
         read_log(str(tmp_path / "trian.log"))
 
 
-def test_a_directory_that_is_no_run_is_said(tmp_path) -> None:
+def test_a_directory_that_is_not_a_run_is_reported(tmp_path) -> None:
     with pytest.raises(JobError, match=r"directory.*events\.jsonl"):
         read_log(str(tmp_path))
 
@@ -37,6 +39,20 @@ def test_the_directory_of_a_run_is_read_through_its_events(tmp_path) -> None:
     assert log.source == str(tmp_path)
 
 
+def test_explaining_another_trainers_log_loads_nothing_of_nanoscopes_own_runs(tmp_path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"iter {s}: loss 4.0, time 9.00ms, mfu 5.00%\n" for s in range(9)), encoding="utf-8")
+    explain = f"import sys; from nanoscope import cli; cli.run(['explain', {str(log)!r}]); print(*sys.modules)"
+
+    printed = subprocess.run([sys.executable, "-c", explain], capture_output=True, text=True, check=True).stdout
+
+    loaded = printed.splitlines()[-1].split()
+    assert "nanoscope.runs.formats.nanoscope" in loaded
+    assert {"nanoscope.runs.own", "nanoscope.runs.events", "msgspec"}.isdisjoint(
+        loaded
+    )  # loading them takes longer than reading a short log
+
+
 PIECES = [
     "iter ", "step ", "step:", "loss ", "loss: ", "val loss ", "nan", "inf", "-100.00%", "1e999", "999999999999999999999",
     " | ", ", ", "ms", "time ", "dt: ", "tok/sec: ", "{'loss': ", "'}", "\x1b[31m", "^[[A", "\r", "\n", "\r\n", "\t", "> ", "```",
@@ -48,7 +64,7 @@ PIECES = [
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=120).map("".join))
-def test_any_text_made_of_log_pieces_is_answered_with_valid_json(text) -> None:
+def test_any_text_made_of_log_pieces_gives_valid_json(text) -> None:
     log = read_stream(io.BytesIO(text.encode()), "-")
 
     document = explain_json(log, Options(max_iters=1000))
@@ -57,13 +73,13 @@ def test_any_text_made_of_log_pieces_is_answered_with_valid_json(text) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=3000))
-def test_any_bytes_are_answered(data) -> None:
+def test_any_bytes_can_be_read(data) -> None:
     explain_json(read_stream(io.BytesIO(data), "-"), Options())
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_a_log_with_damaged_bytes_is_answered(rng: random.Random) -> None:
+def test_a_log_with_damaged_bytes_can_be_read(rng: random.Random) -> None:
     lines = [f"iter {s}: loss {4 - s / 100:.4f}, time 100.{s % 10}0ms, mfu 5.00%" for s in range(60)]
     data = bytearray("\n".join(lines).encode())
     for _ in range(rng.randrange(1, 200)):
@@ -82,7 +98,7 @@ ABSURD = [
 
 
 @pytest.mark.parametrize("text", ABSURD)
-def test_absurd_numbers_are_answered(text) -> None:
+def test_absurd_numbers_can_be_analysed(text) -> None:
     log = read_stream(io.BytesIO(text.encode()), "-")
 
     explain_json(log, Options(max_iters=10))
@@ -109,7 +125,7 @@ REPEATED = [
 
 
 @pytest.mark.parametrize("piece", REPEATED)
-def test_long_lines_of_nothing_but_one_piece_are_answered(piece) -> None:
+def test_long_lines_that_repeat_one_piece_can_be_read(piece) -> None:
     line = (piece * 8000)[:8000]
     log = read_stream(io.BytesIO((line + "\n").encode() * 40), "-")
 

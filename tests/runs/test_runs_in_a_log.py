@@ -18,7 +18,7 @@ def test_a_step_back_to_the_start_is_a_new_run(read) -> None:
     assert steps_of(read("\n".join(lines(0, 300) + lines(0, 200)))) == [(0, 300, 31), (0, 200, 21)]
 
 
-def test_the_evaluation_before_the_first_step_goes_with_its_run(read) -> None:
+def test_an_evaluation_before_the_first_step_belongs_to_its_run(read) -> None:
     evaluation = "step {0}: train loss 4.1000, val loss {1:.4f}"
     text = [
         evaluation.format(0, 4.2),
@@ -41,25 +41,25 @@ def test_a_step_back_into_the_run_after_resuming_continues_it(read) -> None:
     assert run.resumed_at == [300]
 
 
-def test_a_resumption_without_a_word_is_seen_by_the_same_loss(read) -> None:
+def test_a_silent_resume_is_recognised_by_the_same_loss(read) -> None:
     (run,) = read("\n".join(lines(0, 500) + lines(300, 900))).runs
 
     assert run.resumed_at == [300]
 
 
-def test_a_step_back_to_quite_another_loss_is_another_run(read) -> None:
+def test_a_step_back_to_a_very_different_loss_is_another_run(read) -> None:
     other = lines(300, 600, loss_at=lambda step: 9.0)
 
     assert steps_of(read("\n".join(lines(0, 500) + other))) == [(0, 500, 51), (300, 600, 31)]
 
 
-def test_a_word_of_resuming_before_step_zero_does_not_join_runs(read) -> None:
+def test_a_resume_message_before_step_zero_does_not_join_runs(read) -> None:
     log = read("\n".join([*lines(0, 200), "resuming from nothing, starting over", *lines(0, 100)]))
 
     assert steps_of(log) == [(0, 200, 21), (0, 100, 11)]
 
 
-def test_two_runs_that_write_to_one_log_are_told_apart(read) -> None:
+def test_two_runs_that_write_to_one_log_are_separated(read) -> None:
     one, two = lines(0, 2000), lines(0, 400, seconds=0.3)
     mixed = one[:120]
     for early, late in zip(one[120:], two, strict=False):
@@ -89,7 +89,7 @@ def test_each_run_of_a_sweep_has_its_own_settings(read) -> None:
     assert [run.config["max_iters"] for run in log.runs] == [200, 200]
 
 
-def test_a_setting_on_the_command_line_wins_over_a_printed_file(read) -> None:
+def test_a_setting_on_the_command_line_overrides_a_printed_file(read) -> None:
     header = [
         "$ python train.py config/poems.py --max_iters=300",
         "max_iters = 5000 # as in the paper",

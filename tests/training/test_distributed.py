@@ -5,6 +5,8 @@ import pytest
 from nanoscope.training.distributed import Processes
 from small_runs import TINY, Folder
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
 
 
@@ -12,7 +14,6 @@ def torchrun(folder: Folder, *words: str, status: int = 0) -> str:
     return folder.process("train", *TINY, *words, module=TORCHRUN, status=status)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", [["--batch_size=4", "--gradient_accumulation_steps=2"], ["--batch_size=7"]])
 def test_two_processes_train_on_the_tokens_of_one_and_reach_the_same_losses(folder: Folder, batch: list[str]) -> None:
     folder.train("--out_dir=alone", *batch)
@@ -26,7 +27,6 @@ def test_two_processes_train_on_the_tokens_of_one_and_reach_the_same_losses(fold
     assert start["processes"] == 2
 
 
-@pytest.mark.slow
 def test_a_run_of_two_processes_resumes_exactly(folder: Folder) -> None:
     torchrun(folder, "--out_dir=whole", "--dropout=0.1")
     torchrun(folder, "--out_dir=parts", "--dropout=0.1", "--lr_decay_iters=20", "--max_iters=10")

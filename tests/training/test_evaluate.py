@@ -24,7 +24,7 @@ class NextIsSame(nn.Module):
 
 def make_evaluator(path: Path, tokens: np.ndarray, windows: int | None, block_size: int = 4) -> Evaluator:
     tokens.astype("<u2").tofile(path / "tokens.bin")
-    split = TokenSplit([path / "tokens.bin"], VOCAB, None)
+    split = TokenSplit([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
         device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
@@ -77,7 +77,7 @@ def test_the_estimate_does_not_depend_on_how_many_windows_are_read_at_once(tmp_p
     assert found["val"].windows == 33
 
 
-def test_an_abandoned_evaluation_tells_nothing(tmp_path: Path) -> None:
+def test_an_abandoned_evaluation_returns_nothing(tmp_path: Path) -> None:
     assert make_evaluator(tmp_path, np.arange(100) % VOCAB, 5).evaluate(NextIsSame(), abandoned=lambda: True) is None
 
 
@@ -87,7 +87,7 @@ def test_a_split_shorter_than_a_window_is_refused_with_the_way_out(tmp_path: Pat
 
 
 class Narrow(NextIsSame):
-    """On a device that has room for so many sequences at once."""
+    """On a device that has memory for only a few sequences at once."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A disk that fills up, a folder that vanishes, a kill in the middle of a save: real training processes."""
+"""A full disk, a deleted folder, a kill in the middle of a save, with real training processes."""
 
 import contextlib
 import os
@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope.training.restore import find_checkpoint
+from nanoscope.model.checkpoint import find_checkpoint
 from small_runs import TINY, Folder
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits, mounts and SIGKILL are those of Unix")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="limits, mounts and SIGKILL are those of Unix"),
+]
 
 RUN = [*TINY, "--eval_interval=10", "--lr_decay_iters=40", "--keep_checkpoints=0", "--ngrams=1"]
 
-# Training that stands still where the test has something to do: before step 12 for as long as there is a file 'wait',
-# and before step 25 until step 20 is saved. From step 21 to 24 it goes on slowly, while there is a file 'trouble'.
+# Training that pauses where the test has something to do: before step 12 while there is a file 'wait', and before step
+# 25 until step 20 is saved. From step 21 to 24 it is slow while there is a file 'trouble'.
 PACED = """
 import sys, time
 from pathlib import Path
@@ -83,13 +86,13 @@ def end(process: "subprocess.Popen[str]") -> str:
     return out
 
 
-def told_before_the_end(process: "subprocess.Popen[str]", text: str) -> str:
+def printed_before_the_end(process: "subprocess.Popen[str]", text: str) -> str:
     assert process.stdout is not None
     return next(line for line in process.stdout if text in line)
 
 
 def check_that_nothing_was_lost(folder: Folder, run: str = "run") -> None:
-    """The run goes on from step 30 to the end that it would have had without trouble; no debris."""
+    """The run resumes at step 30 and ends as it would have without trouble; no temporary files are left."""
     names = {path.name for path in (folder.path / run / "checkpoints").iterdir()}
     assert {name for name in names if name.startswith(".")} == set()
     assert find_checkpoint(folder.path / run)[0].progress.step == 30
@@ -108,9 +111,9 @@ def small_disk(folder: Folder) -> Iterator[Path]:
     try:
         done = subprocess.run(mount, capture_output=True, text=True)
     except OSError as error:
-        pytest.skip(f"nothing can be mounted here: {error}")
+        pytest.skip(f"can't mount a file system here: {error}")
     if done.returncode != 0:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"can't mount a file system here: {done.stderr.strip()}")
     yield path
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
@@ -124,27 +127,25 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def test_a_full_disk_does_not_end_training_and_what_could_not_be_saved_is_saved_when_there_is_room(
+def test_a_full_disk_does_not_end_training_and_the_checkpoint_is_saved_once_there_is_room(
     folder: Folder, small_disk: Path
 ) -> None:
     with training(folder, "--out_dir=disk/run") as process:
         ballast = fill(small_disk)
         (folder.path / "wait").unlink()
-        line = told_before_the_end(process, "could not be saved")
-        assert "step-000020 could not be saved: No space left on device" in line
+        line = printed_before_the_end(process, "not saved")
+        assert "checkpoint of iteration 20 not saved: No space left on device" in line
         assert "trying again" in line
         assert sorted(path.name for path in (small_disk / "run/checkpoints").glob("*step*[0-9]")) == ["step-000010"]
         ballast.unlink()
         (folder.path / "trouble").unlink()
         out = end(process)
-    assert out.count("could not be saved") == 0  # once is enough
-    assert "step-000020 is saved now" in out
+    assert out.count("not saved") == 0  # reported once
+    assert "checkpoint of iteration 20 is saved now" in out
     check_that_nothing_was_lost(folder, "disk/run")
 
 
-def test_a_disk_that_stays_full_ends_the_run_with_the_reason_and_the_older_checkpoints(
-    folder: Folder, small_disk: Path
-) -> None:
+def test_a_disk_that_stays_full_fails_the_run_and_keeps_the_older_checkpoints(folder: Folder, small_disk: Path) -> None:
     with training(folder, "--out_dir=disk/run", "--max_iters=22", "--keep_checkpoints=1") as process:
         fill(small_disk)
         for name in ("wait", "trouble"):
@@ -152,7 +153,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_the_reason_and_the_older_check
         out, err = process.communicate(timeout=120)
     assert process.returncode == 1, out + err
     assert "Traceback" not in out + err
-    assert "the newest whole one is step-000010" in err
+    assert "the newest complete one is step-000010" in err
     assert {path.name for path in (small_disk / "run/checkpoints").iterdir()} == {"last", "best", "step-000010"}
 
 
@@ -169,14 +170,14 @@ before = limit
 """
     with training(folder, changed=changed) as process:
         (folder.path / "wait").unlink()
-        line = told_before_the_end(process, "could not be saved")
-        assert "step-000020 could not be saved: File too large" in line
+        line = printed_before_the_end(process, "not saved")
+        assert "checkpoint of iteration 20 not saved: File too large" in line
         (folder.path / "trouble").unlink()
-        assert "step-000020 is saved now" in end(process)
+        assert "checkpoint of iteration 20 is saved now" in end(process)
     check_that_nothing_was_lost(folder)
 
 
-def test_a_folder_of_checkpoints_that_is_deleted_during_training_is_made_anew(folder: Folder) -> None:
+def test_a_checkpoints_folder_deleted_during_training_is_created_again(folder: Folder) -> None:
     with training(folder) as process:
         shutil.rmtree(folder.path / "run/checkpoints")
         for name in ("wait", "trouble"):
@@ -185,14 +186,15 @@ def test_a_folder_of_checkpoints_that_is_deleted_during_training_is_made_anew(fo
     check_that_nothing_was_lost(folder)
 
 
-def test_a_kill_in_the_middle_of_a_save_leaves_the_checkpoint_before(folder: Folder) -> None:
+def test_a_kill_in_the_middle_of_a_save_leaves_the_previous_checkpoint(folder: Folder) -> None:
     changed = """
-def endless(self, path, chunks, write=CheckpointWriter._write_file):
+from nanoscope.training import checkpoint
+def endless(tensors, path, metadata, write=checkpoint.save_file):
     if path.name == "optimizer.safetensors" and "step-000020" in str(path):
         path.write_bytes(b"half of it")
         time.sleep(600)
-    return write(self, path, chunks)
-CheckpointWriter._write_file = endless
+    write(tensors, path, metadata)
+checkpoint.save_file = endless
 """
     with training(folder, changed=changed) as process:
         (folder.path / "wait").unlink()
@@ -204,21 +206,3 @@ CheckpointWriter._write_file = endless
     out = folder.run("train", "run", "--init_from=resume")
     assert "resuming at iteration 10" in out
     check_that_nothing_was_lost(folder)
-
-
-def test_a_process_that_ends_otherwise_does_not_stay_to_try_again(tmp_path: Path) -> None:
-    code = f"""
-import torch
-from pathlib import Path
-from nanoscope.training.checkpoint import CheckpointWriter, Snapshot
-folder = Path({str(tmp_path)!r}, "checkpoints")
-folder.touch()  # a file: nothing can be saved in it
-weights = {{"w": torch.ones(3)}}
-writer = CheckpointWriter(folder, 0)
-writer.RETRY_SECONDS = 10**6
-writer.save(Snapshot(weights, weights, {{"progress": {{"step": 1}}}}, None), best=False)
-while not writer.news():
-    pass
-"""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=120).returncode == 0

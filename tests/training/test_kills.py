@@ -1,4 +1,4 @@
-"""Twelve times kill -9, aimed at every weak moment of a run; benchmarks/soak.py goes on where this ends."""
+"""kill -9, twelve times, aimed at every weak moment of a run. benchmarks/soak.py does it for hours."""
 
 import random
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from kill_runs import Configuration, make_folder, torment
+
+pytestmark = pytest.mark.slow
 
 COMMON = {
     "dataset": "data/tiny", "device": "cpu", "compile": False, "n_layer": 2, "n_head": 2, "n_embd": 32,
@@ -17,7 +19,6 @@ CLASSIC = {"recipe": "classic", "order": "epochs", "batch_size": 2, "gradient_ac
            "learning_rate": 1e-2, "warmup_iters": 2}  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "aims"),
     [
@@ -26,7 +27,7 @@ CLASSIC = {"recipe": "classic", "order": "epochs", "batch_size": 2, "gradient_ac
     ],
     ids=["modern", "classic"],
 )
-def test_a_run_killed_six_times_ends_as_if_nobody_had_touched_it(
+def test_a_run_killed_six_times_ends_exactly_like_an_undisturbed_one(
     settings: dict[str, object], aims: list[str], tmp_path: Path
 ) -> None:
     folder = make_folder(tmp_path, {"NANOSCOPE_CACHE": str(tmp_path / "cache")})

@@ -8,6 +8,8 @@ import pytest
 
 from small_runs import TINY, Folder
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = {
     "hindi": [
         "मॉडल हर चरण में थोड़ा और सीखता है।",

@@ -1,4 +1,4 @@
-"""One process at a time trains in a folder. The holders here are real processes."""
+"""Only one process at a time trains in a folder. The holders here are real processes."""
 
 import errno
 import json
@@ -16,6 +16,8 @@ import pytest
 
 from nanoscope.training.lock import LockedError, RunLock
 from small_runs import TINY, Folder
+
+pytestmark = pytest.mark.slow
 
 HOLDER = """
 import os, subprocess, sys
@@ -102,7 +104,7 @@ def test_two_runs_of_one_name_started_together_get_folders_of_their_own(folder: 
         assert len(folder.losses(run)) == 20
 
 
-def test_a_folder_without_checkpoints_is_used_again_unless_somebody_is_at_work_there(folder: Folder) -> None:
+def test_a_folder_without_checkpoints_is_used_again_unless_a_process_trains_there(folder: Folder) -> None:
     words = [word for word in TINY if not word.startswith("--out_dir")]
     (folder.path / "runs/laptop-tiny").mkdir(parents=True)
     with held(folder, "runs/laptop-tiny"):
@@ -114,7 +116,7 @@ def test_a_folder_without_checkpoints_is_used_again_unless_somebody_is_at_work_t
     assert folder.losses("runs/laptop-tiny")
 
 
-def test_a_run_at_work_can_be_read(folder: Folder) -> None:
+def test_a_run_in_training_can_be_read(folder: Folder) -> None:
     folder.train()
     with held(folder, "run"):
         assert "20" in folder.run("explain", "run")
@@ -126,7 +128,7 @@ def other_machine(run: Path, **changes: object) -> None:
     (run / "lock.json").write_text(json.dumps(note), encoding="utf-8")
 
 
-def test_of_another_machine_nothing_is_known_and_the_file_to_delete_is_named(folder: Folder) -> None:
+def test_a_lock_held_on_another_machine_is_refused_and_the_file_to_delete_is_named(folder: Folder) -> None:
     folder.train()
     other_machine(folder.path / "run")
     out = folder.train("--init_from=resume", "--max_iters=25", status=1)
@@ -137,20 +139,18 @@ def test_of_another_machine_nothing_is_known_and_the_file_to_delete_is_named(fol
 
 
 @pytest.mark.parametrize("changes", [{"host": platform.node()}, {"pid": "x"}, {"more": 1}], ids=str)
-def test_a_note_of_this_machine_before_its_restart_or_one_that_makes_no_sense_stops_nobody(
-    tmp_path: Path, changes: dict[str, object]
-) -> None:
+def test_a_note_from_before_a_restart_or_an_invalid_one_is_ignored(tmp_path: Path, changes: dict[str, object]) -> None:
     other_machine(tmp_path, **changes)
     RunLock(tmp_path).acquire().release()
 
 
-@pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="the system does not tell its boot")
-def test_a_container_with_another_name_on_the_same_machine_is_no_other_machine(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="the system has no boot id")
+def test_a_container_with_another_host_name_counts_as_the_same_machine(tmp_path: Path) -> None:
     other_machine(tmp_path, boot=Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     RunLock(tmp_path).acquire().release()
 
 
-def test_a_note_that_cannot_be_read_does_not_hide_that_somebody_is_at_work(folder: Folder) -> None:
+def test_an_unreadable_note_does_not_hide_that_the_folder_is_locked(folder: Folder) -> None:
     (folder.path / "run").mkdir()
     with held(folder, "run"):
         (folder.path / "run/lock.json").write_bytes(b"\xff{")
@@ -159,7 +159,7 @@ def test_a_note_that_cannot_be_read_does_not_hide_that_somebody_is_at_work(folde
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()], ids=repr)
-def test_a_file_system_without_locks_is_trained_on_all_the_same(
+def test_a_file_system_without_locks_can_be_trained_on(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
@@ -170,14 +170,14 @@ def test_a_file_system_without_locks_is_trained_on_all_the_same(
     assert len(folder.losses()) == 2
 
 
-def test_a_process_does_not_shut_itself_out(tmp_path: Path) -> None:
+def test_a_process_does_not_lock_itself_out(tmp_path: Path) -> None:
     first, second = RunLock(tmp_path).acquire(), RunLock(tmp_path).acquire()
     second.release()
     first.release()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_cannot_begin_leaves_no_lock_behind(folder: Folder) -> None:
+def test_a_run_that_cannot_start_leaves_no_lock_behind(folder: Folder) -> None:
     folder.train()
     folder.train("--init_from=resume", "--n_embd=64", status=2)
     folder.train("--init_from=resume", "--device=cuda", status=2)

@@ -1,7 +1,7 @@
 import pytest
 
 from nanoscope.config import TrainConfig
-from nanoscope.training.pace import Pace, short_count, short_duration
+from nanoscope.training.pace import Pace
 
 
 def test_the_time_left_is_steps_at_the_recent_pace_plus_the_evaluations_and_checkpoints_to_come() -> None:
@@ -38,13 +38,10 @@ def test_only_recent_steps_count() -> None:
     assert pace.step_seconds == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "0s"), (41, "41s"), (59.6, "1m00s"), (200, "3m20s"), (7500, "2h05m"), (273600, "3d04h")]
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert short_duration(seconds) == text
-
-
-@pytest.mark.parametrize(("number", "text"), [(864, "864"), (33_200, "33.2k"), (1_260_000, "1.26M"), (2e9, "2B")])
-def test_counts_are_short(number: float, text: str) -> None:
-    assert short_count(number) == text
+def test_figures_since_the_last_line_are_handed_over_once() -> None:
+    pace = Pace(TrainConfig())
+    for seconds in (1.0, 2.0, 6.0):
+        pace.step(seconds)
+    assert pace.since_last_line() == (3, 3.0, 6.0)
+    pace.step(5.0)
+    assert pace.since_last_line() == (1, 5.0, 5.0)

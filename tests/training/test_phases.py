@@ -5,7 +5,7 @@ from nanoscope.training.phases import PHASES, PhaseClock, seconds_since_process_
 
 
 class Time:
-    """A clock that moves only when it is told to."""
+    """A clock that is set by hand."""
 
     now = 100.0
 
@@ -48,7 +48,7 @@ def test_a_phase_inside_another_takes_its_time_from_it(time: Time) -> None:
     assert (outer.seconds, inner.seconds) == (3, 2)  # a span is the whole passage
 
 
-def test_the_clock_goes_on_after_an_exception(time: Time) -> None:
+def test_the_clock_continues_after_an_exception(time: Time) -> None:
     clock = PhaseClock()
     clock.enter("other")
     try:

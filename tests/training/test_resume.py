@@ -1,4 +1,4 @@
-"""Stopping and going on: the resumed run is the run that was never stopped."""
+"""Stopping and resuming: a resumed run equals the run that was never stopped."""
 
 import signal
 import subprocess
@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from small_runs import TINY, Folder
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = {
     "plain": [],
@@ -34,13 +36,13 @@ def test_sixty_steps_and_thirty_plus_thirty_are_the_same_bit_for_bit(folder: Fol
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(folder: Folder, number: signal.Signals) -> None:
+def test_a_signal_finishes_the_step_saves_and_prints_how_to_resume(folder: Folder, number: signal.Signals) -> None:
     folder.train("--out_dir=whole", "--max_iters=400", "--eval_interval=100")
     words = ["--max_iters=400", "--eval_interval=100"]
     status, out = folder.interrupt_after("iter 150:", *words, number=number)
     assert status == 128 + number
     assert f"by {number.name}" in out
-    assert "saved; to go on: nanoscope train run --init_from=resume" in out
+    assert "saved; resume with: nanoscope train run --init_from=resume" in out
     stopped_at = folder.events(kind="end")[-1]["step"]
     assert 150 < stopped_at < 400
     folder.run("train", "run", "--init_from=resume")
@@ -52,7 +54,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(folder: Folder, 
 def test_a_signal_during_a_long_evaluation_does_not_wait_for_its_end(folder: Folder) -> None:
     status, out = folder.interrupt_after("iter 9:", "--eval_iters=full", "--block_size=4", "--max_iters=100000")
     assert status == 130
-    assert "saved; to go on" in out
+    assert "saved; resume with" in out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -86,23 +88,23 @@ def test_a_run_under_nohup_survives_the_terminal(folder: Folder) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_killed_run_goes_on_from_its_last_checkpoint_as_if_nothing_had_happened(folder: Folder) -> None:
-    folder.train("--out_dir=whole", "--max_iters=60", "--dropout=0.1")
-    folder.interrupt_after("iter 37:", "--max_iters=60", "--dropout=0.1", number=signal.SIGKILL)
-    out = folder.train("--init_from=resume", "--max_iters=60")
+def test_a_killed_run_resumes_from_its_last_checkpoint_as_if_nothing_had_happened(folder: Folder) -> None:
+    folder.train("--out_dir=whole", "--max_iters=200", "--dropout=0.1")
+    folder.interrupt_after("iter 37:", "--max_iters=200", "--dropout=0.1", number=signal.SIGKILL)
+    out = folder.train("--init_from=resume", "--max_iters=200")
     assert "resuming at iteration" in out
     assert folder.losses() == folder.losses("whole")
-    assert folder.weights(60) == folder.weights(60, "whole")
+    assert folder.weights(200) == folder.weights(200, "whole")
 
 
-def test_what_a_checkpoint_fixes_cannot_be_changed_on_resume_and_both_values_are_named(folder: Folder) -> None:
+def test_the_shape_of_the_model_cannot_be_changed_on_resume_and_both_values_are_named(folder: Folder) -> None:
     folder.train()
     out = folder.train("--init_from=resume", "--n_embd=64", "--block_size=8", status=2)
     assert "n_embd=64 was typed, the run was trained with n_embd=32" in out
     assert "block_size=8 was typed, the run was trained with block_size=16" in out
 
 
-def test_a_preset_that_differs_from_the_run_is_noted_not_obeyed(folder: Folder) -> None:
+def test_a_preset_that_differs_from_the_run_is_reported_and_ignored(folder: Folder) -> None:
     folder.train()
     out = folder.run("train", "laptop", "--out_dir=run", "--init_from=resume", "--max_iters=25")
     assert "note: n_layer=4 is not used: the run has 2" in out
@@ -148,10 +150,10 @@ def test_other_data_in_the_same_tokens_is_noted(folder: Folder) -> None:
     assert max(folder.losses()) == 29
 
 
-def test_what_may_change_on_resume_changes_is_said_and_is_recorded(folder: Folder) -> None:
+def test_settings_that_may_change_on_resume_change_and_are_reported(folder: Folder) -> None:
     folder.train()
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=30", "--eval_interval=5", "--log_interval=2")
-    assert "note: max_iters is 30 from now on, it was 20" in out
+    assert "max_iters: 20 → 30" in out
     (resumed,) = folder.events(kind="resume")
     assert resumed["changed"] == {"max_iters": [20, 30], "eval_interval": [10, 5], "log_interval": [1, 2]}
     assert [step for step in folder.evaluations() if step > 20] == [25, 30]
@@ -164,12 +166,12 @@ def test_another_split_of_the_same_tokens_is_the_same_run(folder: Folder, order:
     folder.train(*common)
     words = ["--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=30"]
     out = folder.run("train", "run", "--init_from=resume", *words)
-    assert "batch_size is 2 from now on, it was 4" in out
+    assert "batch_size: 4 → 2" in out
     assert "tokens_per_step" not in out
     assert folder.losses() == pytest.approx(folder.losses("whole"), rel=1e-3)  # the same sequences, rounding apart
 
 
-def test_more_tokens_an_iteration_are_the_owners_choice_and_are_told(folder: Folder) -> None:
+def test_more_tokens_per_iteration_are_allowed_and_reported(folder: Folder) -> None:
     folder.train()
     out = folder.run("train", "run", "--init_from=resume", "--batch_size=8", "--max_iters=25")
-    assert "tokens_per_step is 128 from now on, it was 64" in out
+    assert "tokens_per_step: 64 → 128" in out

@@ -2,12 +2,12 @@ import io
 
 from rich.console import Console
 
-import told_logs
+import example_logs
 from nanoscope.analysis.analyse import analyse
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated
-from nanoscope.views.page import Page
+from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language
 
 
@@ -20,13 +20,13 @@ def annotated(text: str, code: str = "en") -> str:
 
 
 def test_every_line_of_the_log_is_there_in_order():
-    text = told_logs.spiky()
+    text = example_logs.spiky()
     shown = [line for line in annotated(text).splitlines() if not line.startswith("    ")]
     assert shown == text.splitlines()
 
 
 def test_each_kind_of_line_is_explained_where_it_first_appears_and_only_there():
-    lines = annotated(told_logs.gpu()).splitlines()
+    lines = annotated(example_logs.gpu()).splitlines()
     for kind, first in (
         ("Evaluation:", "step 0: train loss"),
         ("Checkpoint:", "saving checkpoint"),
@@ -47,14 +47,14 @@ def test_only_the_fields_that_a_line_has_are_explained():
 
 
 def test_every_slow_step_is_followed_by_its_cause():
-    lines = annotated(told_logs.spiky()).splitlines()
+    lines = annotated(example_logs.spiky()).splitlines()
     at_500 = next(number for number, line in enumerate(lines) if line.startswith("iter 500:"))
     assert lines[at_500 + 1] == "    ^ Slow: of these 5.99 s, 5.82 s are not training but evaluation + checkpoint."
     assert sum(line.startswith("    ^ Slow:") for line in lines) == 21
 
 
 def test_the_line_that_ended_the_run_is_marked():
-    text = told_logs.spiky() + "Traceback (most recent call last):\nRuntimeError: CUDA out of memory.\n"
+    text = example_logs.spiky() + "Traceback (most recent call last):\nRuntimeError: CUDA out of memory.\n"
     assert annotated(text).rstrip().endswith("RuntimeError: CUDA out of memory.\n    ^ This ended the run.")
 
 
@@ -69,5 +69,5 @@ def test_a_text_that_is_no_log_is_printed_as_it_is():
 
 
 def test_explanations_come_in_the_language_asked_for():
-    assert "इवैल्यूएशन:" in annotated(told_logs.spiky(), "hi")
-    assert "التقييم:" in annotated(told_logs.spiky(), "ar")
+    assert "इवैल्यूएशन:" in annotated(example_logs.spiky(), "hi")
+    assert "التقييم:" in annotated(example_logs.spiky(), "ar")

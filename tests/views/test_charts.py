@@ -42,7 +42,7 @@ def test_validation_losses_are_marked():
     assert "".join(drawn(chart)).count("o") == 3
 
 
-def test_slow_steps_stand_out_of_the_others():
+def test_slow_steps_are_marked_above_the_others():
     times = [0.168 + step % 3 / 1000 for step in range(100)]
     times[0], times[50] = 12.5, 5.9
     run = run_of([4 - step / 100 for step in range(100)], times)
@@ -65,7 +65,7 @@ def test_a_constant_loss_is_a_flat_line():
     assert sum(bool(row.strip(BLANK)) for row in rows) == 1
 
 
-def test_a_million_steps_are_drawn_from_a_sample():
+def test_very_many_steps_are_drawn_from_a_sample():
     run = run_of([])
     for step in range(200_000):
         run.steps.append(step, 4 - step / 100_000, 0.1, *[math.nan] * 4)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import told_logs
+import example_logs
 from nanoscope import cli
-from nanoscope.runs.folder import read_folder
-from nanoscope.views.report.payload import MOST_POINTS, extremes
+from nanoscope.runs.own import read_samples
+from nanoscope.views.report.series import MAX_POINTS, extremes
 from nanoscope.words.language import LANGUAGES
 from written_runs import HOSTILE, write_run
 
@@ -73,8 +73,8 @@ def test_a_run_folder_gets_its_report_inside_and_the_output_says_how_to_open_it(
     assert (tmp_path / "run/report.html").resolve().as_uri() in told
 
 
-def test_a_log_gets_its_report_beside_the_caller_or_where_o_says(tmp_path):
-    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+def test_the_report_of_a_log_is_written_to_the_current_folder_or_to_the_output_option(tmp_path):
+    (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, "train.log")
     report(tmp_path, "train.log", "-o", "elsewhere.html")
     assert (tmp_path / "report.html").read_text("utf-8") == (tmp_path / "elsewhere.html").read_text("utf-8")
@@ -93,14 +93,14 @@ def test_nothing_from_the_run_becomes_markup(page_of_run):
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
 
 
-def test_what_the_run_wrote_arrives_as_it_was_with_its_escape_codes_made_visible(page_of_run):
+def test_texts_of_the_run_are_unchanged_except_that_escape_codes_are_visible(page_of_run):
     shown = HOSTILE.replace("\x1b", "␛").replace("\x07", "␇")
     run = payload_of(page_of_run)["runs"][0]
     assert dict(run["config"])["dataset"] == shown
     assert run["samples"][-1] == [300, f"ROMEO, at 300: {shown}"]
 
 
-def test_line_separators_that_old_scripts_stumble_over_are_escaped(page_of_run):
+def test_unicode_line_separators_are_escaped(page_of_run):
     assert "\u2028" not in page_of_run.read_text("utf-8")
     assert "\u2028" in dict(payload_of(page_of_run)["runs"][0]["config"])["dataset"]
 
@@ -120,19 +120,19 @@ def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page_and_no_net
     assert rules["img-src"] == {"data:"}
 
 
-def test_uplots_licence_notice_is_kept(page_of_run):
+def test_uplots_license_notice_is_kept(page_of_run):
     assert "Leon Sorokin" in page_of_run.read_text("utf-8")
 
 
-def test_the_folders_of_the_sender_are_not_told(tmp_path):
-    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+def test_the_path_of_the_log_is_not_in_the_report(tmp_path):
+    (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, str(tmp_path / "train.log"))
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "train.log: 142 lines, format nanogpt" in page
     assert str(tmp_path) not in page
 
 
-def test_all_languages_are_in_the_file_and_lang_says_which_it_opens_in(tmp_path):
+def test_all_languages_are_in_the_file_and_lang_selects_the_first(tmp_path):
     write_run(tmp_path / "run")
     report(tmp_path, "run", "--lang", "ar")
     payload = payload_of(tmp_path / "run/report.html")
@@ -156,14 +156,14 @@ def test_the_numbers_are_those_of_the_run(tmp_path):
 
 
 def test_a_series_that_the_log_does_not_print_has_no_chart(tmp_path):
-    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, "train.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
     assert set(run["series"]) == {"loss", "time_s", "mfu_pct"}
 
 
 def test_nanogpts_minus_100_percent_of_mfu_is_not_drawn(tmp_path):
-    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, "train.log")
     drawn = numbers(payload_of(tmp_path / "report.html")["runs"][0]["series"]["mfu_pct"]["y"])
     assert math.isnan(drawn[0])
@@ -171,7 +171,7 @@ def test_nanogpts_minus_100_percent_of_mfu_is_not_drawn(tmp_path):
 
 
 def test_every_slow_step_has_its_cause_and_a_sentence_in_each_language(tmp_path):
-    (tmp_path / "train.log").write_text(told_logs.spiky(), "utf-8")
+    (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, "train.log")
     payload = payload_of(tmp_path / "report.html")
     slow = payload["runs"][0]["slow"]
@@ -183,7 +183,7 @@ def test_every_slow_step_has_its_cause_and_a_sentence_in_each_language(tmp_path)
     assert "evaluation + checkpoint" in payload["words"]["en"]["runs"][0]["slow"][1]
 
 
-def test_what_the_run_noted_is_told_and_explains_the_slow_step_it_was_noted_at(tmp_path):
+def test_notes_of_the_run_are_shown_and_explain_its_slow_steps(tmp_path):
     write_run(tmp_path / "run")
     report(tmp_path, "run")
     words = payload_of(tmp_path / "run/report.html")["words"]["en"]["runs"][0]
@@ -193,16 +193,16 @@ def test_what_the_run_noted_is_told_and_explains_the_slow_step_it_was_noted_at(t
 
 
 def test_best_validation_and_onset_of_overfitting_are_marked(tmp_path):
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), "utf-8")
     report(tmp_path, "gpu.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
     assert run["best"] == [1750, pytest.approx(1.4697)]
     assert run["onset"] == 1750
 
 
-def test_several_runs_bring_the_comparison_with_reasons_and_what_overlays_need(tmp_path):
-    (tmp_path / "gpu.log").write_text(told_logs.gpu(), "utf-8")
-    (tmp_path / "laptop.log").write_text(told_logs.laptop(), "utf-8")
+def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
+    (tmp_path / "gpu.log").write_text(example_logs.gpu(), "utf-8")
+    (tmp_path / "laptop.log").write_text(example_logs.laptop(), "utf-8")
     report(tmp_path, "laptop.log", "gpu.log")
     payload = payload_of(tmp_path / "report.html")
     told = payload["words"]["en"]["comparison"]
@@ -216,9 +216,9 @@ def test_several_runs_bring_the_comparison_with_reasons_and_what_overlays_need(t
         assert len(times) > 5
 
 
-def test_runs_with_long_names_are_lettered_and_a_key_tells_who_is_who(tmp_path):
+def test_runs_with_long_names_are_lettered_and_a_key_explains_the_letters(tmp_path):
     for name in ("a-laptop-with-a-long-name", "gpu"):
-        (tmp_path / f"{name}.log").write_text(told_logs.laptop(), "utf-8")
+        (tmp_path / f"{name}.log").write_text(example_logs.laptop(), "utf-8")
     report(tmp_path, "a-laptop-with-a-long-name.log", "gpu.log")
     payload = payload_of(tmp_path / "report.html")
     assert [run["label"] for run in payload["runs"]] == ["A", "B"]
@@ -230,8 +230,8 @@ def test_runs_with_long_names_are_lettered_and_a_key_tells_who_is_who(tmp_path):
 def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():
     values = [math.sin(i / 50) for i in range(100_000)]
     values[31_337], values[77_777], values[50_000] = 99.0, -99.0, math.nan
-    kept = extremes(values, MOST_POINTS)
-    assert len(kept) <= MOST_POINTS
+    kept = extremes(values, MAX_POINTS)
+    assert len(kept) <= MAX_POINTS
     assert {0, 31_337, 77_777, 99_999} <= set(kept)
     assert kept == sorted(kept)
 
@@ -243,35 +243,36 @@ def test_a_long_run_is_thinned_but_its_spikes_are_drawn(tmp_path):
     report(tmp_path, "long.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
     x, y = numbers(run["steps"]["each"], "d"), numbers(run["series"]["loss"]["y"])
-    assert len(x) == len(y) <= MOST_POINTS
+    assert len(x) == len(y) <= MAX_POINTS
     assert y[x.index(12345)] == pytest.approx(7.5)
 
 
-def test_only_plain_files_with_the_names_of_samples_are_read_and_only_their_beginning(tmp_path):
+def test_only_regular_sample_files_are_read_and_only_their_beginning(tmp_path):
     run = write_run(tmp_path / "run")
     (tmp_path / "secret.txt").write_text("secret", "utf-8")
     with contextlib.suppress(OSError):  # Windows grants links to few
         (run / "samples/step-000007.txt").symlink_to(tmp_path / "secret.txt")
     (run / "samples/notes.txt").write_text("not a sample", "utf-8")
     (run / "samples/step-000100.txt").write_text("é" * 100_000, "utf-8")
-    samples = dict(read_folder(str(run)).samples)
+    samples = dict(read_samples(run / "samples"))
     assert set(samples) == {0, 100, 300}
     assert set(samples[100]) == {"é"}
     assert len(samples[100]) < 10_000
 
 
-def test_strange_events_are_passed_over(tmp_path):
+def test_events_that_are_not_valid_are_skipped(tmp_path):
     run = write_run(tmp_path / "run")
+    report(tmp_path, "run")
+    before = payload_of(run / "report.html")
     with (run / "events.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"event": "spike", "step": "x"}\n{"event": "spike", "step": 5, "loss": {}, "usual": 1e999}\n')
-        file.write(
-            '{"event": "iter", "step": -1, "eta_seconds": []}\n{"event": "slow_step", "step": 9, "cause": 3}\n[]\n{"ev'
-        )
+        file.write('{"event": "iter", "step": -1, "eta_seconds": []}\n')
+        file.write('{"event": "slow_step", "step": 9, "cause": 3}\n[]\n{"ev')
     report(tmp_path, "run")
-    notes = payload_of(run / "report.html")["words"]["en"]["runs"][0]["notes"]
-    assert notes[-2:] == [
-        "At step 5 the loss jumped to —, where — is usual.",
-        "Step 9 took —, where — is usual: no reason could be seen.",
+    after = payload_of(run / "report.html")
+    assert after["runs"] == before["runs"]
+    assert [words["runs"][0]["notes"] for words in after["words"].values()] == [
+        words["runs"][0]["notes"] for words in before["words"].values()
     ]
 
 
@@ -281,8 +282,8 @@ def test_without_uplot_the_error_names_the_extra(tmp_path, monkeypatch):
     assert "pip install 'nanoscope[web]'" in report(tmp_path, "run", status=1)
 
 
-def test_a_log_without_training_and_a_place_that_cannot_be_written_are_told(tmp_path):
+def test_a_log_without_training_and_an_unwritable_output_are_reported(tmp_path):
     (tmp_path / "empty.log").write_text("nothing here\n", "utf-8")
     assert "No training step was found in empty.log" in report(tmp_path, "empty.log", status=1)
     write_run(tmp_path / "run")
-    assert "cannot be written" in report(tmp_path, "run", "-o", "no/such/folder.html", status=1)
+    assert "Can't write" in report(tmp_path, "run", "-o", "no/such/folder.html", status=1)

@@ -1,4 +1,4 @@
-"""`nanoscope watch` as a real process, asked by plain HTTP."""
+"""`nanoscope watch` as a real process, over plain HTTP."""
 
 import asyncio
 import base64
@@ -21,14 +21,14 @@ from typing import Any
 import psutil
 import pytest
 
-import told_logs
+import example_logs
 from nanoscope import cli
-from nanoscope.cli.watch import USUAL_PORT
-from nanoscope.runs.events import EventWriter
+from nanoscope.cli.watch import DEFAULT_PORT
+from nanoscope.runs.events import End, EndReason
 from nanoscope.views.dashboard.reports import Reports
-from nanoscope.views.dashboard.server import make_app
+from nanoscope.views.dashboard.routes import make_app
 from watching import PATIENCE_SECONDS, Answer, Watch, begin_run, falling, go_on, heard, training, until, watching
-from written_runs import write_run
+from written_runs import EventFile, write_run
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[web]'")
 
@@ -65,7 +65,7 @@ def refused(*words: str | Path, cwd: Path) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs in every state that lies still, one of them deep; and beside them a folder that is nobody's business."""
+    """Runs in every state but live, one of them in a deep folder; and next to them a folder that must stay private."""
     top = tmp_path_factory.mktemp("shelf")
     runs = top / "runs"
     write_run(runs / "done")
@@ -73,11 +73,12 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(runs / "one/two/three", steps=40)
     write_run(runs / "one/two/three/four", steps=40)
     write_run(top / "outside", steps=50)
-    for name, reason in (("interrupted", "interrupted"), ("burst", "non_finite")):
+    endings: list[tuple[str, EndReason]] = [("interrupted", "interrupted"), ("burst", "non_finite")]
+    for name, reason in endings:
         events = begin_run(runs / name, 25)
-        events.write("end", reason=reason, step=25, wall_seconds=2.0, phases={"step": 1.25})
-        events.file.close()
-    begin_run(runs / "killed", 25).file.close()
+        events.write(End(t=2.0, reason=reason, step=25, wall_seconds=2.0, phases={"step": 1.25}))
+        events.close()
+    begin_run(runs / "killed", 25).close()
     with training(runs / "killed"):
         pass
     return runs
@@ -92,7 +93,7 @@ def server(shelf: Path) -> Iterator[Watch]:
 # --- the list ---
 
 
-def test_the_line_that_it_prints_ends_with_its_address_on_this_machine_alone(server: Watch) -> None:
+def test_the_printed_line_ends_with_an_address_that_accepts_local_connections_only(server: Watch) -> None:
     assert server.url == f"http://127.0.0.1:{server.port}/"
     addresses = {a.address for each in psutil.net_if_addrs().values() for a in each if a.family == socket.AF_INET}
     others = sorted(address for address in addresses if not address.startswith("127."))
@@ -102,7 +103,7 @@ def test_the_line_that_it_prints_ends_with_its_address_on_this_machine_alone(ser
         socket.create_connection((others[0], server.port), timeout=5).close()
 
 
-def test_a_run_is_listed_with_where_it_stands(server: Watch) -> None:
+def test_a_run_is_listed_with_its_progress(server: Watch) -> None:
     run = server.run("done")
     assert set(run) >= {"name", "state", "step", "total", "loss", "val", "eta_seconds", "updated", "version"}
     assert (run["state"], run["total"]) == ("finished", 300)
@@ -134,12 +135,12 @@ def test_a_runs_own_folder_can_be_watched(tmp_path: Path) -> None:
         assert len(losses(server.ask(f"/api/report?run={run['name']}").json)) == 40
 
 
-def test_a_run_whose_process_lives_is_live_and_first_and_no_longer_when_that_is_killed(tmp_path: Path) -> None:
-    begin_run(tmp_path / "a-training", 30).file.close()
+def test_a_run_is_live_and_listed_first_until_its_process_is_killed(tmp_path: Path) -> None:
+    begin_run(tmp_path / "a-training", 30).close()
     os.utime(tmp_path / "a-training/events.jsonl", (1e9, 1e9))  # so that only being live brings it to the front
     write_run(tmp_path / "finished")
     with watching(tmp_path) as server, server.stream() as stream, training(tmp_path / "a-training") as process:
-        go_on(EventWriter(tmp_path / "a-training/events.jsonl"), range(30, 31))
+        go_on(EventFile(tmp_path / "a-training"), range(30, 31))
         os.utime(tmp_path / "a-training/events.jsonl", (1e9, 1e9))
         heard(stream, lambda runs: runs["a-training"]["state"] == "live")
         first = server.runs()[0]
@@ -154,16 +155,28 @@ def test_a_run_whose_process_lives_is_live_and_first_and_no_longer_when_that_is_
 def test_the_last_validation_loss_is_listed_however_many_lines_ago_it_was(tmp_path: Path) -> None:
     events = begin_run(tmp_path / "run", 1, of=5000)
     go_on(events, range(1, 1000), of=5000, eval_interval=1000)  # about 200 kB
-    events.file.close()
+    events.close()
     with watching(tmp_path) as server:
         run = server.run("run")
         assert (run["step"], run["val"]) == (999, pytest.approx(falling(0), abs=1e-4))
 
 
+def test_a_run_of_a_newer_nanoscope_is_listed_as_unreadable_with_the_reason(tmp_path: Path) -> None:
+    write_run(tmp_path / "older", steps=40)
+    newer = write_run(tmp_path / "newer", steps=40) / "events.jsonl"
+    newer.write_text(newer.read_text("utf-8").replace('"version":1', '"version":2', 1), "utf-8")
+    with watching(tmp_path) as server:
+        run = server.run("newer")
+        assert run["state"] == "unreadable"
+        assert "newer nanoscope" in run["reason"]
+        assert server.ask("/api/report?run=newer").error == (422, "no_training")
+        assert [shown["name"] for shown in server.report("older", "newer")["runs"]] == ["older"]
+
+
 # --- the stream ---
 
 
-def test_a_run_that_grows_is_told_in_the_stream_and_a_half_written_line_is_no_error(tmp_path: Path) -> None:
+def test_the_stream_reports_new_steps_and_ignores_a_half_written_line(tmp_path: Path) -> None:
     events = begin_run(tmp_path / "run", 10)
     with watching(tmp_path) as server, server.stream() as stream:
         before = heard(stream, lambda runs: "run" in runs)["run"]
@@ -180,14 +193,14 @@ def test_a_run_that_grows_is_told_in_the_stream_and_a_half_written_line_is_no_er
         until(lambda: losses(server.ask("/api/report?run=run").json)[-1] == 1.25, "the report has the line too")
 
 
-def test_a_run_that_appears_vanishes_or_is_truncated_is_told_in_the_stream(tmp_path: Path) -> None:
+def test_the_stream_reports_runs_that_appear_vanish_or_are_truncated(tmp_path: Path) -> None:
     with watching(tmp_path) as server, server.stream() as stream:
         heard(stream, lambda runs: not runs)
-        begin_run(tmp_path / "new", 30).file.close()
+        begin_run(tmp_path / "new", 30).close()
         heard(stream, lambda runs: "new" in runs and runs["new"]["step"] == 29)
         (tmp_path / "new/events.jsonl").write_bytes(b"")
         heard(stream, lambda runs: runs.get("new", {}).get("step") != 29)
-        begin_run(tmp_path / "new", 12).file.close()
+        begin_run(tmp_path / "new", 12).close()
         heard(stream, lambda runs: "new" in runs and runs["new"]["step"] == 11)
         (tmp_path / "new/events.jsonl").unlink()
         (tmp_path / "new").rmdir()
@@ -195,13 +208,13 @@ def test_a_run_that_appears_vanishes_or_is_truncated_is_told_in_the_stream(tmp_p
         assert server.ask("/api/report?run=new").error == (404, "gone")
 
 
-def test_a_run_that_is_begun_anew_shows_nothing_of_the_old_one(tmp_path: Path) -> None:
-    begin_run(tmp_path / "run", 50).file.close()
+def test_a_run_that_was_restarted_shows_nothing_of_the_old_one(tmp_path: Path) -> None:
+    begin_run(tmp_path / "run", 50).close()
     with watching(tmp_path) as server, server.stream() as stream:
         heard(stream, lambda runs: runs["run"]["step"] == 49)
         assert len(losses(server.ask("/api/report?run=run").json)) == 50
         (tmp_path / "run/events.jsonl").unlink()
-        begin_run(tmp_path / "run", 60).file.close()  # longer than the old one: its size alone does not tell
+        begin_run(tmp_path / "run", 60).close()  # longer than the old one: its size alone does not tell
         heard(stream, lambda runs: "run" in runs and runs["run"]["step"] == 59)
         until(lambda: len(losses(server.ask("/api/report?run=run").json)) == 60, "the report is that of the new one")
 
@@ -209,7 +222,7 @@ def test_a_run_that_is_begun_anew_shows_nothing_of_the_old_one(tmp_path: Path) -
 # --- reports ---
 
 
-def test_a_report_holds_what_the_command_report_writes(server: Watch, shelf: Path, tmp_path: Path) -> None:
+def test_a_report_contains_what_the_report_command_writes(server: Watch, shelf: Path, tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path), redirect_stdout(io.StringIO()):
         assert cli.run(["report", str(shelf / "done"), "-o", "report.html"]) == 0
     written = (tmp_path / "report.html").read_text("utf-8")
@@ -228,7 +241,7 @@ def test_several_runs_are_compared(server: Watch) -> None:
     assert (len(losses(payload, 0)), len(losses(payload, 1))) == (300, 40)
 
 
-def test_the_report_comes_as_a_file_that_needs_nothing_else(server: Watch) -> None:
+def test_the_report_can_be_downloaded_as_a_self_contained_file(server: Watch) -> None:
     answer = server.ask("/report.html?run=done&lang=ar")
     page = answer.body.decode("utf-8")
     assert answer.headers["content-type"].startswith("text/html")
@@ -240,8 +253,8 @@ def test_the_report_comes_as_a_file_that_needs_nothing_else(server: Watch) -> No
 
 def test_the_name_of_a_report_cannot_break_its_header(tmp_path: Path) -> None:
     name = 'q"uo; te' if sys.platform != "win32" else "q; uo"
-    begin_run(tmp_path / name, 20).file.close()
-    begin_run(tmp_path / "صفحة", 20).file.close()
+    begin_run(tmp_path / name, 20).close()
+    begin_run(tmp_path / "صفحة", 20).close()
     with watching(tmp_path) as server:
         for quoted in ("q%22uo;%20te" if sys.platform != "win32" else "q;%20uo", "%D8%B5%D9%81%D8%AD%D8%A9"):
             answer = server.ask(f"/report.html?run={quoted}")
@@ -257,11 +270,11 @@ def test_the_name_of_a_report_cannot_break_its_header(tmp_path: Path) -> None:
         *("done/samples", "./done", "done/", "//done", "a%00b", "%ff", "..%5Coutside", "C:%5CWindows", "x" * 5000),
     ],
 )
-def test_what_is_not_a_listed_run_is_not_to_be_had(server: Watch, path: str, run: str) -> None:
+def test_only_listed_runs_can_be_requested(server: Watch, path: str, run: str) -> None:
     assert server.ask(f"{path}?run={run}").error in [(404, "gone"), (422, "bad_request")]
 
 
-def test_a_report_of_no_run_is_refused_and_an_unknown_language_is_the_servers(server: Watch) -> None:
+def test_a_report_of_no_run_is_refused_and_an_unknown_language_falls_back_to_the_servers(server: Watch) -> None:
     assert server.ask("/api/report").error == (422, "bad_request")
     assert server.ask("/report.html").error == (422, "bad_request")
     assert b'<html lang="en"' in server.ask("/report.html?run=done&lang=<script>").body
@@ -276,7 +289,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (runs / "linked-folder").symlink_to(secret)
     (runs / "linked-file/events.jsonl").symlink_to(secret / "events.jsonl")
     for name in ("honest", "linked-samples", "linked-sample"):
-        begin_run(runs / name, 20).file.close()
+        begin_run(runs / name, 20).close()
     (runs / "linked-samples/samples").symlink_to(secret / "samples")
     (runs / "linked-sample/samples").mkdir()
     (runs / "linked-sample/samples/step-000000.txt").symlink_to(secret / "samples/step-000000.txt")
@@ -301,7 +314,7 @@ def explain(server: Watch, log: str | bytes, query: str = "", path: str = "/api/
 
 
 def test_a_pasted_log_is_explained_with_its_slow_steps(server: Watch) -> None:
-    payload = explain(server, told_logs.spiky(), "?name=mine.log").json
+    payload = explain(server, example_logs.spiky(), "?name=mine.log").json
     assert payload["runs"][0]["name"] == "mine.log"
     slow = payload["runs"][0]["slow"]
     assert slow[0] == [0, pytest.approx(12.5435), "startup+evaluation"]
@@ -309,16 +322,18 @@ def test_a_pasted_log_is_explained_with_its_slow_steps(server: Watch) -> None:
     assert len(payload["words"]["hi"]["runs"][0]["slow"]) == len(slow)
 
 
-def test_what_the_log_does_not_say_can_be_said_beside_it(server: Watch) -> None:
-    without = explain(server, told_logs.WAITING).json["words"]["en"]["runs"][0]
-    told = explain(server, told_logs.WAITING, "?max_iters=6000&device=RTX%204070%20Ti").json["words"]["en"]["runs"][0]
+def test_max_iters_and_device_can_be_given_with_a_log(server: Watch) -> None:
+    without = explain(server, example_logs.WAITING).json["words"]["en"]["runs"][0]
+    told = explain(server, example_logs.WAITING, "?max_iters=6000&device=RTX%204070%20Ti").json["words"]["en"]["runs"][
+        0
+    ]
     assert "6000" not in json.dumps(without)
     assert "6000" in json.dumps(told) or "6,000" in json.dumps(told)
     assert "4070" in json.dumps(told)
 
 
-def test_a_log_can_be_had_as_a_report_file(server: Watch) -> None:
-    answer = explain(server, told_logs.spiky(), "?name=mine.log&lang=hi", "/api/explain.html")
+def test_the_report_of_a_log_can_be_downloaded(server: Watch) -> None:
+    answer = explain(server, example_logs.spiky(), "?name=mine.log&lang=hi", "/api/explain.html")
     assert answer.headers["content-disposition"].startswith("attachment")
     assert "evaluation+checkpoint" in answer.body.decode("utf-8")
 
@@ -330,9 +345,15 @@ def test_a_text_without_training_says_so(server: Watch, body: bytes) -> None:
     assert explain(server, body).error == (422, "no_training")
 
 
+def test_events_of_a_newer_nanoscope_are_refused_with_the_reason(server: Watch) -> None:
+    answer = explain(server, '{"event": "start", "version": 2}\n{"event": "iter", "step": 0, "loss": 4.0}\n')
+    assert answer.error == (422, "newer")
+    assert "pip install --upgrade nanoscope" in answer.json["message"]
+
+
 @pytest.mark.parametrize("query", ["?max_iters=0", "?max_iters=-5", "?max_iters=many", "?max_iters=1e400"])
 def test_an_impossible_number_of_steps_is_refused(server: Watch, query: str) -> None:
-    assert explain(server, told_logs.spiky(), query).error == (422, "bad_request")
+    assert explain(server, example_logs.spiky(), query).error == (422, "bad_request")
 
 
 def test_a_log_beyond_the_limit_is_refused_before_it_is_read(server: Watch) -> None:
@@ -345,7 +366,7 @@ def test_a_log_beyond_the_limit_is_refused_before_it_is_read(server: Watch) -> N
     connection.close()
 
 
-def test_a_log_beyond_the_limit_that_does_not_say_its_size_is_refused_on_the_way(server: Watch) -> None:
+def test_a_log_of_unknown_size_is_refused_once_it_exceeds_the_limit(server: Watch) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as client:
         head = f"POST /api/explain HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.sendall(head.encode())
@@ -358,10 +379,10 @@ def test_a_log_beyond_the_limit_that_does_not_say_its_size_is_refused_on_the_way
     assert server.ask("/api/runs").status == 200
 
 
-def test_a_log_just_below_the_limit_is_read(server: Watch) -> None:
-    log = told_logs.spiky().encode()
-    padded = log + (b"#" * 9999 + b"\n") * ((LIMIT_BYTES - len(log)) // 10_000)
-    assert explain(server, padded).json["runs"][0]["slow"][0][0] == 0
+def test_a_log_just_below_the_limit_is_read_to_its_end(server: Watch) -> None:
+    log = example_logs.spiky().encode()
+    padding = b"#" * (LIMIT_BYTES - len(log) - 1) + b"\n"  # one line, of which only the beginning costs time
+    assert explain(server, padding + log).json["runs"][0]["slow"][0][0] == 0
 
 
 # --- samples ---
@@ -382,7 +403,8 @@ def children(server: Watch) -> list[psutil.Process]:
     return psutil.Process(server.process.pid).children(recursive=True)
 
 
-def test_a_checkpoint_writes_on_from_a_prompt_in_a_child_process(writer: Watch) -> None:
+@pytest.mark.slow
+def test_a_child_process_continues_a_prompt_from_a_checkpoint(writer: Watch) -> None:
     answer = sample(writer)
     assert answer.headers["content-type"].startswith("text/plain")
     text = answer.body.decode("utf-8")
@@ -403,7 +425,7 @@ def test_a_checkpoint_writes_on_from_a_prompt_in_a_child_process(writer: Watch) 
         {"temperature": math.nan},
     ],
 )
-def test_a_sample_that_cannot_be_is_refused(writer: Watch, asked: dict[str, object]) -> None:
+def test_a_sample_with_invalid_settings_is_refused(writer: Watch, asked: dict[str, object]) -> None:
     assert sample(writer, **asked).error == (422, "bad_request")
     assert children(writer) == []
 
@@ -413,17 +435,18 @@ def test_a_prompt_beyond_the_limit_is_refused(writer: Watch) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 10_000])
-def test_a_sample_whose_request_is_no_object_is_refused(writer: Watch, body: bytes) -> None:
+def test_a_sample_request_that_is_not_an_object_is_refused(writer: Watch, body: bytes) -> None:
     answer = writer.ask("/api/sample", "POST", body, content_type="application/json")
     assert answer.error == (422, "bad_request")
 
 
 @pytest.mark.parametrize("run", ["nothing", "../small-run", "/etc", "..", "run/checkpoints", None, ["run"]])
-def test_a_sample_of_what_is_not_a_listed_run_is_refused(writer: Watch, run: object) -> None:
+def test_only_listed_runs_can_be_sampled(writer: Watch, run: object) -> None:
     assert sample(writer, run=run).error in [(404, "gone"), (422, "bad_request")]
 
 
-def test_a_prompt_is_a_text_and_never_the_name_of_a_file(writer: Watch, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_prompt_is_text_and_never_a_file_name(writer: Watch, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("gently down", "utf-8")
     answer = sample(writer, prompt=f"FILE:{tmp_path / 'secret.txt'}")
     # Its alphabet is that of its song: it cannot begin with these letters, and says so.
@@ -432,7 +455,8 @@ def test_a_prompt_is_a_text_and_never_the_name_of_a_file(writer: Watch, tmp_path
     assert b"gently down" not in answer.body
 
 
-def test_one_writes_at_a_time_and_stops_when_nobody_reads(writer: Watch) -> None:
+@pytest.mark.slow
+def test_one_sample_is_written_at_a_time_and_stops_when_its_reader_leaves(writer: Watch) -> None:
     body = json.dumps({"run": "run", "prompt": "row, ", "max_new_tokens": 2000, "temperature": 1.0}).encode()
     connection = writer.connect()
     connection.request("POST", "/api/sample", body, {"Content-Type": "application/json"})
@@ -442,7 +466,8 @@ def test_one_writes_at_a_time_and_stops_when_nobody_reads(writer: Watch) -> None
     until(lambda: not children(writer), "the child is gone because its reader is")
 
 
-def test_of_several_who_ask_at_the_same_moment_one_is_served(writer: Watch) -> None:
+@pytest.mark.slow
+def test_of_several_simultaneous_sample_requests_one_is_served(writer: Watch) -> None:
     with ThreadPoolExecutor(3) as pool:
         statuses = sorted(answer.status for answer in pool.map(lambda _: sample(writer), range(3)))
     assert statuses == [200, 409, 409]
@@ -459,7 +484,7 @@ def test_a_run_without_a_checkpoint_says_why_nothing_is_written(server: Watch) -
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{}", "localhost:{}", "[::1]:{}", "LOCALHOST:{}", "localhost:9999"])
-def test_names_of_this_machine_are_answered_also_through_a_forwarded_port(server: Watch, host: str) -> None:
+def test_local_host_names_are_accepted_also_through_a_forwarded_port(server: Watch, host: str) -> None:
     assert server.ask("/api/runs", Host=host.format(server.port)).status == 200
 
 
@@ -475,29 +500,29 @@ def test_names_of_this_machine_are_answered_also_through_a_forwarded_port(server
         "10.0.0.1:{}",
     ],
 )
-def test_a_page_that_rebinds_its_name_to_this_machine_is_refused(server: Watch, path: str, host: str) -> None:
+def test_dns_rebinding_is_refused(server: Watch, path: str, host: str) -> None:
     assert server.ask(path, Host=host.format(server.port)).error == (403, "wrong_host")
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1"])
 @pytest.mark.parametrize(("path", "method"), [("/api/runs", "GET"), ("/api/explain", "POST"), ("/api/sample", "POST")])
-def test_a_foreign_page_is_refused(server: Watch, path: str, method: str, origin: str) -> None:
+def test_requests_from_other_sites_are_refused(server: Watch, path: str, method: str, origin: str) -> None:
     answer = server.ask(path, method, b"{}" if method == "POST" else None, Origin=origin.format(server.port))
     assert answer.error == (403, "wrong_origin")
 
 
-def test_the_own_page_may_ask(server: Watch) -> None:
+def test_requests_from_the_page_itself_are_accepted(server: Watch) -> None:
     own = f"http://127.0.0.1:{server.port}"
     assert server.ask("/api/runs", Origin=own, Sec_Fetch_Site="same-origin").status == 200
 
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/stream", "/api/report?run=done", "/report.html?run=done"])
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_a_foreign_page_includes_is_refused(server: Watch, path: str, site: str) -> None:
+def test_other_sites_cannot_embed_responses(server: Watch, path: str, site: str) -> None:
     assert server.ask(path, Sec_Fetch_Site=site).status == 403
 
 
-def test_a_link_from_elsewhere_opens_the_page(server: Watch) -> None:
+def test_a_link_on_another_site_opens_the_page(server: Watch) -> None:
     assert server.ask("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
 
 
@@ -519,7 +544,7 @@ def test_a_link_from_elsewhere_opens_the_page(server: Watch) -> None:
         ("/api/explain", "GET", {}, 405),
     ],
 )
-def test_every_answer_tells_the_browser_to_be_careful(
+def test_every_response_has_the_security_headers(
     server: Watch, path: str, method: str, headers: dict[str, str], status: int
 ) -> None:
     answer = server.ask(path, method, b"" if method == "POST" else None, **headers)
@@ -534,7 +559,7 @@ def test_every_answer_tells_the_browser_to_be_careful(
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_a_fault_of_ours_is_told_in_one_line_and_its_answer_is_careful_too(
+def test_an_internal_error_is_printed_in_one_line_and_its_response_has_the_security_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
@@ -564,7 +589,7 @@ def test_a_fault_of_ours_is_told_in_one_line_and_its_answer_is_careful_too(
     assert capfd.readouterr().err == "nanoscope: /api/report: RuntimeError: a fault\n"
 
 
-def test_the_stream_and_what_the_page_loads_are_careful_too(server: Watch) -> None:
+def test_the_stream_and_static_files_have_the_security_headers(server: Watch) -> None:
     page = server.ask("/").body.decode("utf-8")
     loaded = re.findall(r'(?:src|href)="(/?static/[^"]+)"', page)
     assert any(name.endswith(".js") for name in loaded)
@@ -588,8 +613,8 @@ def test_the_stream_and_what_the_page_loads_are_careful_too(server: Watch) -> No
 @pytest.mark.parametrize(
     "path",
     [
-        *("/static/../page.py", "/static/%2e%2e/page.py", "/static/..%2fpage.py", "/static/%2e%2e%2f__init__.py"),
-        *("/static//etc/passwd", "/static/%2fetc/passwd", "/static/..%5cpage.py", "/static/", "/static/server.py"),
+        *("/static/../shell.py", "/static/%2e%2e/shell.py", "/static/..%2fshell.py", "/static/%2e%2e%2f__init__.py"),
+        *("/static//etc/passwd", "/static/%2fetc/passwd", "/static/..%5cshell.py", "/static/", "/static/routes.py"),
     ],
 )
 def test_only_the_pages_own_files_are_served(server: Watch, path: str) -> None:
@@ -600,7 +625,7 @@ def test_only_the_pages_own_files_are_served(server: Watch, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(shelf: Path) -> Iterator[Watch]:
-    """A server for other machines, with a token of its own making."""
+    """A server for other machines, with a random token."""
     with watching(shelf, "--host", "0.0.0.0") as watch:
         yield watch
 
@@ -614,14 +639,14 @@ def token_of(server: Watch) -> str:
 @pytest.mark.parametrize(
     "path", ["/", "/api/runs", "/api/stream", "/api/report?run=done", "/static/report.js", "/nothing"]
 )
-def test_another_host_needs_the_token(guarded: Watch, path: str) -> None:
+def test_remote_access_needs_the_token(guarded: Watch, path: str) -> None:
     assert len(token_of(guarded)) >= 16
     assert guarded.ask(path).error == (401, "token")
     assert guarded.ask(path, Authorization="Bearer " + "x" * len(token_of(guarded))).error == (401, "token")
     assert guarded.ask(path, Cookie="token=; nanoscope=x").error == (401, "token")
 
 
-def test_the_printed_address_sets_a_cookie_that_opens_the_page_and_is_not_left_in_the_address(guarded: Watch) -> None:
+def test_the_printed_address_sets_a_cookie_and_redirects_to_an_address_without_the_token(guarded: Watch) -> None:
     answer = guarded.ask(f"/?token={token_of(guarded)}")
     assert answer.status in (302, 303, 307)
     assert answer.headers["location"] == "/"
@@ -632,7 +657,7 @@ def test_the_printed_address_sets_a_cookie_that_opens_the_page_and_is_not_left_i
     assert guarded.ask("/", Cookie=cookie.split(";")[0]).status == 200
 
 
-def test_programs_may_bring_the_token_in_a_header(guarded: Watch) -> None:
+def test_programs_can_send_the_token_in_a_header(guarded: Watch) -> None:
     assert guarded.ask("/api/runs", Authorization=f"Bearer {token_of(guarded)}").status == 200
 
 
@@ -644,12 +669,12 @@ def test_a_wrong_token_in_the_address_sets_no_cookie(guarded: Watch) -> None:
 
 
 @pytest.mark.parametrize(("host", "status"), [("evil.example:{}", 403), ("10.1.2.3:{}", 200), ("localhost:{}", 200)])
-def test_with_the_token_too_the_name_must_be_one_of_this_machine(guarded: Watch, host: str, status: int) -> None:
+def test_the_host_name_is_checked_even_with_the_token(guarded: Watch, host: str, status: int) -> None:
     headers = {"Host": host.format(guarded.port), "Authorization": f"Bearer {token_of(guarded)}"}
     assert guarded.ask("/api/runs", **headers).status == status
 
 
-def test_a_token_can_be_given(shelf: Path) -> None:
+def test_the_token_can_be_chosen(shelf: Path) -> None:
     with watching(shelf, "--host", "0.0.0.0", "--token", "a-token-of-my-own") as server:
         assert token_of(server) == "a-token-of-my-own"
         assert server.ask("/api/runs", Authorization="Bearer a-token-of-my-own").status == 200
@@ -660,8 +685,8 @@ def test_a_token_can_be_given(shelf: Path) -> None:
 
 
 def make_hostile(runs: Path) -> None:
-    """One honest run between everything else that can be called events.jsonl."""
-    begin_run(runs / "honest", 20).file.close()
+    """One valid run among everything else that can be called events.jsonl."""
+    begin_run(runs / "honest", 20).close()
     contents = {
         "binary": os.urandom(5000),
         "empty": b"",
@@ -689,16 +714,17 @@ def make_hostile(runs: Path) -> None:
     (runs / "passwd/events.jsonl").symlink_to("/etc/passwd")
     (runs / "loop/again").symlink_to(runs / "loop")
     (runs / "dangling/events.jsonl").symlink_to("/nowhere/at/all")
-    begin_run(runs / "locked-pipe", 5).file.close()
+    begin_run(runs / "locked-pipe", 5).close()
     os.mkfifo(runs / "locked-pipe/lock.json")
     os.mkfifo(runs / "locked-pipe/.lock")
-    begin_run(runs / "unreadable", 5).file.close()
+    begin_run(runs / "unreadable", 5).close()
     (runs / "unreadable/events.jsonl").chmod(0)
-    begin_run(runs / "</script><img src=x onerror=alert(1)>", 5).file.close()
+    begin_run(runs / "</script><img src=x onerror=alert(1)>", 5).close()
     (runs / os.fsdecode(b"not-\xff-utf8")).mkdir()
-    begin_run(runs / os.fsdecode(b"not-\xff-utf8"), 5).file.close()
+    begin_run(runs / os.fsdecode(b"not-\xff-utf8"), 5).close()
 
 
+@pytest.mark.slow
 def test_hostile_folders_break_neither_the_list_nor_the_server_and_nothing_is_written(tmp_path: Path) -> None:
     make_hostile(tmp_path)
     before = listing(tmp_path)
@@ -711,7 +737,7 @@ def test_hostile_folders_break_neither_the_list_nor_the_server_and_nothing_is_wr
             assert answer.status in (200, 404, 422), (name, answer.body[:200])
             json.loads(answer.body, parse_constant=pytest.fail)  # NaN is not JSON, and no page would read it
             assert b"root:" not in answer.body
-        explained = explain(server, told_logs.spiky())
+        explained = explain(server, example_logs.spiky())
         assert explained.status == 200
         with server.stream() as stream:
             heard(stream, lambda listed: "honest" in listed)
@@ -727,10 +753,10 @@ def _query(**values: str) -> str:
 
 @posix
 @pytest.mark.parametrize("becomes", ["pipe", "link"])
-def test_a_run_whose_events_become_something_else_is_gone_at_once(tmp_path: Path, becomes: str) -> None:
+def test_a_run_whose_events_become_a_pipe_or_link_is_gone_at_once(tmp_path: Path, becomes: str) -> None:
     write_run(tmp_path / "outside", steps=50)
-    begin_run(tmp_path / "runs/run", 20).file.close()
-    begin_run(tmp_path / "runs/other", 20).file.close()
+    begin_run(tmp_path / "runs/run", 20).close()
+    begin_run(tmp_path / "runs/other", 20).close()
     events = tmp_path / "runs/run/events.jsonl"
     with watching(tmp_path / "runs") as server:
         assert len(server.runs()) == 2
@@ -740,19 +766,20 @@ def test_a_run_whose_events_become_something_else_is_gone_at_once(tmp_path: Path
         assert [run["name"] for run in server.runs() if run["state"] != "unreadable"] == ["other"]
 
 
-def test_who_stops_in_the_middle_of_a_log_keeps_nobody_else_waiting(server: Watch) -> None:
+def test_a_stalled_upload_does_not_block_others(server: Watch) -> None:
     stalled = server.connect()
     stalled.putrequest("POST", "/api/explain")
     stalled.putheader("Content-Length", "1000")
     stalled.endheaders(b"iter 0: loss 4.0")
-    assert explain(server, told_logs.spiky()).status == 200
+    assert explain(server, example_logs.spiky()).status == 200
     stalled.close()
 
 
-def test_a_folder_of_very_many_folders_does_not_stop_the_list(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_among_very_many_folders_is_listed(tmp_path: Path) -> None:
     for number in range(1500):
         (tmp_path / f"data-{number:04d}").mkdir()
-    begin_run(tmp_path / "zz-run", 20).file.close()
+    begin_run(tmp_path / "zz-run", 20).close()
     with watching(tmp_path) as server:
         assert [run["name"] for run in server.runs()] == ["zz-run"]
 
@@ -763,7 +790,7 @@ def test_a_folder_of_very_many_folders_does_not_stop_the_list(tmp_path: Path) ->
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
 def test_torch_is_not_loaded_by_the_server(server: Watch) -> None:
     assert len(server.report("done", "other")["runs"]) == 2
-    assert explain(server, told_logs.spiky()).status == 200
+    assert explain(server, example_logs.spiky()).status == 200
     loaded = Path(f"/proc/{server.process.pid}/maps").read_text("utf-8")
     assert "python" in loaded
     assert "libtorch" not in loaded
@@ -771,8 +798,9 @@ def test_torch_is_not_loaded_by_the_server(server: Watch) -> None:
 
 
 @posix
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_status_0_though_pages_are_open(shelf: Path, number: int) -> None:
+def test_a_signal_stops_the_server_with_status_0_while_pages_are_open(shelf: Path, number: int) -> None:
     with watching(shelf) as server, server.stream() as first, server.stream() as second:
         heard(first, bool)
         heard(second, bool)
@@ -783,7 +811,8 @@ def test_a_signal_ends_it_with_status_0_though_pages_are_open(shelf: Path, numbe
 
 
 @posix
-def test_a_signal_ends_what_is_being_written_too(small_run: Path) -> None:
+@pytest.mark.slow
+def test_a_signal_also_stops_the_sampling_process(small_run: Path) -> None:
     with watching(small_run.parent) as server:
         connection = server.connect()
         body = json.dumps({"run": "run", "prompt": "row", "max_new_tokens": 2000, "temperature": 1.0}).encode()
@@ -798,25 +827,25 @@ def _lives(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-def test_a_port_that_was_asked_for_and_is_in_use_is_told(shelf: Path) -> None:
+def test_a_requested_port_that_is_in_use_is_reported(shelf: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         status, said = refused(shelf, "--port", str(port), cwd=shelf)
     assert status == 1
-    assert f"Port {port}" in said
+    assert f"port {port}" in said
     assert "--port" in said
 
 
-def test_if_the_usual_port_is_in_use_the_next_one_is_taken(shelf: Path) -> None:
+def test_if_the_default_port_is_in_use_the_next_free_one_is_used(shelf: Path) -> None:
     with socket.socket() as taken:
         with contextlib.suppress(OSError):  # somebody else has it, which is as good
-            taken.bind(("127.0.0.1", USUAL_PORT))
+            taken.bind(("127.0.0.1", DEFAULT_PORT))
             taken.listen()
         watch = Watch(shelf, cwd=shelf)
         try:
-            assert watch.serving().port > USUAL_PORT
+            assert watch.serving().port > DEFAULT_PORT
             assert watch.ask("/api/runs").status == 200
         finally:
             watch.close()
@@ -825,14 +854,14 @@ def test_if_the_usual_port_is_in_use_the_next_one_is_taken(shelf: Path) -> None:
 @pytest.mark.parametrize(
     "words", [["--port", "-1"], ["--port", "65536"], ["--port", "eighty"], ["--lang", "xx"], ["--prot", "1"]]
 )
-def test_what_is_typed_wrong_is_told_with_status_2(shelf: Path, words: list[str]) -> None:
+def test_invalid_options_are_reported_with_status_2(shelf: Path, words: list[str]) -> None:
     status, said = refused(shelf, *words, cwd=shelf)
     assert status == 2
     assert 1 <= len(said.splitlines()) <= 4
     assert words[0].lstrip("-") in said or words[1] in said
 
 
-def test_a_folder_that_was_named_and_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     status, said = refused("rans", cwd=tmp_path)
     assert status in (1, 2)
@@ -840,20 +869,20 @@ def test_a_folder_that_was_named_and_is_not_there_is_told(tmp_path: Path) -> Non
     assert len(said.splitlines()) <= 3
 
 
-def test_runs_is_waited_for_where_nothing_was_named(tmp_path: Path) -> None:
+def test_without_a_folder_the_server_waits_for_runs_to_appear(tmp_path: Path) -> None:
     watch = Watch("--port", "0", cwd=tmp_path)
     try:
         server = watch.serving()
         assert server.runs() == []
         assert not (tmp_path / "runs").exists()
         with server.stream() as stream:
-            begin_run(tmp_path / "runs/first", 20).file.close()
+            begin_run(tmp_path / "runs/first", 20).close()
             heard(stream, lambda runs: "first" in runs)
     finally:
         watch.close()
 
 
-def test_help_tells_every_option() -> None:
+def test_help_lists_every_option() -> None:
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
         assert cli.run(["watch", "--help"]) == 0

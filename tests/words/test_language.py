@@ -13,7 +13,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0.03322, "33.2 ms"),
         (0.16849, "168 ms"),
@@ -29,31 +29,31 @@ def plain(text: str) -> str:
         (float("nan"), "—"),
     ],
 )
-def test_a_duration_has_the_units_that_suit_its_size(seconds, said):
-    assert plain(ENGLISH.duration(seconds)) == said
+def test_a_duration_has_the_units_that_suit_its_size(seconds, text):
+    assert plain(ENGLISH.duration(seconds)) == text
 
 
-def test_a_duration_can_be_said_to_the_second():
+def test_a_duration_can_be_written_to_the_second():
     assert plain(ENGLISH.duration(23571.149, parts=3)) == "6 h 32 min 51 s"
     assert plain(ARABIC.duration(23571.149, parts=3)) == "6 ساعات و32 دقيقة و51 ثانية"
     assert plain(HINDI.duration(23571.149, parts=3)) == "6 घंटे 32 मिनट 51 सेकंड"
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(1, "خطوة واحدة"), (2, "خطوتين"), (3, "3 خطوات"), (10, "10 خطوات"), (11, "11 خطوة"), (100, "100 خطوة"),
      (102, "102 خطوة"), (103, "103 خطوات")],
 )  # fmt: skip
-def test_arabic_counts_steps_in_its_own_plurals(count, said):
-    assert plain(ARABIC.plural("{n} step", "{n} steps", count)) == said
+def test_arabic_counts_steps_in_its_own_plurals(count, text):
+    assert plain(ARABIC.plural("{n} step", "{n} steps", count)) == text
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(1, "سطر واحد"), (2, "سطران"), (7, "7 أسطر"), (11, "11 سطرًا"), (275, "275 سطرًا"), (300, "300 سطر")],
 )
-def test_arabic_counts_lines_in_its_own_plurals(count, said):
-    assert plain(ARABIC.plural("{n} line", "{n} lines", count)) == said
+def test_arabic_counts_lines_in_its_own_plurals(count, text):
+    assert plain(ARABIC.plural("{n} line", "{n} lines", count)) == text
 
 
 def test_hindi_has_one_hour_and_several_and_fractions_are_several():
@@ -68,17 +68,52 @@ def test_large_numbers_are_grouped_as_each_language_groups_them():
 
 
 def test_values_inside_arabic_are_isolated_so_that_their_order_is_kept():
-    text = ARABIC.say("Raise {setting} from {before} to {after}.", setting="eval_interval", before="500", after="2000")
+    message = "Raise {setting} from {from_value:typed} to {to_value:typed}."
+    text = ARABIC.say(message, setting="eval_interval", from_value=500, to_value=2000)
     assert f"{ISOLATE}eval_interval{END_ISOLATE}" in text
     assert text.count(ISOLATE) == text.count(END_ISOLATE) == 3
 
 
 def test_values_from_a_log_are_not_taken_for_placeholders():
-    assert ENGLISH.say("Line {line}: memory ran out. {message}", line="3", message="{line} {x}").endswith("{line} {x}")
+    text = ENGLISH.say("Line {line:plain}: memory ran out. {message:line}", line=3, message="{line} {x}")
+    assert text == "Line 3: memory ran out. {line} {x}"
 
 
-def test_a_loss_that_is_not_finite_is_said_in_words():
-    assert ENGLISH.loss(float("inf")) == "not a number"
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+@pytest.mark.parametrize("spec", ["number", "number2", "significant", "loss", "percent", "large", "duration"])
+def test_a_value_that_is_missing_or_not_finite_is_a_dash(value, spec):
+    assert ENGLISH.say("{value:" + spec + "}", value=value) == "—"
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "text"),
+    [
+        ("", 12345, "12,345"),
+        ("", "text", "text"),
+        ("plain", 12345, "12345"),
+        ("number2", 1.005, "1.00"),
+        ("loss", 1.4697, "1.4697"),
+        ("percent", 0.1107, "11.1%"),
+        ("large", 33_200, "33.2k"),
+        ("significant2", 133.9, "134"),
+        ("duration", 4.44683, "4.45 s"),
+        ("duration3", 23571.149, "6 h 32 min 51 s"),
+        ("durations", (0.1, 0.2), "100 ms to 200 ms"),
+        ("losses", (1.471, 1.469), "1.47"),
+        ("rough", 1180.0, "20 min"),
+        ("steps", (250, 500, 750), "250, 500, and 750"),
+        ("typed", 0.0006, "0.0006"),
+        ("typed", 2000.0, "2000"),
+        ("line", "a\nb  c", "a b c"),
+    ],
+)
+def test_a_placeholder_says_how_its_value_is_written(spec, value, text):
+    assert plain(ENGLISH.say("{value:" + spec + "}", value=value)) == text
+
+
+def test_a_placeholder_with_an_unknown_format_is_refused():
+    with pytest.raises(ValueError, match="unknown format 'fill'"):
+        ENGLISH.say("{value:fill}", value=1)
 
 
 def test_a_range_whose_ends_look_the_same_is_one_value():

@@ -15,7 +15,7 @@ from nanoscope.analysis.findings import (
     NoEta,
     NonFinite,
     Overfitting,
-    Progress,
+    RunProgress,
     SlowingDown,
     VerdictFinding,
 )
@@ -32,7 +32,7 @@ EVALS_WANTED = 8  # fewer points show no turning point
 
 def advise(
     run: Run,
-    progress: Progress,
+    progress: RunProgress,
     timing: Timing,
     eta: Eta | NoEta | None,
     learning: Learning,
@@ -59,7 +59,7 @@ def advise(
     return tuple(_once([*urgent, *savings, *unseen]))
 
 
-def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) -> list[Advice]:
+def _for_verdict(verdict: VerdictFinding, progress: RunProgress, timing: Timing) -> list[Advice]:
     normal = timing.normal_step
     if isinstance(verdict, Overfitting):
         advice = []
@@ -89,7 +89,7 @@ def _for_verdict(verdict: VerdictFinding, progress: Progress, timing: Timing) ->
     return []
 
 
-def _train_longer(run: Run, progress: Progress, evals: Evaluations | None) -> list[Advice]:
+def _train_longer(run: Run, progress: RunProgress, evals: Evaluations | None) -> list[Advice]:
     """Twice the steps, where even the more cautious law through the evaluations promises more than their noise."""
     length = progress.total_steps or progress.last_step
     points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]

@@ -10,10 +10,10 @@ from nanoscope.analysis.findings import (
     Analysis,
     Diverged,
     LogError,
+    LogSummary,
     NoEta,
     NonFinite,
     NoTraining,
-    Reading,
     SlowingDown,
     VerdictFinding,
 )
@@ -50,7 +50,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         verdicts = (NoTraining(log.lines if log else 0),)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
-        reading=_reading(run, log, timing.log_interval),
+        summary=_summary(run, log, timing.log_interval),
         verdicts=verdicts,
         progress=progress,
         timing=normal,
@@ -69,8 +69,8 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     )
 
 
-def run_to_tell(log: Log, analyses: Sequence[Analysis]) -> int:
-    """Of several runs the one to tell in full: the last, unless an earlier one went wrong and the last did not."""
+def main_run(log: Log, analyses: Sequence[Analysis]) -> int:
+    """The index of the run to show in full: the last, unless an earlier one went wrong and the last did not."""
     crashed = [error.run for error in log.errors if error.kind != "interrupted"]
     wrong = [
         (run.failed and run in crashed)
@@ -85,17 +85,14 @@ def log_errors(errors: Sequence[LoggedError]) -> list[LogError]:
     return [LogError(error.line, error.kind, error.message) for error in errors]
 
 
-def _reading(run: Run, log: Log | None, log_interval: int | None) -> Reading:
+def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
     widest = max((b - a for a, b in pairwise(run.steps.step)), default=0)
     elided = log_interval is not None and len(run.steps) > 8 and widest > 5 * log_interval
     first = run.first_step if run.steps else (run.evals[0].step if run.evals else None)
-    return Reading(
-        format=run.format,
-        lines=log.lines if log else 0,
+    return LogSummary(
         steps_logged=len(run.steps),
         first_step=run.first_step,
         last_step=run.last_step,
-        log_interval=log_interval,
         duplicates_dropped=run.duplicates_dropped,
         rejoined_lines=log.rejoined_lines if log else 0,
         resumed_at=tuple(run.resumed_at),

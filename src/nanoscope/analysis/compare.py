@@ -19,8 +19,9 @@ from nanoscope.analysis.findings import (
     RowMeasure,
     RowReason,
 )
-from nanoscope.analysis.numbers import between, median
+from nanoscope.analysis.numbers import between
 from nanoscope.analysis.verdicts import Curve
+from nanoscope.estimates import median
 from nanoscope.runs.run import ConfigValue, Run
 
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from nanoscope.analysis.findings import Eta, NoEta, Progress, Scenario
-from nanoscope.analysis.numbers import mean, percentile
+from nanoscope.analysis.findings import Eta, NoEta, RunProgress, Scenario
+from nanoscope.analysis.numbers import mean
 from nanoscope.analysis.progress import last_step_of
 from nanoscope.analysis.timing import Timing
+from nanoscope.estimates import multiples_between, percentile, time_left
 from nanoscope.runs.run import Run
 
 DRIFT = 0.10  # beyond this change over the run, only its last third tells how fast it is now
@@ -14,7 +15,7 @@ MOVING_AVERAGE_LINES = 20
 ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
 
 
-def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int | None) -> Eta | NoEta:
+def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Eta | NoEta:
     """The time left, or why there is none."""
     normal = timing.normal_step
     if progress.finished:
@@ -26,18 +27,18 @@ def analyse_eta(run: Run, progress: Progress, timing: Timing, eval_interval: int
     if progress.total_steps is None or progress.steps_left is None or progress.last_step is None:
         return NoEta("total_unknown", step_s)
     left = progress.steps_left
-    evals_left = _multiples_between(progress.last_step, last_step_of(run, progress.total_steps), eval_interval)
+    evals_left = multiples_between(progress.last_step, last_step_of(run, progress.total_steps), eval_interval)
     cost = timing.eval_cost_s
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
-    extra = evals_left * (cost or 0.0) + saves_left * (save_cost or 0.0)
-    expected = left * step_s + extra
+    extras = [(evals_left, cost), (saves_left, save_cost)]
+    expected = time_left(left, step_s, extras)
     quick = min(normal.typical_s, step_s, percentile(timing.normal_s, 25))
     slow = max(normal.mean_s, step_s, normal.typical_s, percentile(timing.normal_s, 75))
     average, lines, direction = _moving_average(timing.steady_s)
     return Eta(
         expected_s=expected,
-        low_s=min(left * quick + extra, expected * 0.98),
-        high_s=max(left * slow + extra * 1.1, expected * 1.02),
+        low_s=min(time_left(left, quick, extras), expected * 0.98),
+        high_s=max(left * slow + time_left(0, 0.0, extras) * 1.1, expected * 1.02),
         naive_s=left * (timing.last_printed_s or step_s),
         steps_left=left,
         step_s=step_s,
@@ -62,11 +63,7 @@ def _mean_now(timing: Timing) -> float:
     return mean(values, weights)
 
 
-def _multiples_between(last: int, end: int, interval: int | None) -> int:
-    return end // interval - last // interval if interval and end > last else 0
-
-
-def _checkpoints_left(run: Run, progress: Progress, timing: Timing) -> tuple[int, float | None]:
+def _checkpoints_left(run: Run, progress: RunProgress, timing: Timing) -> tuple[int, float | None]:
     """Checkpoints to come whose cost is not already in the evaluations'."""
     eval_steps = {e.step for e in run.evals}
     own = [c.step for c in run.checkpoints if c.step not in eval_steps]

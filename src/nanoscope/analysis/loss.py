@@ -8,14 +8,15 @@ from nanoscope.analysis.findings import (
     Checkpoints,
     Evaluations,
     LossSpike,
-    Progress,
+    RunProgress,
     TooShort,
     TrainLoss,
     VerdictFinding,
     Warmup,
 )
-from nanoscope.analysis.numbers import common_gap, median, scatter
+from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.timing import Timing
+from nanoscope.estimates import median, scatter
 from nanoscope.runs.run import Run
 
 FEW_STEPS = 20  # steps trained: nothing can be said about learning
@@ -35,7 +36,7 @@ class Learning:
     warmup: Warmup | None
 
 
-def analyse_learning(run: Run, progress: Progress, timing: Timing, eval_interval: int | None) -> Learning:
+def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Learning:
     """Everything about the losses of a run."""
     curve = judge.Curve.of_training(run)
     train = _train_loss(run, curve)
@@ -52,7 +53,7 @@ def analyse_learning(run: Run, progress: Progress, timing: Timing, eval_interval
 
 
 def _judge(
-    run: Run, curve: judge.Curve, train: TrainLoss, progress: Progress
+    run: Run, curve: judge.Curve, train: TrainLoss, progress: RunProgress
 ) -> tuple[tuple[VerdictFinding, ...], tuple[LossSpike, ...]]:
     """The verdicts, gravest first. Where one of them lasts, the run is not called improving or at rest as well."""
     bad = judge.non_finite(run)

@@ -4,7 +4,7 @@ import math
 from array import array
 
 from nanoscope.analysis.findings import Mfu, MfuReason, MfuTrust
-from nanoscope.analysis.numbers import median, percentile
+from nanoscope.estimates import median, percentile
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import Run
 

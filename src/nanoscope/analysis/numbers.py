@@ -1,43 +1,13 @@
-"""Robust statistics that the analyses share, in plain Python: numpy alone would take a third of `explain`'s start."""
+"""Statistics that the analyses share beyond those of estimates.py, in plain Python as well."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 
-MAD_TO_SIGMA = 1.4826  # of normally distributed values
-ENOUGH = 30_000  # values: more do not change a median, and only cost time
+from nanoscope.estimates import median, robust_sigma, spread_indices
+
 ENOUGH_IN_BLOCK = 1_000
-GOLDEN = 0.6180339887498949
-
-
-def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
-    """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
-    return range(count) if count <= enough else [int(part * count) for part in _spread_parts(enough)]
-
-
-@cache
-def _spread_parts(enough: int) -> list[float]:
-    return sorted(i * GOLDEN % 1.0 for i in range(enough))
-
-
-def _ordered(values: Sequence[float]) -> list[float]:
-    return sorted(values) if len(values) <= ENOUGH else sorted(values[i] for i in spread_indices(len(values)))
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle value."""
-    return percentile(values, 50)
-
-
-def percentile(values: Sequence[float], per_cent: float) -> float:
-    """The value below which so many per cent lie, between neighbours by a line."""
-    ordered = _ordered(values)
-    place = (len(ordered) - 1) * per_cent / 100
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
@@ -45,24 +15,6 @@ def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> flo
     if weights is None:
         return sum(values) / len(values)
     return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
-
-
-def robust_sigma(values: Sequence[float]) -> float:
-    """Standard deviation as the bulk of the values has it, whatever the outliers do."""
-    if not values:
-        return 0.0
-    some = [values[index] for index in spread_indices(len(values))]
-    middle = median(some)
-    return MAD_TO_SIGMA * median([abs(value - middle) for value in some])
-
-
-def scatter(values: Sequence[float]) -> float:
-    """Noise of a series around its own trend, from second differences (a smooth curve has none)."""
-    if len(values) < 3:
-        return 0.0
-    inner = spread_indices(len(values) - 2)
-    bends = [abs(values[i + 2] - 2 * values[i + 1] + values[i]) for i in inner]
-    return float(MAD_TO_SIGMA * median(bends) / 6**0.5)
 
 
 def blocks(count: int, at_least: int, at_most_blocks: int = 64) -> list[tuple[int, int]]:

@@ -2,12 +2,12 @@
 
 from itertools import pairwise
 
-from nanoscope.analysis.findings import Progress
-from nanoscope.analysis.numbers import spread_indices
+from nanoscope.analysis.findings import RunProgress
+from nanoscope.estimates import spread_indices
 from nanoscope.runs.run import Run
 
 
-def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> Progress:
+def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> RunProgress:
     """Total, steps left and end of a run, from what the person or the log says."""
     total = max_iters if max_iters is not None else _total(run)
     # The last evaluation or checkpoint may come after the last printed step.
@@ -25,7 +25,7 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     seen = done * tokens_per_step if tokens_per_step and done else None
     train_tokens = run.config.get("train_tokens")
     passes = seen / train_tokens if seen and isinstance(train_tokens, int) and train_tokens > 0 else None
-    return Progress(last, total, left, finished, tokens_per_step, seen, passes)
+    return RunProgress(last, total, left, finished, tokens_per_step, seen, passes)
 
 
 def last_step_of(run: Run, total: int) -> int:

@@ -1,4 +1,4 @@
-"""Findings → JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding as it is."""
+"""Findings as JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding field by field."""
 
 import math
 from dataclasses import fields, is_dataclass
@@ -12,7 +12,7 @@ SCHEMA = "nanoscope.explain/1"
 
 
 def explain_json(log: Log, options: Options) -> dict[str, Any]:
-    """A whole log as the schema has it."""
+    """A whole log, in the schema's form."""
     document = {
         "schema": SCHEMA,
         "source": log.source,
@@ -24,14 +24,14 @@ def explain_json(log: Log, options: Options) -> dict[str, Any]:
 
 
 def run_json(analysis: Analysis) -> dict[str, Any]:
-    """One run as the schema has it."""
+    """One run, in the schema's form."""
     a, normal, evals, mfu = analysis, analysis.timing, analysis.evals, analysis.mfu
     non_finite = next((v.step for v in a.verdicts if isinstance(v, NonFinite)), None)
     diverged = next((v.step for v in a.verdicts if isinstance(v, Diverged)), None)
     return {
-        "steps_logged": a.reading.steps_logged,
-        "first_step": a.reading.first_step,
-        "last_step": a.reading.last_step,
+        "steps_logged": a.summary.steps_logged,
+        "first_step": a.summary.first_step,
+        "last_step": a.summary.last_step,
         "total_steps": a.progress.total_steps,
         "finished": a.progress.finished,
         "step_time_s": normal
@@ -61,7 +61,7 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
             "non_finite_from": non_finite,
             "diverged_at": diverged,
         },
-        "verdicts": [verdict.code.removeprefix("verdict.") for verdict in a.verdicts],
+        "verdicts": [verdict.code for verdict in a.verdicts],
         "throughput_tok_s": normal and normal.throughput_tok_s,
         "mfu": mfu
         and {
@@ -81,7 +81,7 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Findings as JSON has them: dicts and lists, and null for a number that is not finite."""
+    """Findings as dicts and lists, with null for numbers that are not finite."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):

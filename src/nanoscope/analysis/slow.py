@@ -1,7 +1,6 @@
 """Which steps are slow, and why, from the evidence in the log.
 
-A step is slow when it stands out of the run's own spread around its own slowly moving median, and by more than a small
-share of a step: neither a fixed ratio nor a fixed number of sigmas alone tells a stall from a noisy machine.
+A step is slow when it stands out of the run's own spread around its own slowly moving median (`estimates.is_slow`).
 """
 
 import math
@@ -14,13 +13,10 @@ from itertools import pairwise
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
-from nanoscope.analysis.numbers import Baseline, common_gap, median, percentile, robust_sigma, spread_indices
+from nanoscope.analysis.numbers import Baseline, common_gap
+from nanoscope.estimates import EXPLAINED_SHARE, is_slow, median, percentile, robust_sigma, spread_indices
 from nanoscope.runs.run import Run
 
-STANDS_OUT_SHARE = 0.3  # of a normal step, for a slow step that nothing in the log explains
-STANDS_OUT_SIGMAS = 6.0
-EXPLAINED_SHARE = 0.15  # where the log itself says that there was more work
-EXPLAINED_SIGMAS = 4.0
 STARTUP_SHARE = 0.25
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
@@ -73,9 +69,9 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
             covered = steps_covered(run, index)
             noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
             extra_s[index] = (times[index] - level) * covered
-            if share > EXPLAINED_SIGMAS * noise:
+            if is_slow(times[index], level, noise, explained=True):
                 explained[index] = share
-            if share > max(STANDS_OUT_SHARE, STANDS_OUT_SIGMAS * noise):
+            if is_slow(times[index], level, noise):
                 unexplained.append(index)
 
     causes: dict[int, tuple[Cause, ...]] = {}

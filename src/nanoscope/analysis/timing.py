@@ -4,9 +4,10 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowStep
-from nanoscope.analysis.numbers import common_gap, mean, median, percentile, robust_sigma
+from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowRecord
+from nanoscope.analysis.numbers import common_gap, mean
 from nanoscope.analysis.slow import SlowRecords, find_slow, steps_covered
+from nanoscope.estimates import median, percentile, robust_sigma
 from nanoscope.runs.run import Run
 
 SLOWING_DOWN = 0.10
@@ -20,7 +21,7 @@ class Timing:
     eval_cost_s: float | None
     checkpoint_cost_s: float | None
     normal_step: NormalStep | None = None
-    slow_steps: tuple[SlowStep, ...] = ()
+    slow_steps: tuple[SlowRecord, ...] = ()
     slow_groups: tuple[SlowGroup, ...] = ()
     phase_costs: tuple[PhaseCost, ...] = ()
     hidden: HiddenEvaluations | None = None
@@ -45,7 +46,8 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     normal = _without(records.measured, carrying)
     steady = _without(normal, stalled)
     slow = tuple(
-        SlowStep(steps[index], times[index], records.extra_s[index], causes) for index, causes in records.causes.items()
+        SlowRecord(steps[index], times[index], records.extra_s[index], causes)
+        for index, causes in records.causes.items()
     )
     normal_s = _picked(times, normal)
     normal_step = _normal_step(run, normal, normal_s, records, tokens_per_step)
@@ -129,17 +131,17 @@ def _has_more_to_do(run: Run, normal: Sequence[int], change: float) -> bool:
 # --- costs ---
 
 
-def _later(slow: tuple[SlowStep, ...]) -> list[SlowStep]:
+def _later(slow: tuple[SlowRecord, ...]) -> list[SlowRecord]:
     """Without the first steps after a start, which hold more than an evaluation."""
     return [s for s in slow if "startup" not in s.causes and "resume" not in s.causes]
 
 
-def _evaluation_cost(slow: tuple[SlowStep, ...]) -> float | None:
+def _evaluation_cost(slow: tuple[SlowRecord, ...]) -> float | None:
     extras = [s.extra_s for s in _later(slow) if "evaluation" in s.causes]
     return median(extras) if extras else None
 
 
-def _checkpoint_cost(slow: tuple[SlowStep, ...]) -> float | None:
+def _checkpoint_cost(slow: tuple[SlowRecord, ...]) -> float | None:
     """What a checkpoint adds, where some evaluations saved one and some did not (or saves stand alone)."""
     extras: dict[tuple[Cause, ...], list[float]] = {}
     for step in _later(slow):
@@ -160,8 +162,8 @@ def _printed_costs(run: Run) -> tuple[float | None, float | None]:
     return (median(evals) if evals else None), (median(saves) if saves else None)
 
 
-def _groups(slow: tuple[SlowStep, ...], normal: NormalStep) -> tuple[SlowGroup, ...]:
-    by_causes: dict[tuple[Cause, ...], list[SlowStep]] = {}
+def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep) -> tuple[SlowGroup, ...]:
+    by_causes: dict[tuple[Cause, ...], list[SlowRecord]] = {}
     for step in slow:
         by_causes.setdefault(step.causes, []).append(step)
     groups = []
@@ -174,7 +176,6 @@ def _groups(slow: tuple[SlowStep, ...], normal: NormalStep) -> tuple[SlowGroup, 
                 causes=causes,
                 count=len(members),
                 first_step=members[0].step,
-                last_step=members[-1].step,
                 period_steps=gap if causes != ("stall",) else None,
                 typical_s=typical,
                 extra_total_s=sum(extras),

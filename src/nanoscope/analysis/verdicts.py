@@ -13,10 +13,11 @@ from nanoscope.analysis.findings import (
     NonFinite,
     Overfitting,
     Plateau,
-    Progress,
+    RunProgress,
     TrainLoss,
 )
-from nanoscope.analysis.numbers import blocks, line_through, median, scatter
+from nanoscope.analysis.numbers import blocks, line_through
+from nanoscope.estimates import is_spike, median, scatter, spike_height
 from nanoscope.runs.run import NOT_FINITE, Evaluation, Run
 
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
@@ -129,7 +130,7 @@ def _train_falls(run: Run, curve: Curve, since: int) -> bool:
     return not before or not after or median(after) < median(before)
 
 
-def memorising(run: Run, train: TrainLoss, progress: Progress) -> Memorising | None:
+def memorising(run: Run, train: TrainLoss, progress: RunProgress) -> Memorising | None:
     """A loss below anything that unseen text could have, and no validation."""
     passes = progress.passes_over_data
     if train.smoothed_last is None or train.first is None or any(math.isfinite(e.val) for e in run.evals):
@@ -166,16 +167,17 @@ def spikes(curve: Curve) -> tuple[LossSpike, ...]:
     steps, losses = curve.steps, curve.values
     if len(losses) < 12:
         return ()
-    jump = max(12 * max(scatter(losses), 0.01), 0.3)
+    jump = spike_height(losses)
     soon = max(10, len(losses) // 20)
     found: list[LossSpike] = []
     for index in range(1, len(losses)):
         if losses[index] - losses[index - 1] <= jump or (found and steps[index] <= found[-1].recovered_step):
             continue
-        before = median(losses[max(0, index - 3) : index])
-        height = losses[index] - before
-        if height < max(jump, 0.1 * before):
+        recent = losses[max(0, index - 3) : index]
+        if not is_spike(losses[index], recent, jump):
             continue
+        before = median(recent)
+        height = losses[index] - before
         back = (i for i in range(index, min(index + soon, len(losses))) if losses[i] < before + 0.3 * height)
         recovered = next(back, None)
         if recovered is not None:

@@ -1,6 +1,6 @@
-"""The command line: which commands there are, and how each of them may end.
+"""The command line: its commands, and the exit status and message of each way they can end.
 
-A command's file is only imported when the command is called, so that `explain` never waits for torch.
+A command's module is imported only when the command is called, so that `explain` never waits for torch.
 """
 
 import os
@@ -13,7 +13,8 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
-from nanoscope.errors import JobError, UsageError, did_you_mean
+from nanoscope.errors import JobError, UsageError
+from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 
 EPILOGUE = """\
@@ -22,27 +23,27 @@ Examples:
   nanoscope train laptop                            a minute without a GPU
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
-  nanoscope explain train.log                       anybody's log, or a run: what happened?
-  nanoscope report runs/laptop                      the same as a page with charts, to look at or to send
-  nanoscope watch                                   all runs in the browser, as they grow
+  nanoscope explain train.log                       any training log, or a run: what happened?
+  nanoscope report runs/laptop                      the same as an HTML page with charts
+  nanoscope watch                                   all runs in the browser, live
 
-'nanoscope COMMAND --help' tells more.
+Run 'nanoscope COMMAND --help' for the options of a command.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
 
 COMMANDS = {
     "demo": "The one-minute tour: prepare, train, explain, sample, report.",
     "prepare": "Turn text into token shards that training reads.",
-    "train": "Train a GPT, or go on with a run.",
-    "sample": "Let a trained model write.",
+    "train": "Train a GPT, or resume a run.",
+    "sample": "Generate text with a trained model.",
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
-    "report": "Write one HTML page about a run, or several: charts, explanations, advice.",
-    "watch": "Show the runs of a folder in your browser as they grow; explain any log pasted there.",
-    "bench": "How fast is this machine, and nanoGPT beside it?",
+    "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
+    "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
+    "bench": "Measure how fast this machine trains and samples.",
 }
-OWN_HELP = ("train",)  # its flags are the keys of the configuration
+OWN_HELP = ("train",)  # its options are the settings of the configuration
 
 
 def _app(called: str) -> App:
@@ -53,17 +54,17 @@ def _app(called: str) -> App:
         help_format="plaintext",
         help_formatter="plain",
         version=f"nanoscope {__version__}",
-        # Flags keep nanoGPT's underscores, and a boolean takes no second spelling (--no-…).
+        # Flags keep nanoGPT's underscores, and booleans have no second form (--no-…).
         default_parameter=Parameter(name_transform=lambda name: name, negative=()),
         result_action="return_value",
-        suppress_keyboard_interrupt=False,  # run() says that it was interrupted
+        suppress_keyboard_interrupt=False,  # run() reports it
     )
     for number, (name, summary) in enumerate(COMMANDS.items()):
         app.command(
             f"nanoscope.cli.{name}:{name}",
             name=name,
             sort_key=number,
-            help=None if name == called else summary,  # the docstring of the one that is called tells more
+            help=None if name == called else summary,  # the called one shows its docstring
             help_epilogue="",
             help_flags=[] if name in OWN_HELP else app.help_flags,
         )
@@ -71,21 +72,21 @@ def _app(called: str) -> App:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run one command and exit with its status; a person never sees a traceback."""
+    """Run one command and exit with its status. Users never see a traceback."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit status: 0 done, 1 the job failed, 2 wrong usage."""
+    """Run one command and return its exit status: 0 success, 1 failure, 2 invalid usage."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C would refuse '±' or Hindi
+        if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C may not encode '±' or Hindi
             stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
     words = [_underscored(word) for word in arguments]
     called = words[0] if words else ""
     try:
         if called and called not in COMMANDS and not called.startswith("-"):
             raise UsageError(
-                f"there is no command {called!r}{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}"
+                f"there is no command {called!r}.{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}"
             )
         status = _app(called)(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -96,7 +97,7 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # '| head' has seen enough
+    except BrokenPipeError:  # '| head' has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -108,7 +109,7 @@ def _utf8_if_unset(encoding: str | None) -> dict[str, str]:
 
 
 def _underscored(word: str) -> str:
-    """--batch-size=12 is accepted as --batch_size=12; values keep their dashes."""
+    """Accept --batch-size=12 as --batch_size=12; values keep their dashes."""
     if not word.startswith("--") or len(word) < 3:
         return word
     key, equals, value = word.partition("=")
@@ -126,19 +127,19 @@ def _fail(message: str, status: int) -> int:
 
 
 def _bug_report(error: Exception) -> str:
-    """What a person is told when nanoscope itself is wrong: the details go to a file, not to the screen."""
+    """The message about an unexpected exception. Its details go to a file, not to the screen."""
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
     reason = " ".join(str(error).split())[:200]
-    unexpected = f"unexpected {type(error).__name__}: {reason}\nThis is a fault of nanoscope, or of what it runs on."
+    unexpected = f"unexpected {type(error).__name__}: {reason}\nThis is a bug in nanoscope, or in what it runs on."
     try:
         handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
             traceback.print_exc(file=file)
-    except OSError:  # a full disk may be what went wrong in the first place
-        return f"{unexpected}\nNANOSCOPE_DEBUG=1 prints the details here; please attach them when you report it."
+    except OSError:  # a full disk may be the cause of it all
+        return f"{unexpected}\nNANOSCOPE_DEBUG=1 prints the details; please attach them to your report."
     return (
         f"{unexpected} Details are in {Path(name)}\n"
-        "Please attach that file when you report it; NANOSCOPE_DEBUG=1 prints them here."
+        "Please attach that file to your report; NANOSCOPE_DEBUG=1 prints them here."
     )

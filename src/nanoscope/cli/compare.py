@@ -1,4 +1,4 @@
-"""`nanoscope compare`: why runs differ."""
+"""`nanoscope compare`: explain why runs differ."""
 
 import sys
 from json import dumps
@@ -19,7 +19,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     Parameters
     ----------
     logs
-        Two or more log files or directories of nanoscope runs; or one log that holds several runs.
+        Two or more log files or directories of nanoscope runs, or one log that contains several runs.
     lang
         en, ar or hi; the language of your locale unless given.
     json
@@ -32,7 +32,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     language = choose_language(lang)
     named = trained_runs(logs)
     if len(named) < 2:
-        raise UsageError(f"{logs[0]} holds one run only. Give another log to compare it with.")
+        raise UsageError(f"{logs[0]} contains only one run. Give another log to compare it with.")
     comparison = compare_runs([each.run for each in named], [each.name for each in named])
     if json:
         from nanoscope.analysis.schema import plain
@@ -42,7 +42,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
         sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
         return
 
-    from nanoscope.views.comparison import print_comparison
-    from nanoscope.views.page import Page
+    from nanoscope.views.compare import print_comparison
+    from nanoscope.views.terminal_page import Page
 
     print_comparison(comparison, Page(language))

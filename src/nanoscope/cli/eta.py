@@ -1,4 +1,4 @@
-"""`nanoscope eta`: how long a run will still take."""
+"""`nanoscope eta`: the time left."""
 
 import sys
 from datetime import datetime
@@ -15,7 +15,7 @@ def eta(
     max_iters: int | None = None,
     step_time: tuple[float, ...] = (),
 ) -> None:
-    """Tell how long the last run of a log will still take.
+    """Estimate the time left for the last run of a log.
 
     Examples:
 
@@ -28,13 +28,13 @@ def eta(
     logs
         A log file, the directory of a nanoscope run, or '-' for standard input.
     lang
-        en, ar or hi; the language of your locale unless given.
+        en, ar or hi; default: the language of your locale.
     json
-        Print the answer for programs (schema nanoscope.eta/1).
+        Print the answer as JSON (schema nanoscope.eta/1).
     max_iters
-        Steps the run is to have, if the log does not say.
+        Number of steps the run will take, if the log doesn't say.
     step_time
-        'What if a step took so many seconds?' May be given several times.
+        Also estimate for steps that take this many seconds. Can be repeated.
     """
     from dataclasses import replace
 
@@ -47,9 +47,7 @@ def eta(
     check_logs(logs, eta)
     check_max_iters(max_iters)
     if len(logs) > 1:
-        raise UsageError(
-            "One log at a time: nanoscope eta train.log. To see several runs: nanoscope explain or compare."
-        )
+        raise UsageError("eta takes one log: nanoscope eta train.log. For several, use nanoscope explain or compare.")
     log = logs[0]
     if any(not 0 < seconds < float("inf") for seconds in step_time):
         raise UsageError("--step_time is in seconds and must be above 0, for example --step_time=0.2")
@@ -58,8 +56,8 @@ def eta(
     runs = [run for run in read.runs if run.steps or run.evals]
     if not runs:
         raise JobError(
-            f"No training step was found in {'standard input' if log == '-' else log}, so no time left either.\n"
-            f"What the log does say: nanoscope explain {log}"
+            f"No training step was found in {'standard input' if log == '-' else log}: can't estimate the time left.\n"
+            f"To see what the log does say: nanoscope explain {log}"
         )
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
     if step_time and isinstance(analysis.eta, Eta):
@@ -83,7 +81,7 @@ def eta(
         sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
         return
 
-    from nanoscope.views.page import Page
     from nanoscope.views.terminal import print_eta
+    from nanoscope.views.terminal_page import Page
 
     print_eta(analysis, Page(language), datetime.now())

@@ -10,7 +10,8 @@ from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 
 if TYPE_CHECKING:
     from nanoscope.analysis.analyse import Options
-    from nanoscope.views.page import Page
+    from nanoscope.analysis.findings import NoteFinding
+    from nanoscope.views.terminal_page import Page
 
 
 def explain(
@@ -21,7 +22,7 @@ def explain(
     max_iters: int | None = None,
     device: str | None = None,
 ) -> None:
-    """Explain training logs: speed, slow steps, time left, learning, and what to do.
+    """Explain training logs: speed, slow steps, time left, learning, and what to do next.
 
     Examples:
 
@@ -36,15 +37,15 @@ def explain(
     logs
         Log files, directories of nanoscope runs, or '-' for standard input.
     lang
-        en, ar or hi; the language of your locale unless given.
+        en, ar or hi; default: the language of your locale.
     annotate
-        Print the log itself, with each kind of line explained where it first appears.
+        Print the log with explanations: each kind of line where it first appears, and every slow step.
     json
-        Print the findings for programs (schema nanoscope.explain/1; several logs give a list).
+        Print the findings as JSON (schema nanoscope.explain/1; a list for several logs).
     max_iters
-        Steps the run is to have, if the log does not say.
+        Number of steps the run will take, if the log doesn't say.
     device
-        What it ran on ('RTX 4070 Ti'), if the log does not say.
+        What it runs on ('RTX 4070 Ti'), if the log doesn't say.
     """
     from nanoscope.analysis.analyse import Options
 
@@ -55,7 +56,7 @@ def explain(
         _print_json(logs, options)
         return
 
-    from nanoscope.views.page import Page
+    from nanoscope.views.terminal_page import Page
     from nanoscope.words.language import choose_language
 
     page = Page(choose_language(lang))
@@ -76,17 +77,22 @@ def _print_json(logs: tuple[str, ...], options: "Options") -> None:
 
 def _report(path: str, options: "Options", page: "Page") -> None:
     from nanoscope.analysis.analyse import analyse, log_errors
-    from nanoscope.runs.folder import read_folder
     from nanoscope.runs.reader import read_log
     from nanoscope.views.terminal import print_report
 
     log = read_log(path)
     analyses = [analyse(run, options, log) for run in log.runs]
-    print_report(log, analyses, log_errors(log.errors), page, read_folder(path).notes)
+    details = log.runs[-1].details if log.runs else None
+    notes: tuple[NoteFinding, ...] = ()
+    if details:
+        from nanoscope.analysis.notes import note_findings  # only nanoscope's own runs have notes
+
+        notes = note_findings(details.notes)
+    print_report(log, analyses, log_errors(log.errors), page, notes)
 
 
 def _annotate(path: str, options: "Options", page: "Page") -> None:
-    """The log is read twice: first to understand it, then to print it."""
+    """Read the log twice: first to understand it, then to print it."""
     from nanoscope.analysis.analyse import analyse
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
@@ -97,7 +103,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> None:
         pasted = sys.stdin.buffer.read()
         log, again = read_stream(BytesIO(pasted), path), BytesIO(pasted)
     else:
-        console = Path(path) / "console.log"  # of a run's directory: its events are not for people
+        console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
         again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")

@@ -1,19 +1,16 @@
 """`nanoscope prepare`: text in, a dataset folder out."""
 
 import json
-import re
 import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.data.corpora import ALIASES
-from nanoscope.data.dataset import SPLITS, open_dataset, read_meta
-from nanoscope.data.prepare import choose_tokenizer
+from nanoscope.data.dataset import read_meta
 from nanoscope.data.prepare import prepare as prepare_dataset
 from nanoscope.errors import UsageError
-from nanoscope.views.progress import StageDisplay
+from nanoscope.training.console import StageDisplay
 
 
 def prepare(
@@ -27,7 +24,7 @@ def prepare(
     overwrite: bool = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> None:
-    """Turn text into token shards that training reads.
+    """Convert text to a dataset of tokens for training.
 
     Examples:
 
@@ -42,66 +39,51 @@ def prepare(
     Parameters
     ----------
     sources
-        shakespeare, python (its standard library), or files and folders: txt, md, jsonl, csv, parquet, .gz
+        Corpora (shakespeare, or python: its standard library), files or folders: txt, md, jsonl, csv, parquet, .gz.
     out
-        The folder to make; data/<name>-<tokenizer> unless given.
+        Output folder. Default: data/NAME-TOKENIZER.
     tokenizer
-        char, byte, gpt2 (its vocabulary), bpe (learnt from this text), auto: char below 20 MB, else bpe.
+        char, byte, gpt2 (GPT-2's vocabulary), bpe (trained on this text), or auto: char below 20 MB, else bpe.
     vocab_size
-        Size of a bpe vocabulary; 4096 unless given.
+        Vocabulary size of bpe. Default: 4096.
     field
-        The jsonl field or the csv or parquet column that holds the text; "text" unless given.
+        The jsonl field, or the csv or parquet column, that contains the text. Default: text.
     val_fraction
-        The part kept for validation: whole documents if there are 100, else the end of the text.
+        Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding
-        How the files are encoded, for example cp1252.
+        Text encoding of the files, for example cp1252.
     overwrite
-        Replace a dataset that is already in the folder.
+        Replace a dataset that is already in the output folder.
     as_json
-        Print the summary as one JSON object.
+        Print the summary as a JSON object.
     """
     if not sources:
-        raise UsageError("What is to be prepared? For example: nanoscope prepare shakespeare, or a file or folder.")
-    kind = choose_tokenizer(sources, tokenizer)
-    out = out or Path("data") / f"{_default_name(sources[0])}-{kind}"
+        raise UsageError(
+            "Nothing to prepare: name a corpus, file or folder. For example: nanoscope prepare shakespeare"
+        )
     started = time.monotonic()
     with StageDisplay() as display:
-        prepare_dataset(
-            sources,
-            out,
-            tokenizer=kind,
-            vocab_size=vocab_size,
-            field=field,
-            val_fraction=val_fraction,
-            encoding=encoding,
-            overwrite=overwrite,
-            progress=display.show,
-        )
-    summary = _summary(out, kind, time.monotonic() - started)
+        out = prepare_dataset(
+            sources, out, tokenizer=tokenizer, vocab_size=vocab_size, field=field, val_fraction=val_fraction,
+            encoding=encoding, overwrite=overwrite, on_progress=display.show,
+        )  # fmt: skip
+    summary = _summary(out, time.monotonic() - started)
     print(json.dumps(summary, ensure_ascii=False) if as_json else _in_words(summary))
 
 
-def _default_name(source: str) -> str:
-    """The corpus, or the file's or folder's name without what a command line would have to quote."""
-    name = ALIASES[source][0] if source in ALIASES else Path(source).resolve().name
-    stem = name.removesuffix(".gz").rpartition(".")[0] or name
-    return re.sub(r"[^\w.+-]+", "-", stem)
-
-
-def _summary(out: Path, kind: str, seconds: float) -> dict[str, str | int | float]:
-    meta, dataset = read_meta(out), open_dataset(out)
-    tokens = {name: len(dataset.split(name)) for name in SPLITS}
-    characters = sum(meta["splits"][name]["characters"] for name in SPLITS)
+def _summary(out: Path, seconds: float) -> dict[str, str | int | float]:
+    meta = read_meta(out)
+    train, val = meta.splits["train"], meta.splits["val"]
     return {
         "dataset": out.as_posix(),
-        "tokenizer": kind,
-        "vocab_size": dataset.vocab_size,
-        "train_tokens": tokens["train"],
-        "val_tokens": tokens["val"],
-        "characters_per_token": round(characters / sum(tokens.values()), 4),
-        "documents": meta["documents"],
-        "skipped_files": meta["skipped_files"],
-        "fingerprint": dataset.fingerprint,
+        "tokenizer": meta.tokenizer["kind"],
+        "vocab_size": meta.vocab_size,
+        "train_tokens": train.tokens,
+        "val_tokens": val.tokens,
+        "characters_per_token": round((train.characters + val.characters) / (train.tokens + val.tokens), 4),
+        "documents": meta.documents,
+        "skipped_files": meta.skipped_files,
+        "fingerprint": meta.fingerprint,
         "seconds": round(seconds, 2),
     }
 
@@ -111,9 +93,9 @@ def _in_words(summary: dict[str, str | int | float]) -> str:
         f"prepared {summary['dataset']} in {summary['seconds']:.1f} s",
         f"  tokens      {summary['train_tokens']:,} train, {summary['val_tokens']:,} val",
         f"  vocabulary  {summary['vocab_size']:,} ({summary['tokenizer']}), "
-        f"{summary['characters_per_token']:.2f} characters a token",
+        f"{summary['characters_per_token']:.2f} characters per token",
         f"  documents   {summary['documents']:,}",
     ]
     if summary["skipped_files"]:
-        lines[-1] += f", files of other kinds skipped: {summary['skipped_files']:,}"
+        lines[-1] += f", skipped files: {summary['skipped_files']:,}"
     return "\n".join([*lines, f"next: nanoscope train laptop --dataset={summary['dataset']}"])

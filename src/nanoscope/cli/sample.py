@@ -24,7 +24,7 @@ def sample(
     out_dir: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> None:
-    """Let a trained model write.
+    """Generate text with a trained model.
 
     Examples:
       nanoscope sample runs/laptop
@@ -35,48 +35,40 @@ def sample(
     Parameters
     ----------
     run
-        A run's folder, or one of its checkpoints; without it the newest under runs/.
+        Folder of a run or of one of its checkpoints. Default: the latest run in runs/.
     prompt
-        The text to go on from; FILE:path reads a file, - reads standard input.
+        Text to continue; FILE:path reads a file, - reads standard input.
     num_samples
-        Texts to write, all at once; the first is shown as it grows.
+        Number of texts, generated in parallel; the first is printed as it is generated.
     max_new_tokens
-        Tokens to write in each.
+        Number of tokens to generate for each text.
     temperature
-        Below 1 safer, above 1 wilder; 0 always takes the likeliest token.
+        Lower values are more predictable, higher ones more varied; 0 always takes the most likely token.
     top_k
-        Choose among the k likeliest tokens; 0: among all.
+        Sample from the k most likely tokens; 0: from all.
     top_p
-        Choose among the likeliest tokens that together have this probability.
+        Sample from the most likely tokens with this total probability.
     seed
-        The same seed writes the same text.
+        Random seed.
     checkpoint
         best, last, or a name such as step-000500.
     device
-        auto, cpu, cuda, cuda:1, mps.
+        auto, cpu, cuda, cuda:N or mps.
     dtype
-        auto, float32, bfloat16, float16.
+        auto, float32, bfloat16 or float16.
     out_dir
-        nanoGPT's way to name the run.
+        The run, as nanoGPT names it.
     as_json
-        One JSON object with all texts instead of the texts.
+        Print one JSON object with all texts.
     """
     from nanoscope.hardware.probe import make_cpu_ready
 
-    make_cpu_ready(device, dtype)
+    make_cpu_ready(device, dtype)  # before torch is imported
 
-    from nanoscope.generation.sampler import Sampling  # torch is loaded here, after the environment is right
+    from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import newest_run, write_samples
 
-    settings = Sampling(max_new_tokens, temperature, top_k, top_p, seed)
-    place = run or out_dir or newest_run()
     write_samples(
-        place,
-        prompt,
-        settings,
-        count=num_samples,
-        checkpoint=checkpoint,
-        device=device,
-        dtype=dtype,
-        as_json=as_json,
-    )
+        run or out_dir or newest_run(), prompt, Sampling(max_new_tokens, temperature, top_k, top_p, seed),
+        count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json,
+    )  # fmt: skip

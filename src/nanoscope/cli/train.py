@@ -13,7 +13,7 @@ from nanoscope.hardware.probe import make_cpu_ready
 
 
 def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-    """Train a GPT, or go on with a run."""
+    """Train a GPT, or resume a run."""
     if "--help" in words or "-h" in words:
         print(help_text())
         return 0
@@ -23,11 +23,11 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     clock = PhaseClock(seconds_since_process_start())
     resolved = resolve(words)
     config = resolved.config
-    if config.init_from == "resume":  # the run's own device and dtype count
+    if config.init_from == "resume":  # with the run's own device and dtype
         config, _, _ = resumed_config(old_run(resolved), resolved)
     make_cpu_ready(config.device, config.dtype)
 
-    from nanoscope.training.launch import launch  # torch is loaded here, after the environment is right
+    from nanoscope.training.launch import launch  # loads torch, after the environment is set up
 
     return launch(resolved, clock)
 
@@ -35,8 +35,8 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
 HELP = """\
 Usage: nanoscope train [PRESET|CONFIG ...] [--key=value ...]
 
-Train a GPT, or go on with a run. A source is a preset, a TOML file, nanoGPT's config/*.py (read, never run)
-or the folder of a run; later sources win, flags win over all. Without a source: the preset laptop.
+Train a GPT, or resume a run. A source is a preset, a TOML file, nanoGPT's config/*.py (read, never executed) or a
+run's folder. Later sources override earlier ones, flags override all. The default source is the preset laptop.
 
 Presets:
 {presets}
@@ -49,12 +49,12 @@ Examples:
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
 {keys}
 
-Ctrl-C finishes the iteration, saves, and says how to go on. Exit status: 0 done, 1 failed, 2 wrong usage,
-128 + signal when stopped by one."""
+Ctrl-C finishes the current iteration, saves, and prints the command that resumes the run.
+Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
 
 
 def help_text() -> str:
-    """Presets, examples, and every key with its meaning and default."""
+    """Presets, examples, and every key with its help and default."""
     width = max(shutil.get_terminal_size((110, 24)).columns, 60)
     listed = "\n".join(_hanging(f"  {name:<15} ", preset_note(name), width) for name in presets())
     lines: list[str] = []

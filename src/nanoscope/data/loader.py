@@ -1,7 +1,7 @@
-"""Batches: which windows of the data an iteration reads, fetched ahead in a thread.
+"""Batches: which windows of the data an iteration reads, loaded ahead in a thread.
 
-What an iteration reads depends on the seed and its position alone, not on what was read before and not on how many
-processes share the work: resuming needs no random state, and two processes see what one would have seen.
+The windows depend only on the seed and the position in the run, not on what was read before or on the number of
+processes: resuming needs no random state, and two processes together read what one would have read.
 """
 
 import queue
@@ -19,13 +19,13 @@ Batch = tuple[Tensor, Tensor]  # tokens and targets, (B, T) each, int64
 
 
 def windows_at(split: TokenSplit, starts: np.ndarray, block_size: int) -> Batch:
-    """The windows of block_size tokens at these places, and the tokens that follow each of them."""
+    """Return the windows of block_size tokens at these positions, and the token that follows each token."""
     rows = np.stack([split.read(int(start), block_size + 1) for start in starts]).astype(np.int64)  # (B, T + 1)
     return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
 
 
 def check_length(split: TokenSplit, name: str, block_size: int) -> None:
-    """A split must hold at least one window and its last target."""
+    """Raise JobError unless the split has at least one window and its last target."""
     if len(split) <= block_size:
         raise JobError(
             f"block_size={block_size} is longer than the {name} split, which has {len(split):,} tokens\n"
@@ -34,7 +34,7 @@ def check_length(split: TokenSplit, name: str, block_size: int) -> None:
 
 
 class WindowOrder:
-    """Where the windows of each iteration start: anywhere at random, or each window once an epoch, shuffled."""
+    """Where the windows of each iteration start: at random positions, or each window once per epoch, shuffled."""
 
     def __init__(self, tokens: int, block_size: int, seed: int, order: str) -> None:
         self.tokens, self.block_size, self.seed, self.order = tokens, block_size, seed, order
@@ -43,7 +43,7 @@ class WindowOrder:
         self._shuffled = np.empty(0, np.int64)
 
     def starts(self, step: int, first_sequence: int, count: int) -> np.ndarray:
-        """The starts of `count` windows for an iteration that `first_sequence` sequences came before."""
+        """Return the starts of the `count` windows of iteration `step`, after `first_sequence` earlier sequences."""
         if self.order == "random":
             return _random(self.seed, step).integers(0, self.tokens - self.block_size, size=count)
         numbers = range(first_sequence, first_sequence + count)
@@ -56,12 +56,12 @@ class WindowOrder:
 
 
 def _random(seed: int, counter: int) -> np.random.Generator:
-    """A generator for one (seed, counter), at the same cost however far the counter has come."""
+    """Return the generator of a (seed, counter) pair, at the same cost for every counter."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
 
 
 class BatchLoader:
-    """The micro-batches of each iteration, made ahead of time in a thread."""
+    """The micro-batches of each iteration, loaded ahead in a thread."""
 
     AHEAD = 3  # iterations: enough to hide a slow read, few enough to stay small
 
@@ -81,13 +81,8 @@ class BatchLoader:
         pin_memory: bool = False,
     ) -> None:
         self.split, self.block_size = split, block_size
-        self.sequences_per_step, self.micro_batch, self.rank, self.world = (
-            sequences_per_step,
-            micro_batch,
-            rank,
-            world,
-        )
-        self.pin_memory = pin_memory
+        self.sequences_per_step, self.micro_batch = sequences_per_step, micro_batch
+        self.rank, self.world, self.pin_memory = rank, world, pin_memory
         self.sequences_read = first_sequence
         self._order = WindowOrder(len(split), block_size, seed, order)
         self._ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(self.AHEAD)
@@ -96,7 +91,7 @@ class BatchLoader:
         self._thread.start()
 
     def next(self) -> list[Batch]:
-        """The micro-batches of the next iteration that fall to this process."""
+        """Return this process's micro-batches of the next iteration."""
         item = self._ready.get()
         if isinstance(item, BaseException):
             raise item
@@ -114,7 +109,7 @@ class BatchLoader:
             item: list[Batch] | BaseException
             try:
                 item = list(self._micro_batches(self._order.starts(step, sequence, self.sequences_per_step)))
-            except BaseException as error:  # it belongs to whoever waits for the batch
+            except BaseException as error:  # raised by next()
                 item = error
             while not self._closed.is_set():
                 try:

@@ -1,19 +1,19 @@
-"""From text to a dataset on disk, in two streamed passes: look at the text, then encode it."""
+"""From text to a dataset on disk, in two streaming passes: the first surveys the text, the second encodes it."""
 
-import difflib
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from nanoscope.data.corpora import ALIASES, CORPORA
-from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, Progress
+from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split
 from nanoscope.data.readers import Documents, Piece
-from nanoscope.data.shards import SplitWriter, write_meta, written_aside
+from nanoscope.data.shards import SplitWriter, dataset_folder, write_meta
 from nanoscope.data.tokenizer import (
     KINDS,
     MAX_VOCAB_SIZE,
@@ -27,18 +27,22 @@ from nanoscope.data.tokenizer import (
     dtype_for,
 )
 from nanoscope.errors import JobError, UsageError
+from nanoscope.paths import DATA
+from nanoscope.suggest import did_you_mean
 
 CHAR_BELOW_BYTES = 20_000_000
 BPE_VOCAB_SIZE = 4096
 BPE_SMALLEST_VOCAB_SIZE = 257  # the bytes and end-of-text
 SAMPLE_CHUNK_CHARACTERS = 1 << 16
-SAMPLE_CHUNKS = 320  # 20 million characters: merges hardly change with more
+SAMPLE_CHUNKS = 320  # 20 million characters; with more, the merges hardly change
 MANY_DOCUMENTS = 100
+
+OnProgress = Callable[[str, float], None]  # gets the name of the stage and the fraction done
 
 
 def prepare(
     sources: Sequence[str | Path],
-    out: Path,
+    out: Path | None = None,
     *,
     tokenizer: str = "auto",
     vocab_size: int | None = None,
@@ -46,66 +50,71 @@ def prepare(
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
-    progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Path:
-    """Encode corpora, files or folders into the dataset folder `out`, which appears only when it is whole."""
-    kind = choose_tokenizer(sources, tokenizer)
-    vocab_size = _checked_vocab_size(kind, vocab_size)
+    """Encode corpora, files or folders into a dataset and return its folder, which appears only when complete."""
+    if tokenizer not in ("auto", *KINDS):
+        hint = did_you_mean(tokenizer, KINDS)
+        raise UsageError(f"There is no tokenizer {tokenizer!r}: choose auto, {', '.join(KINDS)}.{hint}")
     if not 0 < val_fraction < 1:
-        raise UsageError(f"val_fraction={val_fraction} is not between 0 and 1: 0.1 is a tenth for validation.")
+        raise UsageError(f"val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.")
     documents = Documents(sources, field, encoding)
-    with written_aside(out, overwrite) as folder:
-        survey = _survey(documents, kind, val_fraction, progress)
-        chosen = _make_tokenizer(kind, survey, vocab_size, progress)
+    kind = _suitable_tokenizer(sources, documents.total_bytes) if tokenizer == "auto" else tokenizer
+    vocab_size = _checked_vocab_size(kind, vocab_size)
+    out = out or default_folder(str(sources[0]), kind)
+    with dataset_folder(out, overwrite) as folder:
+        survey = _survey(documents, kind, val_fraction, on_progress)
+        chosen = _make_tokenizer(kind, survey, vocab_size, on_progress)
         writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
-        pieces = _with_progress(documents, "encoding", progress)
+        pieces = _with_progress(documents, "encoding", on_progress)
         for name, text, ends_document in _assigned(pieces, survey, val_fraction):
             writers[name].add(text, ends_document)
         splits = {name: writer.close() for name, writer in writers.items()}
-        if not all(split["tokens"] for split in splits.values()):
-            raise JobError(f"{survey.characters} characters are too few for a training and a validation part.")
+        if not all(split.tokens for split in splits.values()):
+            raise JobError(f"{survey.characters} characters are too few for a training and a validation split.")
         fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
         for writer in writers.values():
             fingerprint.update(writer.digest.digest())
-        meta = {
-            "format": FORMAT,
-            "version": VERSION,
-            "sources": [str(source) for source in sources],
-            "documents": survey.documents,
-            "skipped_files": documents.skipped_files,
-            "vocab_size": chosen.vocab_size,
-            "dtype": dtype_for(chosen.vocab_size).name,
-            "splits": splits,
-            "fingerprint": fingerprint.hexdigest()[:32],
-            "tokenizer": chosen.to_json(),
-        }
+        meta = DatasetMeta(
+            format=FORMAT,
+            version=VERSION,
+            sources=[str(source) for source in sources],
+            documents=survey.documents,
+            skipped_files=documents.skipped_files,
+            vocab_size=chosen.vocab_size,
+            dtype=dtype_for(chosen.vocab_size).name,
+            splits=splits,
+            fingerprint=fingerprint.hexdigest()[:32],
+            tokenizer=chosen.to_json(),
+        )
         write_meta(folder, meta)
     return out
 
 
-def choose_tokenizer(sources: Sequence[str | Path], asked: str) -> str:
-    """The kind of tokenizer: what was asked for, or for auto what suits the corpus or the text's size."""
-    if asked != "auto":
-        if asked not in KINDS:
-            close = difflib.get_close_matches(asked, KINDS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise UsageError(f"There is no tokenizer {asked!r}: choose auto, {', '.join(KINDS)}.{hint}")
-        return asked
+def default_folder(source: str, kind: str) -> Path:
+    """Return data/NAME-TOKENIZER, where NAME is the corpus, file or folder without characters that need quoting."""
+    name = ALIASES[source][0] if source in ALIASES else Path(source).resolve().name
+    stem = name.removesuffix(".gz").rpartition(".")[0] or name
+    return DATA / (re.sub(r"[^\w.+-]+", "-", stem) + f"-{kind}")
+
+
+def _suitable_tokenizer(sources: Sequence[str | Path], total_bytes: int) -> str:
+    """Choose the tokenizer for `auto`: the default of a corpus, otherwise by the size of the text."""
     only = str(sources[0]) if len(sources) == 1 else ""
     if only in ALIASES:
         return ALIASES[only][1]
     if only in CORPORA:
         return CORPORA[only].tokenizer
-    return "char" if Documents(sources).total_bytes < CHAR_BELOW_BYTES else "bpe"
+    return "char" if total_bytes < CHAR_BELOW_BYTES else "bpe"
 
 
 def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
     if vocab_size is not None and kind != "bpe":
-        raise UsageError(f"vocab_size is for the bpe tokenizer; the {kind} tokenizer has a size of its own.")
+        raise UsageError(f"vocab_size is only for the bpe tokenizer; the vocabulary of {kind} has a fixed size.")
     vocab_size = BPE_VOCAB_SIZE if vocab_size is None else vocab_size
     if not BPE_SMALLEST_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
         raise UsageError(
-            f"vocab_size={vocab_size} is not between {BPE_SMALLEST_VOCAB_SIZE} and {MAX_VOCAB_SIZE}; "
+            f"vocab_size must be between {BPE_SMALLEST_VOCAB_SIZE} and {MAX_VOCAB_SIZE}, got {vocab_size}; "
             f"{BPE_VOCAB_SIZE} suits a small model."
         )
     return vocab_size
@@ -113,10 +122,10 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
 
 @dataclass
 class _Survey:
-    """What the first pass learns about the text."""
+    """What the first pass finds out about the text."""
 
     documents: int = 0
-    val_documents: int = 0  # if whole documents are chosen by their hash
+    val_documents: int = 0  # if whole documents are assigned by their hash
     characters: int = 0
     seen: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(UNICODE_SIZE, bool))
     sample: list[str] = field(default_factory=list)
@@ -126,17 +135,17 @@ class _Survey:
         return self.documents >= MANY_DOCUMENTS and 0 < self.val_documents < self.documents
 
 
-def _survey(documents: Documents, kind: str, val_fraction: float, progress: Progress | None) -> _Survey:
+def _survey(documents: Documents, kind: str, val_fraction: float, on_progress: OnProgress | None) -> _Survey:
     survey = _Survey()
     sampler = _Sampler(survey.sample)
     at_start = True
-    for text, ends_document in _with_progress(documents, "reading", progress):
+    for text, ends_document in _with_progress(documents, "reading", on_progress):
         survey.characters += len(text)
         survey.documents += ends_document
         survey.val_documents += at_start and _is_for_validation(text, val_fraction)
         at_start = ends_document
         if kind == "char":
-            if text.isascii():  # quickly leave out what was seen before
+            if text.isascii():  # drop known characters quickly
                 seen_ascii = np.flatnonzero(survey.seen[:128]).astype(np.uint8).tobytes()
                 text = text.encode().translate(None, seen_ascii).decode()
             survey.seen[code_points(text)] = True
@@ -144,12 +153,12 @@ def _survey(documents: Documents, kind: str, val_fraction: float, progress: Prog
             sampler.add(text)
     sampler.finish()
     if not survey.characters:
-        raise JobError("There is no text in what was given: nothing to learn from.")
+        raise JobError("The sources contain no text.")
     return survey
 
 
 class _Sampler:
-    """Keeps a random, evenly spread part of a text of any length in bounded memory (reservoir sampling)."""
+    """Keeps a uniform random sample of a text of any length in bounded memory (reservoir sampling)."""
 
     def __init__(self, chunks: list[str]) -> None:
         self._chunks = chunks
@@ -178,42 +187,42 @@ class _Sampler:
             self._chunks[place] = chunk
 
 
-def _make_tokenizer(kind: str, survey: _Survey, vocab_size: int, progress: Progress | None) -> Tokenizer:
+def _make_tokenizer(kind: str, survey: _Survey, vocab_size: int, on_progress: OnProgress | None) -> Tokenizer:
     if kind == "char":
         if survey.documents > 1:
-            survey.seen[ord("\n")] = True  # separates the documents
+            survey.seen[ord("\n")] = True  # separates documents
         return CharTokenizer("".join(map(chr, np.flatnonzero(survey.seen))))
     if kind == "byte":
         return ByteTokenizer()
     if kind == "gpt2":
         return Gpt2Tokenizer()
-    if progress:
-        progress("training the tokenizer", 0.0)
+    if on_progress:
+        on_progress("training the tokenizer", 0.0)
     return BpeTokenizer.train(survey.sample, vocab_size)
 
 
-def _with_progress(documents: Documents, stage: str, progress: Progress | None) -> Iterator[Piece]:
-    told = -1
+def _with_progress(documents: Documents, stage: str, on_progress: OnProgress | None) -> Iterator[Piece]:
+    reported_bytes = -1
     for piece in documents.pieces():
-        if progress and documents.read_bytes != told:
-            told = documents.read_bytes
-            progress(stage, told / max(1, documents.total_bytes))
+        if on_progress and documents.read_bytes != reported_bytes:
+            reported_bytes = documents.read_bytes
+            on_progress(stage, reported_bytes / max(1, documents.total_bytes))
         yield piece
 
 
 def _is_for_validation(text: str, val_fraction: float) -> bool:
-    """By a hash of the document's first piece: it is on the same side in every order and run."""
+    """Decide by a hash of the first piece, so that a document is in the same split whatever the order."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < val_fraction * 2**64
 
 
-def _assigned(pieces: Iterator[Piece], survey: _Survey, val_fraction: float) -> Iterator[tuple[str, str, bool]]:
-    """Each piece with its split: whole documents if there are many, else the text's end is for validation."""
+def _assigned(pieces: Iterator[Piece], survey: _Survey, val_fraction: float) -> Iterator[tuple[Split, str, bool]]:
+    """Yield each piece with its split: by document if there are many, else the end of the text is for validation."""
     if survey.splits_by_document:
         at_start = True
         for text, ends_document in pieces:
             if at_start:
-                name = "val" if _is_for_validation(text, val_fraction) else "train"
+                name: Split = "val" if _is_for_validation(text, val_fraction) else "train"
             yield name, text, ends_document
             at_start = ends_document
         return

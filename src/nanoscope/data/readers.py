@@ -1,8 +1,7 @@
-"""Documents out of text, JSON lines, CSV and Parquet files and folders of them, in pieces of bounded size."""
+"""Reading documents from text, JSON Lines, CSV and Parquet files and folders, in pieces of bounded size."""
 
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import json
@@ -13,32 +12,31 @@ from typing import IO, Any, NamedTuple
 
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.errors import JobError, UsageError
+from nanoscope.suggest import did_you_mean
 
-BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, that are held at a time
-LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON line or a CSV field has to be held as a whole
+BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
+LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON line or a CSV field must be held in full
 TEXT_SUFFIXES = (".txt", ".md", ".text", ".markdown")
 ROW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 
 
 class Piece(NamedTuple):
-    """Part of a document; a small document is one piece."""
+    """Part of a document. A small document is one piece."""
 
     text: str
     ends_document: bool
 
 
 class Documents:
-    """What a list of sources (corpora, files, folders) holds; can be read any number of times."""
+    """The documents of some corpora, files and folders; they can be read any number of times."""
 
     def __init__(self, sources: Sequence[str | Path], field: str | None = None, encoding: str = "utf-8") -> None:
         self.field = field or "text"
         self.encoding = encoding
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding)  # refuses what is not a text encoding
+            io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
         except LookupError as error:
-            raise UsageError(
-                f"Python knows no text encoding {encoding!r}. Common ones are utf-8, utf-16 and cp1252."
-            ) from error
+            raise UsageError(f"Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.") from error
         self.files: list[Path] = []
         self.skipped_files = 0
         try:
@@ -46,8 +44,8 @@ class Documents:
                 self._add(str(source))
             self.total_bytes = sum(file.stat().st_size for file in self.files)
         except OSError as error:
-            raise JobError(f"{error.filename} cannot be read: {error.strerror}.") from error
-        self.read_bytes = 0  # how far the present reading has come, for progress
+            raise JobError(f"Cannot read {error.filename}: {error.strerror}.") from error
+        self.read_bytes = 0  # so far in the current pass
 
     def _add(self, source: str) -> None:
         path = Path(source)
@@ -60,21 +58,20 @@ class Documents:
             self.skipped_files += len(found) - len(usable)
             if not usable:
                 raise JobError(
-                    f"{path} holds no file that can be read ({len(found)} of other kinds).\n"
-                    f"Looked for: {' '.join(TEXT_SUFFIXES + ROW_SUFFIXES)} (also with .gz)."
+                    f"{path} contains no supported files ({len(found)} others).\n"
+                    f"Supported: {' '.join(TEXT_SUFFIXES + ROW_SUFFIXES)} (also with .gz)."
                 )
             self.files += usable
         elif path.is_file():
             if path.stat().st_size == 0:
-                raise JobError(f"{path} is empty: there is nothing to learn from.")
+                raise JobError(f"{path} is empty.")
             self.files.append(path)
         else:
-            close = difflib.get_close_matches(source, CORPORA, n=1)
-            hint = f": did you mean the corpus {close[0]}?" if close else "."
-            raise JobError(f"There is no file or folder {source!r}{hint}")
+            hint = did_you_mean(source, CORPORA, "the corpus {}".format)
+            raise JobError(f"There is no file or folder {source!r}.{hint}")
 
     def pieces(self) -> Iterator[Piece]:
-        """Every document of every file, in order. Empty documents are left out."""
+        """Yield every document of every file, in order, except empty ones."""
         self.read_bytes = 0
         for file in self.files:
             start_bytes = self.read_bytes
@@ -82,11 +79,11 @@ class Documents:
             try:
                 yield from reader(self, file)
             except (OSError, EOFError, zlib.error) as error:
-                raise JobError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+                raise JobError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
             self.read_bytes = start_bytes + file.stat().st_size
 
     def _decoded(self, file: Path) -> Iterator[str]:
-        """The file's text in blocks, with every kind of line end as \\n (as Python reads text)."""
+        """Yield the text of a file in blocks, with all line endings converted to \\n."""
         decoder = codecs.getincrementaldecoder(self.encoding)()
         newlines = io.IncrementalNewlineDecoder(None, translate=True)
         start_bytes, offset = self.read_bytes, 0
@@ -99,7 +96,7 @@ class Documents:
                 except UnicodeDecodeError as error:
                     raise self._wrong_encoding(file, offset - waiting + error.start) from error
                 if offset == 0:
-                    text = text.removeprefix("\ufeff")  # the byte order mark is not part of the text
+                    text = text.removeprefix("\ufeff")  # the byte order mark
                 yield newlines.decode(text, final=not block)
                 if not block:
                     return
@@ -108,14 +105,14 @@ class Documents:
 
     def _wrong_encoding(self, file: Path, offset: int) -> JobError:
         if _is_binary(file):
-            return JobError(f"{file} is not text (byte {offset:,} and its NUL bytes say so).")
+            return JobError(f"{file} is not a text file (it has NUL bytes, and byte {offset:,} is invalid).")
         return JobError(
-            f"{file} is not {self.encoding.upper()}: byte {offset:,} does not fit.\n"
-            f"If it is text in another encoding, name it, for example --encoding={_likely_encoding(file)}."
+            f"{file} is not {self.encoding.upper()}: byte {offset:,} is invalid.\n"
+            f"If the text has another encoding, name it, for example --encoding={_likely_encoding(file)}."
         )
 
     def _text_file(self, file: Path) -> Iterator[Piece]:
-        held = ""  # one block behind, to know which one is the last
+        held = ""  # one block behind, to know which is the last
         for text in self._decoded(file):
             if held and text:
                 yield Piece(held, ends_document=False)
@@ -124,13 +121,13 @@ class Documents:
             yield Piece(held, ends_document=True)
 
     def _lines(self, file: Path) -> Iterator[str]:
-        """The file's lines with their ends."""
+        """Yield the lines of a file, including line endings."""
         rest = ""
         for text in self._decoded(file):
             *lines, rest = (rest + text).split("\n")
             yield from (line + "\n" for line in lines)
             if len(rest) > LINE_LIMIT_CHARACTERS:
-                raise JobError(f"{file} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is it of this format?")
+                raise JobError(f"{file} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is this its format?")
         if rest:
             yield rest
 
@@ -147,7 +144,7 @@ class Documents:
             if self.field not in row:
                 raise self._missing_field(f"{file}, line {number}", row)
             text = row[self.field]
-            if isinstance(text, str) and "\\u" in line:  # an escape may be half a surrogate pair, which is no text
+            if isinstance(text, str) and "\\u" in line:  # an escape may be a lone surrogate
                 text = text.encode("utf-8", "replace").decode("utf-8")
             yield from self._document(text, f"{file}, line {number}")
 
@@ -185,10 +182,10 @@ class Documents:
                     rows_read += 1
                 self.read_bytes = start_bytes + size_bytes * rows_read // max(table.metadata.num_rows, 1)
         except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-            raise JobError(f"{file} is not a sound Parquet file: {str(error).splitlines()[0]}") from error
+            raise JobError(f"{file} is not a valid Parquet file: {str(error).splitlines()[0]}") from error
 
     def _document(self, text: Any, where: str) -> Iterator[Piece]:
-        """A field's value as pieces; one that is null or empty is no document."""
+        """Yield the value of a field in pieces; null and empty values are skipped."""
         if text is None:
             return
         if not isinstance(text, str):
@@ -198,9 +195,8 @@ class Documents:
 
     def _missing_field(self, where: str, fields: Iterable[str]) -> JobError:
         names = [str(field)[:40] for field in fields]
-        close = difflib.get_close_matches(self.field, names, n=1)
         return JobError(
-            f"{where} has no field {self.field!r}{f': did you mean {close[0]!r}?' if close else '.'}\n"
+            f"{where} has no field {self.field!r}.{did_you_mean(self.field, names, repr)}\n"
             f"It has: {', '.join(names[:20]) or 'none'}. Choose one with --field=NAME."
         )
 
@@ -224,7 +220,7 @@ def _decompressed(raw: IO[bytes], file: Path) -> IO[bytes]:
 
 
 def _is_usable(file: Path, folder: Path) -> bool:
-    """In a folder: of a known kind, not hidden, not empty, and text files without NUL bytes."""
+    """Return whether a file in a folder is read: a supported type, not hidden, not empty, not binary."""
     suffix = _suffix(file)
     if suffix not in TEXT_SUFFIXES + ROW_SUFFIXES or file.stat().st_size == 0:
         return False

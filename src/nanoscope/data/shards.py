@@ -1,7 +1,6 @@
-"""Token shards on disk, written aside in a folder that becomes the dataset by one rename when it is whole."""
+"""Writing a dataset: token shards in a temporary folder, which is renamed to the dataset when it is complete."""
 
 import hashlib
-import json
 import os
 import platform
 import re
@@ -9,32 +8,32 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import psutil
 
-from nanoscope.data.dataset import META, read_meta
+from nanoscope.data.dataset import META, DatasetMeta, Shard, SplitMeta, read_meta
 from nanoscope.data.tokenizer import TokenArray, Tokenizer, dtype_for
 from nanoscope.errors import JobError
+from nanoscope.files import sync_to_disk
 
 SHARD_TOKENS = 1 << 28
-BATCH_CHARACTERS = 1 << 18  # encoded at a time; bounds the memory
+BATCH_CHARACTERS = 1 << 18  # encoded at once; bounds the memory
 
 
 class SplitWriter:
-    """Encodes the documents of one split and writes them as raw little-endian shards."""
+    """Encodes the documents of one split and writes raw little-endian shards."""
 
     def __init__(self, folder: Path, name: str, tokenizer: Tokenizer, separate_documents: bool) -> None:
         self._folder, self._name, self._tokenizer = folder, name, tokenizer
         end, dtype = tokenizer.end_of_text, dtype_for(tokenizer.vocab_size)
         self._newline_after = "\n" if separate_documents and end is None else ""
         self._end_of_text = np.array([end], dtype) if separate_documents and end is not None else None
-        self._rest = ""  # of the present document, not yet known where to cut
+        self._rest = ""  # the end of the current document, not yet cut at a word boundary
         self._batch: list[tuple[str, bool]] = []
         self._batch_characters = 0
-        self._shards: list[dict[str, Any]] = []
-        self.characters = self.bytes = self.tokens = 0
+        self._meta = SplitMeta(tokens=0, characters=0, bytes=0, shards=[])
         self.digest = hashlib.sha256()
 
     def add(self, text: str, ends_document: bool) -> None:
@@ -49,19 +48,14 @@ class SplitWriter:
             self._enqueue(self._rest, ends_document=True)
             self._rest = ""
 
-    def close(self) -> dict[str, Any]:
-        """Write what is left; the split's entry in meta.json."""
+    def close(self) -> SplitMeta:
+        """Write the rest; return the entry of the split in meta.json."""
         if self._rest:
             self._enqueue(self._rest, ends_document=False)
         self._encode_batch()
-        for shard in self._shards:
-            _sync(self._folder / shard["name"])
-        return {
-            "tokens": self.tokens,
-            "characters": self.characters,
-            "bytes": self.bytes,
-            "shards": self._shards,
-        }
+        for shard in self._meta.shards:
+            sync_to_disk(self._folder / shard.name)
+        return self._meta
 
     def _enqueue(self, text: str, ends_document: bool) -> None:
         if self._batch_characters + len(text) > BATCH_CHARACTERS:
@@ -71,8 +65,8 @@ class SplitWriter:
 
     def _encode_batch(self) -> None:
         texts = [text for text, _ in self._batch]
-        self.characters += self._batch_characters
-        self.bytes += sum(len(text.encode()) for text in texts)
+        self._meta.characters += self._batch_characters
+        self._meta.bytes += sum(len(text.encode()) for text in texts)
         if self._end_of_text is None:
             arrays = self._tokenizer.encode_batch(texts)
         else:
@@ -85,22 +79,23 @@ class SplitWriter:
 
     def _write(self, ids: TokenArray) -> None:
         self.digest.update(ids.data)
-        self.tokens += ids.size
+        self._meta.tokens += ids.size
+        shards = self._meta.shards
         while ids.size:
-            if not self._shards or self._shards[-1]["tokens"] == SHARD_TOKENS:
-                self._shards.append({"name": f"{self._name}-{len(self._shards):05d}.bin", "tokens": 0})
-            shard = self._shards[-1]
-            part, ids = np.split(ids, [SHARD_TOKENS - shard["tokens"]])
-            # Opened for each batch: an open file could not be removed on Windows if anything goes wrong.
-            with (self._folder / shard["name"]).open("ab") as file:
+            if not shards or shards[-1].tokens == SHARD_TOKENS:
+                shards.append(Shard(f"{self._name}-{len(shards):05d}.bin", tokens=0))
+            shard = shards[-1]
+            part, ids = np.split(ids, [SHARD_TOKENS - shard.tokens])
+            # Opened for each batch, because Windows cannot remove an open file if anything goes wrong.
+            with (self._folder / shard.name).open("ab") as file:
                 file.write(part.data)
-            shard["tokens"] += part.size
+            shard.tokens += part.size
 
 
 def word_boundary(text: str, start: int, end: int) -> int:
-    """The last place up to `end` where white space follows something else: no BPE merge goes across it.
+    """Return the last position up to `end` where white space follows something else: no BPE merge crosses it.
 
-    Text without such a place is cut at `end`, to bound the memory.
+    Text without such a position is cut at `end`, to bound the memory.
     """
     place = end + 1
     while True:
@@ -112,55 +107,54 @@ def word_boundary(text: str, start: int, end: int) -> int:
 
 
 @contextmanager
-def written_aside(out: Path, overwrite: bool) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place at the end, or vanishes if anything goes wrong."""
-    aside, replaced = (
+def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield a temporary folder next to `out` that replaces it at the end, or is removed if anything goes wrong."""
+    temporary, replaced = (
         out.parent / f".{out.name}.{state}-{_this_machine()}-{os.getpid()}" for state in ("preparing", "replaced")
     )
     _check_replaceable(out, overwrite)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(out)
-        aside.mkdir()
-        yield aside
-        _sync(aside)
-        _check_replaceable(out, overwrite)  # someone else may have been quicker
+        temporary.mkdir()
+        yield temporary
+        sync_to_disk(temporary)
+        _check_replaceable(out, overwrite)  # another process may have been faster
         if out.exists():
             out.rename(replaced)
         try:
-            aside.rename(out)
+            temporary.rename(out)
         except OSError:
             replaced.rename(out)
             raise
-        _sync(out.parent)
+        sync_to_disk(out.parent)
     except OSError as error:
         raise JobError(
             f"The dataset could not be written to {out}: {error.strerror or error}.\n"
-            "Nothing was kept. Make room or choose another folder with --out."
+            "Nothing was kept. Free some space, or choose another folder with --out."
         ) from error
     finally:
-        for folder in (aside, replaced):
+        for folder in (temporary, replaced):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+def write_meta(folder: Path, meta: DatasetMeta) -> None:
     """Write meta.json, the last file of a dataset."""
-    with (folder / META).open("w", encoding="utf-8") as handle:
-        json.dump(meta, handle, ensure_ascii=False, separators=(",", ":"))
-    _sync(folder / META)
+    (folder / META).write_bytes(msgspec.json.encode(meta))
+    sync_to_disk(folder / META)
 
 
 def _check_replaceable(out: Path, overwrite: bool) -> None:
-    """Refuse an `out` that holds anything but a dataset of ours, which --overwrite allows to replace."""
+    """Raise JobError unless `out` is free, or holds a dataset that --overwrite allows to replace."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / META).is_file():
-        raise JobError(f"{out} exists and is not a dataset of nanoscope's: choose another folder with --out.")
+        raise JobError(f"{out} exists and is not a dataset of nanoscope: choose another folder with --out.")
     if overwrite:
         return
     read_meta(out)
     raise JobError(
-        f"{out} already holds a prepared dataset; it was left as it is.\n"
+        f"{out} already contains a prepared dataset, which was not changed.\n"
         "Add --overwrite to replace it, or choose another folder with --out."
     )
 
@@ -170,21 +164,10 @@ def _this_machine() -> str:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove what a killed preparation of the same `out` left behind on this machine."""
+    """Remove what killed preparations of the same `out` left behind on this machine."""
     name = re.compile(rf"\.{re.escape(out.name)}\.(preparing|replaced)-{_this_machine()}-(\d+)")
     for path in out.parent.iterdir():
         if leftover := name.fullmatch(path.name):
-            process = int(leftover[2])  # a container may give every process the same number
+            process = int(leftover[2])  # in containers every process may have the same number
             if process == os.getpid() or not psutil.pid_exists(process):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Make sure that a file or a folder is on the disk, not only on its way there."""
-    if path.is_dir() and os.name != "posix":
-        return  # elsewhere a folder cannot be opened
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Text to token ids and back: char, byte, GPT-2's BPE, and BPE trained on the data.
+"""Tokenizers: char, byte, GPT-2's BPE, and BPE trained on the data.
 
-A tokenizer travels as plain JSON (`to_json`, `tokenizer_from_json`) inside every dataset and checkpoint.
+Every dataset and checkpoint contains its tokenizer as plain JSON (`to_json`, `tokenizer_from_json`).
 """
 
 import json
@@ -28,12 +28,12 @@ UNICODE_SIZE = 0x110000
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
-    """The narrowest of the two id types on disk, little-endian on every machine."""
+    """Return the type of ids on disk: uint16 or uint32, little-endian on every machine."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
 class Tokenizer(ABC):
-    """Turns text into ids below `vocab_size` and back; `end_of_text` is the id between documents, if any."""
+    """Converts text to ids below `vocab_size` and back. `end_of_text`, if any, is the id between documents."""
 
     kind: ClassVar[str]
     vocab_size: int
@@ -46,32 +46,32 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> TokenArray:
-        """The ids of `text`, as uint16, or uint32 where the vocabulary needs it."""
+        """Return the ids of a text, as uint16, or as uint32 if the vocabulary needs it."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
-        """`encode` of each text."""
+        """Return the ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; bytes that are not UTF-8 (a torn character) become U+FFFD."""
+        """Return the text of `ids`; bytes that are not UTF-8 (an incomplete character) become U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes of one token. An id beyond the vocabulary (padded models have such) gives U+FFFD."""
+        """Return the bytes of a token; for an id beyond the vocabulary (of a padded model) those of U+FFFD."""
         token_id = int(token_id)
         return self._bytes_of[token_id] if 0 <= token_id < self.vocab_size else "\ufffd".encode()
 
     def unknown(self, text: str) -> list[str]:
-        """The distinct characters of `text` that cannot be encoded: only a char tokenizer has any."""
+        """Return the distinct characters that cannot be encoded; only the char tokenizer has such."""
         return []
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """All that `tokenizer_from_json` needs."""
+        """Return everything that `tokenizer_from_json` needs."""
 
 
 class CharTokenizer(Tokenizer):
-    """One token a character of a fixed alphabet; its id is its place in the alphabet, as in nanoGPT."""
+    """One token per character of a fixed alphabet; the id is its index in the alphabet, as in nanoGPT."""
 
     kind = "char"
     _bytes_of: Sequence[bytes] = ()
@@ -80,10 +80,10 @@ class CharTokenizer(Tokenizer):
         self.alphabet = alphabet
         self.vocab_size = len(alphabet)
         self._bytes_of = [character.encode() for character in alphabet]
-        # Code point → id. The id `vocab_size` marks what is not in the alphabet, so it has to fit as well.
+        # Code point → id. The id `vocab_size` marks characters outside the alphabet, so it has to fit, too.
         self._id_of = np.full(UNICODE_SIZE, self.vocab_size, dtype_for(self.vocab_size + 1))
         self._id_of[code_points(alphabet)] = np.arange(self.vocab_size)
-        # The same for ASCII text with a small alphabet, through a byte table: three times as fast
+        # A byte table for ASCII text and small alphabets is three times as fast.
         self._byte_id_of = self._id_of[:256].astype(np.uint8).tobytes() if self.vocab_size < 256 else None
 
     def encode(self, text: str) -> TokenArray:
@@ -96,9 +96,9 @@ class CharTokenizer(Tokenizer):
             unknown = self.unknown(text)
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
             raise JobError(
-                f"The alphabet of this char tokenizer lacks {len(unknown)} of the text's characters: {shown}"
+                f"The char tokenizer does not know {len(unknown)} characters of the text: {shown}"
                 f"{' …' if len(unknown) > 8 else ''}.\n"
-                "Leave them out, or prepare the dataset with --tokenizer=byte or bpe, which know every text."
+                "Remove them, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text."
             )
         return ids.astype(dtype_for(self.vocab_size), copy=False)
 
@@ -110,7 +110,7 @@ class CharTokenizer(Tokenizer):
 
 
 class ByteTokenizer(Tokenizer):
-    """One token a UTF-8 byte: knows every text, learns slowly."""
+    """One token per UTF-8 byte: encodes any text, but learns slowly."""
 
     kind = "byte"
     vocab_size = 256
@@ -124,23 +124,23 @@ class ByteTokenizer(Tokenizer):
 
 
 class _WordTokenizer(Tokenizer):
-    """BPE by way of its words: a text's words are few and come again, so each is merged once and remembered.
+    """BPE with a cache of words: words recur, so each is merged only once.
 
-    The ids are those of the whole text; HF's tokenizers alone took three times as long.
+    The ids are the same as without the cache, which makes encoding three times as fast.
     """
 
-    # White space and what follows it up to the next one. Neither BPE's words go from a sign into white
-    # space, so no merge does. U+001C–U+001F are white space to Python only.
+    # White space and everything up to the next white space. No merge of either BPE crosses from other characters into
+    # white space. U+001C–U+001F are white space only to Python.
     _CHUNKS: ClassVar[re.Pattern[str]] = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
-    _REMEMBERED_CHUNKS: ClassVar[int] = 1 << 18
-    _REMEMBERED_CHARACTERS: ClassVar[int] = 32
+    _CACHED_CHUNKS: ClassVar[int] = 1 << 18
+    _CACHED_CHARACTERS: ClassVar[int] = 32
 
     def __init__(self) -> None:
         self._ids_of: dict[str, Sequence[int]] = {}
 
     @abstractmethod
     def _encode_chunks(self, chunks: list[str]) -> Iterable[Sequence[int]]:
-        """The ids of each chunk."""
+        """Return the ids of each chunk."""
 
     def encode(self, text: str) -> TokenArray:
         return self.encode_batch([text])[0]
@@ -153,22 +153,22 @@ class _WordTokenizer(Tokenizer):
         encoded: list[TokenArray] = [
             np.fromiter(chain.from_iterable(map(self._ids_of.__getitem__, chunks)), dtype) for chunks in chunked
         ]
-        if len(self._ids_of) > self._REMEMBERED_CHUNKS:
+        if len(self._ids_of) > self._CACHED_CHUNKS:
             self._ids_of.clear()
         for chunk in new:
-            if len(chunk) > self._REMEMBERED_CHARACTERS:
+            if len(chunk) > self._CACHED_CHARACTERS:
                 self._ids_of.pop(chunk, None)
         return encoded
 
 
 class Gpt2Tokenizer(_WordTokenizer):
-    """GPT-2's BPE through tiktoken; its vocabulary is fetched when it is first needed, not before."""
+    """GPT-2's BPE, computed by tiktoken. The vocabulary is downloaded on first use."""
 
     kind = "gpt2"
     vocab_size = 50257
     end_of_text = 50256
 
-    # How GPT-2 cuts text into words before merging: a contraction, a word, a number, other signs, space.
+    # How GPT-2 splits text into words before merging: contractions, words, numbers, other characters, white space.
     WORDS: ClassVar[str] = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 
     @cached_property
@@ -202,9 +202,9 @@ class Gpt2Tokenizer(_WordTokenizer):
 
 
 class BpeTokenizer(_WordTokenizer):
-    """Byte-level BPE with merges learnt from the data.
+    """Byte-level BPE with merges trained on the data.
 
-    Ids 0–255 are the bytes, then one a merge, then end-of-text: the merges (pairs of earlier ids) say it all.
+    Ids 0–255 are the bytes, followed by one id per merge and end-of-text. The merges are pairs of earlier ids.
     """
 
     kind = "bpe"
@@ -231,14 +231,14 @@ class BpeTokenizer(_WordTokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "BpeTokenizer":
-        """Learn merges from `texts`; a text with few different words gives fewer tokens than `vocab_size`."""
+        """Train merges on `texts`; a text with few different words gives fewer tokens than `vocab_size`."""
         from tokenizers import Tokenizer as MergeEngine
         from tokenizers import models, pre_tokenizers, trainers
 
         engine = MergeEngine(models.BPE())
         engine.pre_tokenizer = word_splitter()
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size - 1,  # end-of-text is the last one
+            vocab_size=vocab_size - 1,  # end-of-text comes last
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             max_token_length=MAX_TOKEN_BYTES,
             show_progress=False,
@@ -258,13 +258,13 @@ class BpeTokenizer(_WordTokenizer):
         return {"kind": self.kind, "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
 
 
-# Byte-level BPE spells a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
+# Byte-level BPE writes a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_SPELLED_APART = [value for value in range(256) if value not in _PRINTABLE]
-BYTE_SPELLING = [chr(value if value in _PRINTABLE else 0x100 + _SPELLED_APART.index(value)) for value in range(256)]
+_NOT_PRINTABLE = [value for value in range(256) if value not in _PRINTABLE]
+BYTE_SPELLING = [chr(value if value in _PRINTABLE else 0x100 + _NOT_PRINTABLE.index(value)) for value in range(256)]
 
-# How text is cut into words before merging. A word keeps its combining marks (Devanagari vowel signs, Arabic
-# diacritics) and joiners (U+200C, U+200D), which GPT-2's pattern tears off.
+# How text is split into words before merging. A word keeps its combining marks (Devanagari vowel signs, Arabic
+# diacritics) and joiners (U+200C, U+200D), which GPT-2's pattern separates.
 WORDS_VERSION = 1
 WORDS = (
     r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])"
@@ -276,7 +276,7 @@ WORDS = (
 
 
 def word_splitter() -> Any:
-    """The pre-tokenizer of trained BPE: `WORDS`, then bytes."""
+    """Return the pre-tokenizer of trained BPE: `WORDS`, then bytes."""
     from tokenizers import Regex, pre_tokenizers
 
     words = pre_tokenizers.Split(Regex(WORDS), "isolated")
@@ -284,7 +284,7 @@ def word_splitter() -> Any:
 
 
 def tokenizer_from_json(data: Any) -> Tokenizer:
-    """The tokenizer that `to_json` described; the data may come from anywhere, so all of it is checked."""
+    """Build the tokenizer that `to_json` described. The data may come from anyone, so everything is checked."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind == "byte":
         return ByteTokenizer()
@@ -294,7 +294,7 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         alphabet = data.get("alphabet")
         if isinstance(alphabet, str) and alphabet and len(set(alphabet)) == len(alphabet) and _is_text(alphabet):
             return CharTokenizer(alphabet)
-        raise JobError("The tokenizer is damaged: its alphabet is not a list of different characters.")
+        raise JobError("The tokenizer is damaged: its alphabet is not a text of distinct characters.")
     if kind == "bpe":
         if data.get("words") != WORDS_VERSION:
             raise JobError("The bpe tokenizer was written by another version of nanoscope: update nanoscope.")
@@ -303,12 +303,12 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
 
 
 def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes of each token that the merges make; they may come from anywhere, so each is checked."""
+    """Return the bytes of each token, checking every merge: they may come from anyone."""
     tokens = list(ByteTokenizer._bytes_of)
     known = set(tokens)
     done: set[tuple[int, int]] = set()
     if not isinstance(merges, list) or len(merges) > MAX_VOCAB_SIZE:
-        raise JobError("The bpe tokenizer is damaged: it has no proper list of merges.")
+        raise JobError("The bpe tokenizer is damaged: it has no valid list of merges.")
     for pair in merges:
         if not (
             isinstance(pair, list | tuple)
@@ -317,22 +317,22 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
             and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
             and tuple(pair) not in done
         ):
-            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} cannot be: {reprlib.repr(pair)}.")
+            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} is invalid: {reprlib.repr(pair)}.")
         done.add((pair[0], pair[1]))
         token = tokens[pair[0]] + tokens[pair[1]]
-        if token not in known:  # the same bytes may come about by two merges
+        if token not in known:  # two merges may give the same bytes
             known.add(token)
             tokens.append(token)
     return tokens
 
 
 def code_points(text: str) -> npt.NDArray[np.uint32]:
-    """The text's characters as numbers."""
+    """Return the code points of a text."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
 def _utf8(text: str) -> bytes:
-    """Half a surrogate pair (from a JSON escape or a broken command line) has no UTF-8: it becomes '?'."""
+    """Encode a text; lone surrogates (from a JSON escape or a broken command line) become '?'."""
     return text.encode("utf-8", "replace")
 
 

@@ -1,1 +1,1 @@
-"""What machine this is, what it can do, and what that means for a run."""
+"""What this machine is, what it can do, and which settings follow for a run."""

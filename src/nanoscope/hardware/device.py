@@ -1,10 +1,9 @@
-"""Which device, number format and compilation a run gets, and why. Looking is kept apart from deciding."""
+"""The device, dtype and mode of a run, and why. Looking at the machine is separate from deciding."""
 
 import contextlib
 import ctypes
 import importlib.util
 import json
-import os
 import platform
 import re
 import sys
@@ -13,17 +12,18 @@ from dataclasses import dataclass
 
 import torch
 
-from nanoscope.data.corpora import cache_folder
 from nanoscope.errors import UsageError
+from nanoscope.files import write_atomically
 from nanoscope.hardware.peaks import find_peak
 from nanoscope.hardware.probe import cpu_name
+from nanoscope.paths import cache_folder
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What this machine and this torch offer."""
+    """What this machine and this build of torch offer."""
 
     cuda_names: tuple[str, ...] = ()
     cuda_capabilities: tuple[tuple[int, int], ...] = ()
@@ -36,7 +36,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run uses; `reasons` explains whatever was chosen for the person."""
+    """What a run uses; `reasons` explains everything that was chosen automatically."""
 
     device: str
     device_name: str
@@ -50,7 +50,7 @@ class Choice:
 
 
 def look() -> Facts:
-    """Ask torch and the system."""
+    """Return what torch and the system report."""
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
     return Facts(
         cuda_names=tuple(torch.cuda.get_device_name(i) for i in cuda),
@@ -63,7 +63,7 @@ def look() -> Facts:
     )
 
 
-COMPILING_PAYS_AFTER = 300  # iterations on a GPU: a minute of compiling, against some tenths of a second each
+COMPILING_PAYS_AFTER = 300  # iterations on a GPU: compiling takes a minute and saves tenths of a second per iteration
 
 
 def decide(
@@ -74,71 +74,65 @@ def decide(
     local_rank: int | None = None,
     planned_steps: int = COMPILING_PAYS_AFTER,
 ) -> Choice:
-    """Resolve 'auto'; UsageError where a device is asked for that is not there."""
+    """Resolve 'auto'; UsageError for a device that this machine does not have."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", device):
-        raise UsageError(f"device={device}: it is one of auto, cpu, cuda, cuda:N, mps")
+        raise UsageError(f"invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps")
     if dtype not in ("auto", *DTYPES):
-        raise UsageError(f"dtype={dtype}: it is one of auto, {', '.join(DTYPES)}")
+        raise UsageError(f"invalid dtype {dtype!r}: expected auto, {', '.join(DTYPES)}")
+    device_reason = dtype_reason = compile_reason = ""  # only a choice needs one, a request does not
     kind, _, index = device.partition(":")
-    device_reason = "as asked"
     if kind == "auto":
         kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
         device_reason = "no CUDA or MPS found" if kind == "cpu" else "the fastest here"
-    if kind == "cuda":
-        number = int(index or 0) if local_rank is None else local_rank  # under torchrun each process has its own
-        if not facts.cuda_names:
-            raise UsageError(
-                f"device={device}: this machine has no usable CUDA GPU{_why_no_cuda(facts)}\n"
-                "Use --device=cpu, or leave it out: it is chosen."
-            )
-        if number >= len(facts.cuda_names):
-            raise UsageError(f"device=cuda:{number}: there are only {len(facts.cuda_names)} GPUs, numbered from 0")
-        name, place = facts.cuda_names[number], f"cuda:{number}"
-    elif kind == "mps":
-        if not facts.mps:
-            raise UsageError(
-                "device=mps: torch finds no Apple GPU here\nUse --device=cpu, or leave it out: it is chosen."
-            )
-        name, place, number = f"{facts.cpu_name} GPU", "mps", 0
-    else:
-        name, place, number = f"{facts.cpu_name}, {facts.cpu_threads} threads", "cpu", 0
-    dtype_reason = "as asked"
+    number = int(index or 0) if local_rank is None else local_rank  # torchrun gives each process its own GPU
+    place, name = _find(kind, number, facts)
+    capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, facts.cuda_capabilities[number] if kind == "cuda" else (0, 0))
-    compile_reason = "as asked"
+        dtype, dtype_reason = _best_dtype(kind, capability)
     if compile == "auto":
-        compile, compile_reason = _compile_pays(kind, facts, number, planned_steps)
+        compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
     mode = "compiled" if compile else "eager"
-    reasons = f"{place} ({device_reason}), {dtype} ({dtype_reason}), {mode} ({compile_reason})".replace(
-        " (as asked)", ""
-    )
+    chosen = {place: device_reason, dtype: dtype_reason, mode: compile_reason}
+    reasons = ", ".join(f"{choice} ({reason})" if reason else choice for choice, reason in chosen.items())
     return Choice(place, name, dtype, bool(compile), reasons)
+
+
+def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
+    """Return torch's name of a device and the name of its model."""
+    if kind == "cpu":
+        return "cpu", f"{facts.cpu_name}, {facts.cpu_threads} threads"
+    advice = "Use --device=cpu, or omit --device to choose automatically."
+    if kind == "mps":
+        if not facts.mps:
+            raise UsageError(f"device=mps: torch finds no Apple GPU\n{advice}")
+        return "mps", f"{facts.cpu_name} GPU"
+    if not facts.cuda_names:
+        why = "its driver is missing or hides it" if facts.torch_has_cuda else "this torch is built without CUDA"
+        raise UsageError(f"device=cuda: this machine has no usable CUDA GPU ({why})\n{advice}")
+    if number >= len(facts.cuda_names):
+        raise UsageError(f"device=cuda:{number}: this machine has {len(facts.cuda_names)} GPUs, numbered from 0")
+    return f"cuda:{number}", facts.cuda_names[number]
 
 
 def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
     if kind != "cuda":
         return "float32", "the safe choice"
-    # torch says that bfloat16 is 'supported' where it is only emulated, very slowly: ask the hardware's generation.
+    # torch reports bfloat16 as supported even where it is emulated, very slowly; the hardware generation is reliable.
     return ("bfloat16", "this GPU has it") if capability >= (8, 0) else ("float16", "this GPU is too old for bfloat16")
 
 
-def _compile_pays(kind: str, facts: Facts, number: int, planned_steps: int) -> tuple[bool, str]:
-    if kind != "cuda":  # with model/kernels.py eager steps were as fast as compiled ones or faster (LOG.md)
+def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_steps: int) -> tuple[bool, str]:
+    if kind != "cuda":  # with model/kernels.py eager mode is at least as fast (benchmarks/LOG.md)
         return False, "compiling rarely pays here"
     if planned_steps < COMPILING_PAYS_AFTER:
-        return False, "so few iterations are done before a compiler is"
-    if not facts.triton:
-        return False, "no Triton for torch.compile here"
-    old = facts.cuda_capabilities[number] < (7, 0)
-    return (False, "this GPU is too old for Triton") if old else (True, "it pays on a GPU")
-
-
-def _why_no_cuda(facts: Facts) -> str:
-    return " (the driver is missing, or hides it)" if facts.torch_has_cuda else " (this torch is built without CUDA)"
+        return False, "too few iterations to repay compiling"
+    if not triton:
+        return False, "torch.compile needs Triton"
+    return (True, "it pays on a GPU") if capability >= (7, 0) else (False, "this GPU is too old for Triton")
 
 
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
-    """FLOP/s of this device in this dtype, and where the number comes from."""
+    """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
     known = find_peak(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
@@ -149,7 +143,7 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
 
 
 def _highest_seen(choice: Choice, measured: float) -> float:
-    """The best of this and earlier measurements: a machine that is busy now has no lower peak for it."""
+    """Return the best of this and earlier measurements: being busy does not lower the peak of a machine."""
     file = cache_folder() / "peaks-seen.json"
     key = f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
     try:
@@ -158,16 +152,13 @@ def _highest_seen(choice: Choice, measured: float) -> float:
     except (OSError, ValueError, AttributeError, TypeError):
         seen, highest = {}, measured
     if measured == highest:
-        with contextlib.suppress(OSError):  # then it is measured anew next time
-            file.parent.mkdir(parents=True, exist_ok=True)
-            aside = file.with_name(f".peaks.{os.getpid()}.tmp")
-            aside.write_text(json.dumps({**seen, key: measured}, indent=1), "utf-8")
-            aside.replace(file)
+        with contextlib.suppress(OSError):  # the next run measures again
+            write_atomically(file, json.dumps({**seen, key: measured}, indent=1))
     return highest
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.15) -> float | None:
-    """The best of some square matmuls: what a step could reach at most."""
+    """Return the FLOP/s of the fastest of several square matmuls: an upper bound for a training step."""
     size = 1024 if device.type == "cpu" else 4096
     try:
         a = torch.ones(size, size, device=device, dtype=dtype)
@@ -179,13 +170,20 @@ def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.15
             a @ a
             synchronize(device)
             best = min(best, time.perf_counter() - start)
-    except RuntimeError:  # no memory left for it: then no MFU either
+    except RuntimeError:  # out of memory
         return None
     return 2 * size**3 / best
 
 
+def autocast(choice: Choice) -> contextlib.AbstractContextManager[object]:
+    """Return the context in which matmuls use the chosen dtype; float32 needs none."""
+    if choice.dtype == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(choice.type, dtype=DTYPES[choice.dtype])
+
+
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all it was asked to do."""
+    """Wait until the device has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":
@@ -193,18 +191,18 @@ def synchronize(device: torch.device) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what tensors free, instead of giving it to the system and asking for it again.
+    """Make the C library keep the memory of freed tensors instead of returning it to the system.
 
-    Each step allocates the same tensors; with glibc's defaults every one of them is paid for in page faults, which
-    are dear on virtual machines (benchmarks/LOG.md). Elsewhere than on glibc this does nothing.
+    Each step allocates the same tensors. With glibc's defaults each of them costs page faults, which are expensive on
+    virtual machines (benchmarks/LOG.md). With other C libraries this has no effect.
     """
     if sys.platform != "linux":
         return
-    mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # the parameters' numbers in malloc.h
+    mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # constants of malloc.h
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return
-    mallopt(mmap_threshold, 32 << 20)  # the highest that glibc takes
+    mallopt(mmap_threshold, 32 << 20)  # the maximum of glibc
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 64 << 20)

@@ -1,44 +1,50 @@
-"""Whether a model fits, asked before it takes the machine's memory with it; and how to tell that it did not."""
+"""Memory: checking that a model fits before allocating it, and recognising that memory ran out."""
 
 import psutil
 import torch
 
 from nanoscope.errors import JobError
-from nanoscope.model import ModelConfig
-
-NO_ROOM_FOR_ONE = JobError(
-    "out of memory, with one sequence at a time\nUse a smaller --block_size, --n_layer or --n_embd."
-)
 
 
-def check_fits(shape: ModelConfig, device: torch.device, batch_size: int) -> None:
-    """JobError for a model or batch that cannot fit on the device, however empty it is."""
-    parameters = 12 * shape.n_layer * shape.n_embd**2 + (shape.vocab_size + shape.block_size) * shape.n_embd
-    needed = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
-    there = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
-    if needed > there:
+class SequenceTooLargeError(JobError):
+    """Memory ran out although the micro-batch is a single sequence."""
+
+    def __init__(self) -> None:
+        super().__init__("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
+
+
+def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
+    """Raise JobError for a model or a batch that exceeds the total memory of the device."""
+    available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
+    model_bytes = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
+    if model_bytes > available:
         raise JobError(
-            f"a model of {parameters / 1e9:.2f}B parameters needs {needed / 2**30:.0f} GB to train, "
-            f"this device has {there / 2**30:.0f} GB\nUse a smaller --n_layer or --n_embd."
+            f"training {parameters / 1e9:.2f}B parameters needs {_gigabytes(model_bytes)}, "
+            f"this device has {_gigabytes(available)}\nReduce --n_layer or --n_embd."
         )
-    logits = 4 * batch_size * shape.block_size * shape.vocab_size
-    if logits > there:
+    logits_bytes = 4 * batch_size * logits_per_sequence
+    if logits_bytes > available:
         raise JobError(
-            f"batch_size={batch_size} needs {logits / 2**30:.0f} GB for its logits alone, this device has "
-            f"{there / 2**30:.0f} GB\nUse a smaller --batch_size and more --gradient_accumulation_steps."
+            f"batch_size={batch_size} needs {_gigabytes(logits_bytes)} for the logits alone, "
+            f"this device has {_gigabytes(available)}\n"
+            "Reduce --batch_size and increase --gradient_accumulation_steps."
         )
+
+
+def _gigabytes(count_bytes: int) -> str:
+    return f"{count_bytes / 2**30:.0f} GB"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """CUDA has an exception of its own for it; a CPU and Apple's GPUs only say so."""
+    """Return whether memory ran out. CUDA has its own exception; CPU and MPS raise RuntimeError with a message."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    words = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    messages = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
 
 
 def release(device: torch.device) -> None:
-    """Give back what the allocator keeps, so that pieces of another size find room."""
+    """Return cached blocks to the device, so that allocations of other sizes can use them."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     elif device.type == "mps":

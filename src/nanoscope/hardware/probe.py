@@ -1,9 +1,9 @@
-"""Find out in a child process what a machine only claims to be able to do, because finding out may kill the process.
+"""Testing in a child process whether 16-bit matmuls and torch.compile work, because a failure may kill the process.
 
 Some virtual machines advertise instructions (AMX) that they do not grant: the first bfloat16 matmul then dies with
-SIGILL, unless oneDNN is told, before torch loads, to leave them alone. Other CPUs have no such instructions and take
-hundreds of times longer. Code from torch.compile may crash, hang or be wrong. Answers are kept per machine, torch
-and compiler. Imports no torch itself.
+SIGILL, unless oneDNN is configured not to use them before torch is loaded. CPUs without such instructions can be
+hundreds of times slower. Code from torch.compile may crash, hang or be wrong. Results are cached per machine, torch
+version and compiler. This file does not import torch.
 """
 
 import contextlib
@@ -24,18 +24,19 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from nanoscope.data.corpora import cache_folder
+from nanoscope.files import write_atomically
+from nanoscope.paths import cache_folder
 
 if TYPE_CHECKING:
     from nanoscope.hardware.device import Choice
 
 SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-TIMEOUT_SECONDS = 180  # compiling takes 20, on a busy machine a minute
-PROBLEM_KEPT_SECONDS = 24 * 3600  # the machine may have been busy, or has been repaired since
+TIMEOUT_SECONDS = 180  # compiling takes 20 s, on a busy machine a minute
+PROBLEM_CACHED_SECONDS = 24 * 3600  # the machine may have been busy, or may have been fixed since
 
-# Called with a number format, a device type and 'eager' or 'compiled'. The same numbers (exact in 16 bits) go through
-# a matmul, softmax, layer_norm and backward in that way and in float32; both must agree. Prints the time of a matmul
-# against float32's; whatever is wrong becomes the last line of standard error.
+# Called with a dtype, a device type and 'eager' or 'compiled'. A matmul, softmax, layer_norm and their backward pass,
+# on inputs that are exact in 16 bits, must agree with float32 in eager mode. Prints the time of a matmul relative to
+# float32; a problem becomes the last line of standard error.
 CHILD = """
 import sys, time, torch
 dtype, device, mode = getattr(torch, sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -59,7 +60,7 @@ try:
     allowed = 1e-3 if dtype == torch.float32 else 0.05
     for right, got in zip(results(work, torch.float32), found):
         if not (got - right).abs().max() <= allowed * right.abs().max():
-            sys.exit("it gives wrong numbers")
+            sys.exit("it computes wrong numbers")
     print(seconds(dtype) / seconds(torch.float32))
 except Exception as error:
     sys.exit(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
@@ -68,7 +69,7 @@ except Exception as error:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What is wrong ('' if nothing), the environment that it works with, and its matmul's time against float32."""
+    """The problem ('' if none), the environment variables that are needed, and the matmul time relative to float32."""
 
     problem: str
     environment: dict[str, str]
@@ -80,46 +81,46 @@ class ProbeResult:
 
 
 def probe_cpu_dtype(dtype: str) -> ProbeResult:
-    """Whether the CPU multiplies 16-bit matrices, perhaps with some instructions forbidden: a few seconds, once."""
-    return _kept_or_asked([dtype, "cpu", "eager"], "", [{}, SAFE_ISA])
+    """Test 16-bit matmuls on the CPU, if necessary without some instructions. Takes a few seconds, once."""
+    return _cached_or_tested([dtype, "cpu", "eager"], "", [{}, SAFE_ISA])
 
 
 def probe_compile(device_type: str, dtype: str) -> ProbeResult:
-    """Whether torch.compile gives code that runs and is right, in this environment: up to a minute, once."""
+    """Test whether code from torch.compile runs and is correct. Takes up to a minute, once."""
     compiler = shutil.which(os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++"))
     identity = f"{compiler} {Path(compiler).stat().st_mtime_ns}" if compiler else "no compiler"
     forbidden = {key: os.environ[key] for key in SAFE_ISA if key in os.environ}
-    return _kept_or_asked([dtype, device_type, "compiled"], f"{identity} {forbidden}", [{}])
+    return _cached_or_tested([dtype, device_type, "compiled"], f"{identity} {forbidden}", [{}])
 
 
 def make_cpu_ready(device: str, dtype: str) -> None:
-    """Before torch is loaded: set what the CPU needs for the 16-bit matmuls that may be asked of it."""
+    """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported."""
     if dtype in ("bfloat16", "float16") and device in ("auto", "cpu") and "torch" not in sys.modules:
         os.environ.update(probe_cpu_dtype(dtype).environment)
 
 
-def without_what_fails(choice: "Choice") -> tuple["Choice", list[str]]:
-    """The choice with float32 or eager mode in place of what does not work on this machine, and a note on each."""
+def with_fallbacks(choice: "Choice") -> tuple["Choice", list[str]]:
+    """Replace what does not work on this machine by float32 or eager mode; return a note for each replacement."""
     notes = []
     if choice.type == "cpu" and choice.dtype != "float32":
         found = probe_cpu_dtype(choice.dtype)
         problem = found.problem
-        if not found.environment.items() <= os.environ.items():  # torch came first: it is too late for them now
-            problem = f"it needs {' '.join(map('='.join, found.environment.items()))} set before the start"
+        if not found.environment.items() <= os.environ.items():  # too late: torch is loaded
+            problem = f"it needs {' '.join(map('='.join, found.environment.items()))} to be set before the start"
         if problem:
-            notes.append(f"{choice.dtype} does not work on this CPU ({problem}); float32 is used")
+            notes.append(f"{choice.dtype} does not work on this CPU ({problem}); using float32")
             reasons = choice.reasons.replace(choice.dtype, f"float32 instead of {choice.dtype}")
             choice = replace(choice, dtype="float32", reasons=reasons)
         elif found.times_float32 is not None and found.times_float32 > 2:
             notes.append(f"{choice.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU")
     if choice.compile and (problem := probe_compile(choice.type, choice.dtype).problem):
-        notes.append(f"torch.compile does not work here ({problem}); training goes on in eager mode")
+        notes.append(f"torch.compile does not work here ({problem}); training continues in eager mode")
         choice = replace(choice, compile=False, reasons=choice.reasons.replace("compiled", "eager instead of compiled"))
     return choice, notes
 
 
 def cpu_name() -> str:
-    """What the processor calls itself."""
+    """Return the model name of the processor."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
@@ -128,76 +129,69 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine() or "CPU"
 
 
-def _kept_or_asked(arguments: list[str], circumstances: str, environments: list[dict[str, str]]) -> ProbeResult:
-    """The answer kept for this machine, or that of a child in the first environment in which it has no problem."""
-    question = f"{platform.node()} {cpu_name()} torch-{version('torch')} {arguments} {circumstances} {CHILD}"
-    file = cache_folder() / "probes" / f"{hashlib.sha256(question.encode()).hexdigest()[:20]}.json"
-    if (kept := _kept(file)) is not None:
-        return kept
+def _cached_or_tested(arguments: list[str], compiler: str, environments: list[dict[str, str]]) -> ProbeResult:
+    """Return the cached result, or test in each environment until one works."""
+    key = f"{platform.node()} {cpu_name()} torch-{version('torch')} {arguments} {compiler} {CHILD}"
+    file = cache_folder() / "probes" / f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.json"
+    if (cached := _cached(file)) is not None:
+        return cached
     for environment in environments:
-        result = _ask(arguments, environment)
+        result = _test(arguments, environment)
         if result.works:
             break
-    with contextlib.suppress(OSError):  # then it is asked again next time
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-        aside.write_text(json.dumps(asdict(result)), "utf-8")
-        aside.replace(file)
+    with contextlib.suppress(OSError):  # the next run tests again
+        write_atomically(file, json.dumps(asdict(result)))
     return result
 
 
-def _kept(file: Path) -> ProbeResult | None:
+def _cached(file: Path) -> ProbeResult | None:
     try:
-        kept = ProbeResult(**json.loads(file.read_text("utf-8")))
+        cached = ProbeResult(**json.loads(file.read_text("utf-8")))
         age_seconds = time.time() - file.stat().st_mtime
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    sound = (
-        isinstance(kept.problem, str)
-        and kept.environment in ({}, SAFE_ISA)  # nothing else enters our environment from a file
-        and isinstance(kept.times_float32, float | None)
-        and (kept.works or age_seconds < PROBLEM_KEPT_SECONDS)
+    valid = (
+        isinstance(cached.problem, str)
+        and cached.environment in ({}, SAFE_ISA)  # no other variable may be set by a file
+        and isinstance(cached.times_float32, float | None)
+        and (cached.works or age_seconds < PROBLEM_CACHED_SECONDS)
     )
-    return kept if sound else None
+    return cached if valid else None
 
 
-def _ask(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
-    """One child. It writes to files: pipes would stay open as long as a compiler that it started and left behind."""
+def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
+    """Run one child. Its output goes to files: a compiler that it leaves behind would keep pipes open."""
+    command, variables = [sys.executable, "-c", CHILD, *arguments], {**os.environ, **environment}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            child = psutil.Popen(
-                [sys.executable, "-c", CHILD, *arguments],
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
+            child = psutil.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         except OSError as error:
-            return ProbeResult(f"no process can be started to try it: {error.strerror}", {}, None)
+            return ProbeResult(f"cannot start a process to test it: {error.strerror}", {}, None)
         try:
             status = child.wait(TIMEOUT_SECONDS)
         except psutil.TimeoutExpired:
-            return ProbeResult(f"it does not come to an end in {TIMEOUT_SECONDS} s", {}, None)
+            return ProbeResult(f"it does not finish within {TIMEOUT_SECONDS} s", {}, None)
         finally:
-            _end_family(child)
+            _kill_tree(child)
         out.seek(0)
         err.seek(0)
         if status == 0:
             try:
                 return ProbeResult("", environment, float(out.read()))
             except ValueError:
-                return ProbeResult("it gives no answer", {}, None)
-        said = err.read().decode("utf-8", "replace").strip().splitlines()
-    if status < 0:
-        return ProbeResult(f"it ends the process: {signal.Signals(-status).name}", {}, None)
-    return ProbeResult(said[-1][:120] if said and status == 1 else f"it ends the process: status {status}", {}, None)
+                return ProbeResult("it prints no result", {}, None)
+        lines = err.read().decode("utf-8", "replace").strip().splitlines()
+    if lines and status == 1:
+        return ProbeResult(lines[-1][:120], {}, None)
+    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return ProbeResult(f"it crashes the process: {how}", {}, None)
 
 
-def _end_family(child: psutil.Popen) -> None:
-    """End the child and all that it started, and wait until they are gone."""
+def _kill_tree(child: psutil.Popen) -> None:
+    """Kill the child and its descendants, and wait until they are gone."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        family = [*child.children(recursive=True), child]
-        for member in family:
+        processes = [*child.children(recursive=True), child]
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(family, timeout=5)
+                process.kill()
+        psutil.wait_procs(processes, timeout=5)

@@ -1,1 +1,1 @@
-"""Models from and for other programs."""
+"""Models of other programs."""

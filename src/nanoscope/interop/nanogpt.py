@@ -1,4 +1,4 @@
-"""nanoGPT's checkpoints: a pickled ckpt.pt, read as tensors and plain values; nothing in it is ever run."""
+"""nanoGPT's checkpoints: a pickled ckpt.pt, read as tensors and plain values. Nothing in it is ever run."""
 
 import zipfile
 from pathlib import Path
@@ -9,22 +9,22 @@ from torch import Tensor
 
 from nanoscope.errors import JobError
 from nanoscope.model import GPT, ModelConfig
-from nanoscope.training.restore import check_weights
+from nanoscope.model.weights import check_weights
 from nanoscope.untrusted import printable
 
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
-PICKLE_LIMIT_BYTES = 16 << 20  # names and places of the tensors; their numbers lie beside it
-COMPILED = "_orig_mod."  # what torch.compile puts before every name
+PICKLE_LIMIT_BYTES = 16 << 20  # it holds the names and offsets of the tensors, not their values
+COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
 
 
 def load_nanogpt(path: Path | str) -> GPT:
-    """The model of a nanoGPT checkpoint (the file, or the folder that holds ckpt.pt), as a classic model of ours."""
+    """Load a nanoGPT checkpoint (the file, or the folder of ckpt.pt) as a classic model."""
     file = Path(path) / "ckpt.pt" if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise JobError(f"there is no nanoGPT checkpoint at {file}")
     try:
         _check_archive(file)
-        # Mapped, not read: the optimizer's two thirds of the file are never touched.
+        # Mapped, not read: two thirds of the file belong to the optimizer.
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a hostile or damaged file may raise anything
         raise JobError(
@@ -41,7 +41,7 @@ def load_nanogpt(path: Path | str) -> GPT:
         model.load_state_dict(weights, strict=False)
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else _briefly(error)
-        raise JobError(f"{file} is not a whole nanoGPT checkpoint: {reason}") from None
+        raise JobError(f"{file} is not a complete nanoGPT checkpoint: {reason}") from None
     return model
 
 
@@ -50,7 +50,7 @@ def _briefly(error: Exception) -> str:
 
 
 def _check_archive(file: Path) -> None:
-    """torch's file is an archive that is not compressed: one that would unfold to more than itself is none."""
+    """Refuse an archive that expands to more than its size; those of torch are not compressed."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
     if sum(entry.file_size for entry in entries) > file.stat().st_size:
@@ -60,23 +60,23 @@ def _check_archive(file: Path) -> None:
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:
-    """The weights by our names; causal masks, which older torch versions made nanoGPT keep, are left out."""
+    """Return the weights under our names, without the causal masks that nanoGPT saves with old versions of torch."""
     weights: dict[str, Tensor] = {}
     for name, tensor in saved.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-            raise ValueError(f"{name if isinstance(name, str) else type(name)!s:.60} is no tensor of weights")
+            raise ValueError(f"{name if isinstance(name, str) else type(name)!s:.60} is not a tensor of weights")
         if not name.endswith(".attn.bias"):
             weights[name.removeprefix(COMPILED)] = tensor
-    # A tensor that repeats a few stored numbers may claim any size.
+    # A tensor that repeats a few stored values may have any size.
     if sum(tensor.nbytes for name, tensor in weights.items() if name != "lm_head.weight") > file_bytes:
         raise ValueError("its weights are larger than the file")
     head, table = weights.pop("lm_head.weight", None), weights["transformer.wte.weight"]
     if head is not None and (head.shape != table.shape or not torch.equal(head, table)):
-        raise ValueError("its output layer is not its token table, as it is in every nanoGPT model")
+        raise ValueError("its output layer differs from its token table; nanoGPT ties them")
     return weights
 
 
 def _model_config(arguments: Any) -> ModelConfig:
     sizes: dict[str, int] = {name: arguments[name] for name in SIZES}
-    dropout, bias = arguments.get("dropout", 0.0), arguments.get("bias", True)  # as nanoGPT's own defaults
+    dropout, bias = arguments.get("dropout", 0.0), arguments.get("bias", True)  # nanoGPT's defaults
     return ModelConfig(**sizes, dropout=dropout, bias=bias, recipe="classic")

@@ -1,4 +1,4 @@
-"""The models. `build_model` makes one from a ModelConfig; a recipe is one file."""
+"""The models, one file per recipe. `build_model` makes one from a ModelConfig."""
 
 from nanoscope.model.classic import GPT
 from nanoscope.model.config import ModelConfig
@@ -10,5 +10,5 @@ LanguageModel = GPT | Modern
 
 
 def build_model(config: ModelConfig) -> LanguageModel:
-    """A model of this shape with its first weights."""
+    """Build a model of this shape with initial weights."""
     return Modern(config) if config.recipe == "modern" else GPT(config)

@@ -1,6 +1,6 @@
-"""GPT-2, with nanoGPT's and Hugging Face's parameter names, so that weights go from one to the other unchanged.
+"""GPT-2 with the parameter names of nanoGPT and Hugging Face, so that weights can be exchanged unchanged.
 
-Shapes: B sequences, T tokens of each, C = n_embd channels, H heads of D = C / H channels, V the vocabulary.
+Shapes: B sequences of T tokens, C = n_embd channels, H heads of D = C / H channels, V tokens in the vocabulary.
 """
 
 import math
@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.generation.kvcache import KVCache
 from nanoscope.model import kernels
 from nanoscope.model.config import ModelConfig
+from nanoscope.model.kernels import Linear
+from nanoscope.model.kvcache import KVCache
 
 
 class LayerNorm(nn.Module):
-    """nn.LayerNorm is the same; this one keeps `bias` a plain choice on every torch version."""
+    """nn.LayerNorm with an optional bias on every version of torch."""
 
     def __init__(self, width: int, bias: bool) -> None:
         super().__init__()
@@ -29,8 +30,8 @@ class LayerNorm(nn.Module):
 class CausalSelfAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)  # q, k, v in one matmul
-        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.c_attn = Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)  # q, k, v in one matmul
+        self.c_proj = Linear(config.n_embd, config.n_embd, bias=config.bias)
         self.n_head = config.n_head
         self.dropout = config.dropout
 
@@ -46,8 +47,8 @@ class CausalSelfAttention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.c_fc = Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The layers under the names that GPT-2's weights have."""
+    """The layers, under the names of GPT-2's weights."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -85,17 +86,17 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.transformer = Transformer(config)
-        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.lm_head.weight = self.transformer.wte.weight  # one matrix for both ends, as GPT-2
+        self.lm_head = Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head.weight = self.transformer.wte.weight  # tied, as in GPT-2
         self.init_weights()
 
     @torch.no_grad()
     def init_weights(self) -> None:
-        """Every weight of the model, as GPT-2 sets it:
+        """Initialise every weight as GPT-2 does:
 
-        | wte, wpe, Linear          | normal, 0.02                                                        |
-        | c_proj (into the residual) | normal, 0.02 / sqrt(2 n_layer): the residual adds up 2 n_layer of them |
-        | LayerNorm                 | 1, biases 0                                                         |
+        | wte, wpe, Linear           | normal, 0.02                                                        |
+        | c_proj (into the residual) | normal, 0.02 / sqrt(2 n_layer): the residual is the sum of 2 n_layer |
+        | LayerNorm                  | 1, biases 0                                                         |
         """
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
@@ -107,7 +108,7 @@ class GPT(nn.Module):
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.config.n_layer) if residual else 0.02)
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
-        """Logits; with targets their mean cross-entropy; with a cache only the logits after the last token (B, V)."""
+        """Return logits; with targets, their mean cross-entropy; with a cache, the logits of the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
@@ -123,9 +124,9 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
     def parameter_count(self) -> int:
-        """Parameters without position embeddings, as nanoGPT counts them."""
+        """Return the number of parameters without position embeddings, as nanoGPT counts them."""
         return sum(p.numel() for p in self.parameters()) - self.transformer.wpe.weight.numel()
 
     def multiplied_parameters(self) -> int:
-        """Those that each token is multiplied with: the token table is the output layer too."""
+        """Return the number of parameters that multiply each token: all, as the token table is the output layer."""
         return self.parameter_count()

@@ -1,4 +1,4 @@
-"""The shape of a model: what a checkpoint fixes."""
+"""The shape of a model, which a checkpoint stores next to the weights."""
 
 import reprlib
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything a model is made from; a checkpoint keeps it beside the weights. ValueError if none can be made."""
+    """The shape of a model. ValueError if no such model can exist: checkpoints come from anywhere."""
 
     vocab_size: int
     block_size: int
@@ -17,27 +17,28 @@ class ModelConfig:
     bias: bool = False
     recipe: str = "classic"
     ngrams: int = 1
-    """The longest run of tokens that has an embedding of its own (modern); 1: none."""
+    """Length of the longest n-gram with an embedding (modern); 1: none."""
     ngram_dropout: float = 0.0
     token_shift: int = 0
-    """How many of the last tokens each block's input has a share of (modern)."""
+    """How many previous tokens each layer's input has a share of (modern)."""
+
+    @property
+    def estimated_parameters(self) -> int:
+        """The approximate number of parameters: the matrices of the blocks, a token table and a position table."""
+        return 12 * self.n_layer * self.n_embd**2 + (self.vocab_size + self.block_size) * self.n_embd
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "ngrams"):
-            size = getattr(self, name)
-            if type(size) is not int or not 0 < size < 2**40:
-                raise ValueError(f"its {name} is {reprlib.repr(size)}")
-        if type(self.token_shift) is not int or not 0 <= self.token_shift <= 8:
-            raise ValueError(f"its token_shift is {reprlib.repr(self.token_shift)}")
+        sizes = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "ngrams")
+        valid = {name: type(size := getattr(self, name)) is int and 0 < size < 2**40 for name in sizes}
+        valid["token_shift"] = type(self.token_shift) is int and 0 <= self.token_shift <= 8
+        for name in ("dropout", "ngram_dropout"):
+            valid[name] = type(getattr(self, name)) in (int, float) and 0 <= getattr(self, name) < 1
+        valid["bias"] = type(self.bias) is bool
+        valid["recipe"] = self.recipe in ("classic", "modern")
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise ValueError(f"its {name} is {reprlib.repr(getattr(self, name))}")
         if self.n_embd % self.n_head:
             raise ValueError(f"its n_embd {self.n_embd} is not divisible by its n_head {self.n_head}")
-        for name in ("dropout", "ngram_dropout"):
-            share = getattr(self, name)
-            if type(share) not in (int, float) or not 0 <= share < 1:
-                raise ValueError(f"its {name} is {reprlib.repr(share)}")
-        if type(self.bias) is not bool:
-            raise ValueError(f"its bias is {reprlib.repr(self.bias)}")
-        if self.recipe not in ("classic", "modern"):
-            raise ValueError(f"its recipe is {reprlib.repr(self.recipe)}")
         if self.recipe == "modern" and self.n_embd // self.n_head % 2:
             raise ValueError(f"its heads have {self.n_embd // self.n_head} channels, an odd number")

@@ -1,9 +1,9 @@
-"""Attention, dropout and ReLU² with their backward written by hand: fewer passes over memory than autograd makes.
+"""Attention, dropout, token shift and ReLU² with hand-written backward passes, and a Linear for few rows.
 
-They are for a CPU in eager mode, where each small operation costs a walk through memory (benchmarks/LOG.md). On a GPU,
-or compiled, the plain formulas are faster: `by_hand` says which. Both give the same numbers.
+They make fewer passes over memory than autograd does, which pays on a CPU in eager mode (benchmarks/LOG.md). On a GPU
+or compiled, the plain formulas are faster; `by_hand` decides. Both compute the same function.
 
-Shapes: B sequences, T tokens of each, H heads of D channels, C = H · D.
+Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 """
 
 import math
@@ -12,23 +12,49 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.generation.kvcache import KVCache
+from nanoscope.model.kvcache import KVCache
 
-QUERIES_AT_ONCE = 256  # longer sequences are attended to in blocks, each with the keys before its end only
+QUERIES_AT_ONCE = 256  # longer sequences are split into blocks of queries, each with only the keys up to its end
+FEW_ROWS = 32  # with more rows the arithmetic dominates, and the ordinary matmul is as fast
 
 
 def by_hand(x: Tensor) -> bool:
-    """Whether the hand-written functions are the fast ones for this tensor."""
+    """Return whether the hand-written functions are the faster ones for this tensor."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.compiler.is_compiling()
 
 
-def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None) -> Tensor:
-    """Each token attends to itself and those before it: (B, T, 3C) → (B, T, C).
+# --- linear layers -----------------------------------------------------------------------------------------------
 
-    `rotation` holds the rotary positions of queries and keys, see rotary_positions.
+
+class Linear(nn.Linear):
+    """nn.Linear that also uses all threads for the few rows of text generation, on a CPU (benchmarks/LOG.md)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        without_bias = self._parameters["bias"] is None  # `self.bias` is annotated as never None
+        if torch.is_inference_mode_enabled() and without_bias and x.device.type == "cpu":
+            rows, parts = x.numel() // self.in_features, torch.get_num_threads()
+            if rows <= FEW_ROWS and parts > 1 and self.out_features % parts == 0:
+                return _few_rows(x, self.weight, rows, parts)
+        return F.linear(x, self.weight, self.bias)
+
+
+def _few_rows(x: Tensor, weight: Tensor, rows: int, parts: int) -> Tensor:
+    """Compute x @ weight.T with a share of the weights per thread; such a thin matmul would use a single thread."""
+    columns = x.reshape(rows, -1).t().expand(parts, -1, rows)
+    y = torch.bmm(weight.view(parts, -1, weight.shape[1]), columns)  # (parts, outputs / parts, rows)
+    return y.view(-1, rows).t().contiguous().view(*x.shape[:-1], -1)
+
+
+# --- attention ---------------------------------------------------------------------------------------------------
+
+
+def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None) -> Tensor:
+    """Let each token attend to itself and the tokens before it: (B, T, 3C) → (B, T, C).
+
+    `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
     if by_hand(qkv) and qkv.requires_grad:
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
@@ -37,9 +63,9 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
 
 
 def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotation: Tensor | None = None) -> Tensor:
-    """The same for new tokens (B, T, 3C) that also see those in the cache."""
+    """Let new tokens (B, T, 3C) attend to those in the cache, too: → (B, T, C)."""
     q, k, v = _heads(qkv, n_head, rotation)
-    k, v = cache.extend(layer, k, v)  # (B, H, all so far, D)
+    k, v = cache.extend(layer, k, v)  # (B, H, length + T, D)
     T = qkv.shape[1]
     mask = cache.mask(T, qkv.device)
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and T > 1)
@@ -47,32 +73,32 @@ def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotat
 
 
 def _heads(qkv: Tensor, n_head: int, rotation: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, T, 3C) → queries, keys and values (B, H, T, D), the first two turned."""
+    """Split (B, T, 3C) into queries, keys and values (B, H, T, D); the first two are rotated."""
     B, T, width = qkv.shape
     q, k, v = qkv.view(B, T, 3, n_head, width // 3 // n_head).permute(2, 0, 3, 1, 4)
     return (q, k, v) if rotation is None else (rotate(q, rotation), rotate(k, rotation), v)
 
 
 def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tensor:
-    """For each position and each pair of channels the cosine and sine of its angle: (T, D / 2, 2)."""
+    """Return the cosine and sine of the angle of each position and pair of channels: (T, D / 2, 2)."""
     frequencies = base ** (-torch.arange(channels // 2, dtype=torch.float32) / (channels // 2))
     angles = torch.outer(torch.arange(tokens, dtype=torch.float32), frequencies)
     return torch.stack((angles.cos(), angles.sin()), dim=-1)
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each pair of channels of x (B, H, T, D)."""
+    """Rotate each pair of channels of x (B, H, T, D)."""
     pairs = torch.unflatten(x, -1, (-1, 2))
     if by_hand(x):
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
     (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
-    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
-    return turned.flatten(-2).to(x.dtype)
+    rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
+    return rotated.flatten(-2).to(x.dtype)
 
 
 @lru_cache(maxsize=8)
 def _mask(first: int, end: int) -> Tensor:
-    """0 where query `first + row` may see key `column`, minus infinity where not: (end - first, end)."""
+    """Return 0 where query `first + row` may see key `column`, else minus infinity: (end - first, end)."""
     return torch.full((end - first, end), -torch.inf).triu(1 + first)
 
 
@@ -87,26 +113,26 @@ class _CausalAttention(torch.autograd.Function):
             torch.view_as_complex(torch.unflatten(heads[:2], -1, (-1, 2))).mul_(torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty(B * n_head, T, D)
-        kept: list[Tensor] = []  # of each block the shares, and with dropout what they are multiplied with
+        saved: list[Tensor] = []  # per block: the attention weights and, with dropout, their factors
         for first in range(0, T, QUERIES_AT_ONCE):
             end = min(first + QUERIES_AT_ONCE, T)
             scores = torch.baddbmm(
                 _mask(first, end), q[:, first:end], k[:, :end].transpose(1, 2), alpha=1 / math.sqrt(D)
             )
             shares = torch.softmax(scores, -1)
-            kept.append(shares)
+            saved.append(shares)
             if dropout > 0:
                 factors = _dropout_factors(shares.shape, dropout)
                 shares = shares * factors
-                kept.append(factors)
+                saved.append(factors)
             torch.bmm(shares, v[:, :end], out=y[:, first:end])
-        ctx.save_for_backward(heads, rotation, *kept)
+        ctx.save_for_backward(heads, rotation, *saved)
         ctx.dropout = dropout
         return y.view(B, n_head, T, D).transpose(1, 2).reshape(B, T, n_head * D)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        heads, rotation, *kept = ctx.saved_tensors
+        heads, rotation, *saved = ctx.saved_tensors
         _, B, H, T, D = heads.shape
         q, k, v = heads.view(3, B * H, T, D)
         dy = gradients[0].view(B, T, H, D).transpose(1, 2).reshape(B * H, T, D)
@@ -115,9 +141,9 @@ class _CausalAttention(torch.autograd.Function):
         scale = 1 / math.sqrt(D)
         for first in reversed(range(0, T, QUERIES_AT_ONCE)):
             end = min(first + QUERIES_AT_ONCE, T)
-            more = end < T  # the last block sees all keys and comes first: the others add to what it wrote
-            factors = kept.pop() if ctx.dropout > 0 else None
-            shares = used = kept.pop()
+            more = end < T  # the last block, which sees all keys, comes first; the others add to its results
+            factors = saved.pop() if ctx.dropout > 0 else None
+            shares = used = saved.pop()
             d_used = torch.bmm(dy[:, first:end], v[:, :end].transpose(1, 2))
             if factors is not None:
                 used = shares * factors
@@ -127,14 +153,14 @@ class _CausalAttention(torch.autograd.Function):
             _add_bmm(dk[:, :end], d_scores.transpose(1, 2), q[:, first:end], scale, more)
             _add_bmm(dq[:, first:end], d_scores, k[:, :end], scale, False)
         d_heads = d_heads.view(3, B, H, T, D)
-        if rotation is not None:  # turned back
-            backwards = torch.view_as_complex(rotation).conj()
-            torch.view_as_complex(torch.unflatten(d_heads[:2], -1, (-1, 2))).mul_(backwards)
+        if rotation is not None:  # rotate back
+            inverse = torch.view_as_complex(rotation).conj()
+            torch.view_as_complex(torch.unflatten(d_heads[:2], -1, (-1, 2))).mul_(inverse)
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
 
 
 def _add_bmm(out: Tensor, a: Tensor, b: Tensor, alpha: float, more: bool) -> None:
-    """out = alpha · a @ b, or more of it."""
+    """Compute out = alpha · a @ b, or add it to out if there is more."""
     torch.baddbmm(out, a, b, beta=1.0 if more else 0.0, alpha=alpha, out=out)
 
 
@@ -142,7 +168,7 @@ def _add_bmm(out: Tensor, a: Tensor, b: Tensor, alpha: float, more: bool) -> Non
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """F.dropout; on a CPU with a random generator that does not take longer than the matmuls."""
+    """Apply F.dropout; on a CPU with a faster random generator, since torch's takes longer than the matmuls."""
     if p == 0 or not training:
         return x
     if by_hand(x):
@@ -151,17 +177,17 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def dropout_factors(like: Tensor, p: float) -> Tensor:
-    """What dropout multiplies a tensor of this shape with."""
+    """Return the factors by which dropout multiplies a tensor of this shape."""
     if by_hand(like):
         return _dropout_factors(like.shape, p)
     return F.dropout(torch.ones_like(like), p)
 
 
 def _dropout_factors(shape: torch.Size, p: float) -> Tensor:
-    """For each value 0, or what keeps the mean of all where the others are 0; 16 random bits decide each.
+    """Return 0 for each dropped value and 1 / (1 - p) for the others; 16 random bits decide each.
 
-    torch's own generator makes one draw a value, on one thread. This one is seeded by a draw of torch's, so that
-    torch.manual_seed decides here too. Factors are floats, although a bit would do: torch multiplies those faster.
+    torch's generator makes one draw per value, on one thread. This one is seeded by torch's, so that it depends on
+    torch.manual_seed too. The factors are floats, although bits would do, because torch multiplies floats faster.
     """
     seed = int(torch.randint(2**62, ()))
     count, lowest = math.prod(shape), round(p * 65536)
@@ -187,9 +213,9 @@ class _Dropout(torch.autograd.Function):
 
 
 def token_shift(x: Tensor, weight: Tensor, before: Tensor | None = None) -> Tensor:
-    """Each token (B, T, C) plus weight[0] of the one before it, weight[1] of the one before that, … (reach, C).
+    """Add weight[0] times the previous token, weight[1] times the one before it, … to each token (B, T, C).
 
-    `before` holds the `reach` tokens before the first; without it they are 0.
+    weight is (reach, C). `before` holds the `reach` tokens before the first; without it they are 0.
     """
     if before is None and by_hand(x) and x.requires_grad:
         return _TokenShift.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
@@ -225,7 +251,7 @@ class _TokenShift(torch.autograd.Function):
 
 
 def relu_squared(x: Tensor) -> Tensor:
-    """max(x, 0)²."""
+    """Compute max(x, 0)²."""
     if by_hand(x):
         return _ReluSquared.apply(x)  # type: ignore[no-any-return, no-untyped-call]
     return F.relu(x).square()

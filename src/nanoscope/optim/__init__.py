@@ -1,1 +1,1 @@
-"""Optimizers: which parameters get which settings, and the learning rate over time."""
+"""Optimizers, which parameters each of them trains, and the learning rate over time."""

@@ -1,19 +1,27 @@
-"""Adagrad for embedding tables: each number's rate falls with the gradients that it has seen; an unread row rests.
+"""Adagrad for embedding tables: the rate of each number falls with the gradients it has seen; an unread row rests.
 
-torch.optim.Adagrad does the same; with sparse gradients it warns, and takes several times as long.
+torch.optim.Adagrad computes the same, but warns about sparse gradients and takes several times as long with them.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from nanoscope.config import TrainConfig
+
+
+def for_tables(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> "Adagrad":
+    """Build Adagrad with the rate `table_lr`."""
+    groups = [{"params": list(parameters.values()), "lr_scale": config.table_lr / config.peak_lr}]
+    return Adagrad(groups, lr=config.table_lr)
 
 
 class Adagrad(torch.optim.Optimizer):
-    """Takes dense gradients, and sparse ones that name the rows that were read: both give the same weights."""
+    """Takes dense gradients, or sparse ones that hold only the rows that were read; the weights are the same."""
 
-    EPS = 1e-4  # about one token's gradient: a row that was read once does not move by the whole rate (LOG.md)
+    EPS = 1e-4  # about the gradient of one token, so that a row does not move by the full rate on first use (LOG.md)
 
     def __init__(self, groups: Iterable[dict[str, Any]], lr: float) -> None:
         super().__init__(groups, {"lr": lr})

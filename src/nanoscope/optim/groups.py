@@ -1,5 +1,6 @@
-"""Which parameter gets which optimizer and settings."""
+"""Which optimizer trains which parameters, and several optimizers working as one."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -7,43 +8,35 @@ import torch
 from torch import Tensor, nn
 
 from nanoscope.config import TrainConfig
-from nanoscope.model import LanguageModel, Modern
-from nanoscope.optim.adagrad import Adagrad
-from nanoscope.optim.muon import Muon
+from nanoscope.model import LanguageModel
+from nanoscope.optim import adagrad, adamw, muon
+
+Build = Callable[[dict[str, nn.Parameter], TrainConfig, str], torch.optim.Optimizer]
+
+# The optimizers of each recipe by the names of the parameters they train; the first pattern that matches decides.
+# The schedule's rate times a group's `lr_scale`, 1 by default, is the rate of that group.
+RECIPES: dict[str, dict[str, Build]] = {
+    "classic": {
+        r".*": adamw.for_gpt2,
+    },
+    "modern": {
+        r"blocks\.\d+\.(qkv|proj|up|down)\.weight": muon.for_matrices,
+        r"ngrams\.table": adagrad.for_tables,
+        r".*": adamw.without_decay,
+    },
+}
 
 
 def build_optimizer(model: LanguageModel, config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
-    """The recipe's optimizer. A group's `lr_scale` times the schedule's learning rate is the group's own."""
-    fused = device_type in ("cpu", "cuda")  # one kernel over all parameters; on MPS where torch has it
-    betas = (config.beta1, config.beta2)
-    if not isinstance(model, Modern):
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        groups = [
-            {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=config.peak_lr, betas=betas, fused=fused)
-
-    matrices = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and ".shift_" not in name}
-    qkv = [matrix for name, matrix in matrices.items() if name.endswith("qkv.weight")]
-    other = [matrix for name, matrix in matrices.items() if not name.endswith("qkv.weight")]
-    muon_scale, table_scale = config.matrix_lr / config.peak_lr, config.table_lr / config.peak_lr
-    muon_groups = [
-        {"params": qkv, "parts": 3, "lr_scale": muon_scale},
-        {"params": other, "lr_scale": muon_scale},
-    ]
-    tables = [] if model.ngrams is None else [model.ngrams.table]
-    taken = {id(parameter) for parameter in (*matrices.values(), *tables)}
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in taken]
-    parts: list[torch.optim.Optimizer] = [
-        Muon(muon_groups, config.matrix_lr, config.muon_momentum, config.weight_decay),
-        torch.optim.AdamW(rest, lr=config.peak_lr, betas=betas, eps=1e-10, weight_decay=0.0, fused=fused),
-    ]
-    if tables:
-        # Adagrad leaves a row alone that was not read, so that a gradient of the rows that were read is enough.
-        table_group = {"params": tables, "lr_scale": table_scale}
-        parts.append(Adagrad([table_group], lr=config.table_lr))
-    return Together(parts)
+    """Build the optimizer of the model's recipe for every parameter that requires a gradient."""
+    recipe = RECIPES[model.config.recipe]
+    assigned: dict[Build, dict[str, nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            build = next(build for pattern, build in recipe.items() if re.fullmatch(pattern, name))
+            assigned.setdefault(build, {})[name] = parameter
+    parts = [build(parameters, config, device_type) for build, parameters in assigned.items()]
+    return parts[0] if len(parts) == 1 else Together(parts)
 
 
 class Together(torch.optim.Optimizer):
@@ -57,7 +50,7 @@ class Together(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """Each part works on its groups of the whole, and on the whole's state."""
+        """Let each part work on its own groups of the whole and on the common state."""
         groups = iter(self.param_groups)
         for part in self.parts:
             part.param_groups = [next(groups) for _ in part.param_groups]
@@ -73,7 +66,7 @@ class Together(torch.optim.Optimizer):
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
-    """Scale all gradients so that their common norm is at most `limit`; returns what it was. Sparse ones count too."""
+    """Scale all gradients, dense and sparse, so that their common norm is at most `limit`; return the norm before."""
     values = []
     for parameter in parameters:
         if parameter.grad is not None:

@@ -1,23 +1,34 @@
-"""Muon: momentum whose matrix is replaced by the nearest orthogonal one, so that every direction learns at one pace.
+"""Muon: momentum replaced by the nearest orthogonal matrix, so that every direction learns at the same pace.
 
-After Keller Jordan's Muon (2024). torch.optim.Muon takes one matrix after the other, in bfloat16; here equal shapes are
-stacked into one batched matmul, in float32 on a CPU, where bfloat16 is slow or ends the process (benchmarks/LOG.md).
+After Keller Jordan's Muon (2024). torch.optim.Muon updates one matrix at a time, in bfloat16. This one stacks equal
+shapes into one batched matmul, in float32 on a CPU, where bfloat16 is slow or crashes the process (benchmarks/LOG.md).
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-# Coefficients of x → a·x + b·x³ + c·x⁵, applied to the singular values: they end between about 0.7 and 1.2.
+from nanoscope.config import TrainConfig
+
+# Coefficients of x → a·x + b·x³ + c·x⁵, applied to the singular values, which end up between about 0.7 and 1.2.
 ITERATION = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
 
+def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> "Muon":
+    """Build Muon with the rate `matrix_lr`; queries, keys and values are three matrices in one parameter."""
+    lr_scale = config.matrix_lr / config.peak_lr
+    qkv = [matrix for name, matrix in parameters.items() if name.endswith("qkv.weight")]
+    other = [matrix for name, matrix in parameters.items() if not name.endswith("qkv.weight")]
+    groups = [{"params": qkv, "parts": 3, "lr_scale": lr_scale}, {"params": other, "lr_scale": lr_scale}]
+    return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay)
+
+
 @torch.no_grad()
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """About U·Vᵀ of each U·S·Vᵀ in a stack (N, rows, columns), rows ≥ columns, by Newton–Schulz iteration."""
+    """Approximate U·Vᵀ of each U·S·Vᵀ in a stack (N, rows, columns), rows ≥ columns, by Newton–Schulz iteration."""
     a, b, c = ITERATION
     x: Tensor = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7)
     if x.shape[1] >= 2 * x.shape[2] and x.dtype == torch.float32:
@@ -29,9 +40,9 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 
 
 def _through_gram(gram: Tensor) -> Tensor:
-    """What x is to be multiplied with, from xᵀ·x alone: tall matrices need not take part in every iteration.
+    """Return the product of all iterations from xᵀ·x alone, so that a tall x is multiplied only once.
 
-    One step multiplies x with q = a·I + b·g + c·g², a function of g = xᵀ·x, which becomes q·g·q.
+    One iteration multiplies x by q = a·I + b·g + c·g², where g = xᵀ·x; then g becomes q·g·q.
     """
     a, b, c = ITERATION
     product: Tensor | None = None
@@ -46,7 +57,7 @@ def _through_gram(gram: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only. A group's `parts` says how many square matrices lie one above the other in each parameter."""
+    """For matrices only. A group's `parts` is the number of matrices stacked by rows in each of its parameters."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
@@ -81,6 +92,6 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         for parameter, update in zip(parameters, updates, strict=True):
             rows, columns = parameter.shape[0] // group["parts"], parameter.shape[1]
-            scale = max(1.0, rows / columns) ** 0.5  # an output's step does not depend on how many there are
-            lying = parameter.shape[0] < parameter.shape[1]
-            parameter.add_(update.mT if lying else update, alpha=-group["lr"] * scale)
+            scale = max(1.0, rows / columns) ** 0.5  # the step of an output does not depend on the number of outputs
+            wide = parameter.shape[0] < parameter.shape[1]
+            parameter.add_(update.mT if wide else update, alpha=-group["lr"] * scale)

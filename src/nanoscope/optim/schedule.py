@@ -6,20 +6,22 @@ from nanoscope.config import TrainConfig
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """Linear warm-up, then down to lowest_lr at decay_iters and no further.
+    """Return the rate: linear warm-up, then decay to `lowest_lr` at `decay_iters`, then constant.
 
-    Classic decays along a cosine from the end of the warm-up, as nanoGPT; modern stays at the highest rate until
-    `cooldown`, a share of the iterations, is left, and then goes down in a straight line.
+    The classic recipe decays along a cosine that starts at the end of the warm-up, like nanoGPT. The modern recipe
+    keeps the peak until the last `cooldown` share of the iterations, then decays linearly.
     """
-    highest, lowest = config.peak_lr, config.lowest_lr
+    peak, lowest = config.peak_lr, config.lowest_lr
     if not config.decay_lr:
-        return highest
+        return peak
     if step < config.warmup:
-        return highest * (step + 1) / (config.warmup + 1)
+        return peak * (step + 1) / (config.warmup + 1)
     if step >= config.decay_iters:
         return lowest
     if config.recipe == "modern":
         left = (config.decay_iters - step) / config.decay_iters
-        return lowest + min(1.0, left / config.cooldown) * (highest - lowest)
-    progress = (step - config.warmup) / (config.decay_iters - config.warmup)
-    return lowest + 0.5 * (1 + math.cos(math.pi * progress)) * (highest - lowest)
+        share = min(1.0, left / config.cooldown)
+    else:
+        progress = (step - config.warmup) / (config.decay_iters - config.warmup)
+        share = 0.5 * (1 + math.cos(math.pi * progress))
+    return lowest + share * (peak - lowest)

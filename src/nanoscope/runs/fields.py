@@ -1,12 +1,14 @@
-"""The numbers of a line, each with the label before it and the unit behind it.
+"""Numbers found by meaning: each number of a line, with the label before it and the unit behind it.
 
-One scanner serves every format: `loss: 2.31`, `loss=2.31`, `| loss 2.31 |`, `'loss': '2.31'` and `2.31 ms` all come
-out as (label, value, unit), and `read_fields` gives those that training logs share their names and base units.
+One scanner serves every format: `loss: 2.31`, `loss=2.31`, `| loss 2.31 |`, `'loss': '2.31'` and `2.31 ms` all become
+(label, number, unit), and MEANINGS says what a label and a unit stand for. To understand another way of writing
+something, add a line to that table.
 """
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from nanoscope.runs.run import NOT_FINITE
 
@@ -27,81 +29,101 @@ _SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1
 _SECONDS |= {"min": 60.0, "m": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
 _MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "B": 1e9, "b": 1e9, "G": 1e9}
 
-_LOSS = re.compile(r"loss(?: (?:train|val|curr|value|avg|mean|is|of|now))?$")
-_STEP = re.compile(
-    r"(?:^| )(?:global ?|train(?:ing)? |completed |optimi[sz]er |forward )?(?:steps?|iters?|iterations?|it|update)$"
-)
-_VALIDATION = re.compile(r"(?:^| )(?:val|valid|validation|test|eval|dev|heldout)(?: |$)")
-_TIME = re.compile(
+UnitKind = Literal["", "s", "s/step", "tok/s", "steps/s", "multiple", "other"]
+
+# Labels, as words in lower case between single spaces.
+_STEP = r"(?:^| )(?:global ?|train(?:ing)? |completed |optimi[sz]er |forward )?(?:steps?|iters?|iterations?|it|update)$"
+_LOSS = r"loss(?: (?:train|val|curr|value|avg|mean|is|of|now))?$"
+_VALIDATION = r"(?:^| )(?:val|valid|validation|test|eval|dev|heldout)(?: |$)"
+_TIME = (
     r"(?:^| )(?:(?:step |iter |iteration |batch )?(?:time|dt)|iter dt|dt|seconds|sec|duration|took|speed|s/step|s/it)$"
 )
-_CUMULATIVE = re.compile(
+_ELAPSED = (
     r"(?:^| )(?:total|elapsed|train|wall|cumulative|epoch|training)(?: (?:train(?:ing)? )?)?"
     r"(?:time|clock|runtime)?(?: so far)?$"
 )
-_TOKENS_S = re.compile(r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|wps|tok s|tokens per second|throughput)$")
+_TIME_IN = r"(?:dt|time)(?: per (?:iteration|step|iter))? "  # followed by the unit
+_TOKENS_PER_SECOND = r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?(?:/device)?|tps|wps|tok s|tokens per second|throughput)$"
+
+
+class Meaning(NamedTuple):
+    """What a number is if its label and unit match; None for numbers that only look like one of the others."""
+
+    name: str | None
+    label: str = ""  # a pattern; the empty one matches every label
+    unit: tuple[UnitKind, ...] = ()  # none: any unit
+    also: str = ""  # another pattern that the label must match
+    factor: float = 1.0  # to the base unit, where the label names a unit
+
+
+_DURATION: tuple[UnitKind, ...] = ("s", "s/step")
+MEANINGS = (  # the first that matches counts
+    # The unit decides, with the help of the label.
+    Meaning("tok_s", unit=("tok/s",)),
+    Meaning("steps_s", unit=("steps/s",)),
+    Meaning("eval_s", r"\b(?:eval|val|validation)\b", _DURATION),
+    Meaning(None, r"\b(?:eta|left|remaining)\b|\b(?:avg|average)$", _DURATION),
+    Meaning("elapsed_s", _ELAPSED, _DURATION),
+    Meaning("time_s", rf"^$|{_TIME}", _DURATION),
+    Meaning("time_s", unit=("s/step",)),
+    Meaning(None, unit=_DURATION),
+    # The label decides.
+    Meaning("step", _STEP),
+    Meaning("epoch", r"(?:^| )(?:epoch|ep)$"),
+    Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |balanc|router|std|delta|last|smooth).*{_LOSS}"),
+    Meaning("val_loss", _LOSS, also=_VALIDATION),
+    Meaning("loss", _LOSS),
+    Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
+    Meaning("val_loss", r"(?:^| )(?:val|valid|validation)$"),
+    Meaning("lr", r"(?:^| )(?:lr|lrate)$|learning rate$"),
+    Meaning("grad_norm", r"(?:^| )gnorm$|grad ?norm$|^norm$"),
+    Meaning("tok_s", _TOKENS_PER_SECOND),
+    Meaning("mfu_pct", r"mfu"),
+    Meaning("steps_s", r"(?:^| )(?:it|iter|step)s?(?:/| per )s(?:ec(?:ond)?)?$"),
+    Meaning("time_s", rf"{_TIME_IN}ms$|(?:^| )ms(?:/| per )(?:step|iter|it)$", factor=1e-3),
+    Meaning("bare_time", rf"{_TIME_IN}s$"),
+    Meaning("elapsed_s", _TIME, unit=("",), also=_ELAPSED),
+    Meaning("bare_time", _TIME, unit=("",)),
+    Meaning("bare_elapsed", _ELAPSED, also=r"time|elapsed|clock"),
+)
+
+
+def _unit(text: str) -> tuple[UnitKind, float]:
+    """What kind of unit this is, and the factor to the base unit."""
+    base, slash, _ = text.partition("/")
+    base = base.strip()
+    if "tok" in text or "tps" in text:
+        return "tok/s", _MULTIPLES.get(text[0], 1.0)
+    if base in _SECONDS:
+        return "s/step" if slash else "s", _SECONDS[base]
+    if slash:
+        return "steps/s", 1.0
+    if text in _MULTIPLES:
+        return "multiple", _MULTIPLES[text]
+    return "other" if text else "", 1.0
+
+
+@lru_cache(maxsize=1)
+def _compiled_meanings() -> list[tuple[Meaning, re.Pattern[str], re.Pattern[str]]]:
+    return [(meaning, re.compile(meaning.label), re.compile(meaning.also)) for meaning in MEANINGS]
 
 
 @lru_cache(maxsize=4096)
-def meaning(label: str, unit: str) -> tuple[str, float] | None:
-    """What a labelled number is, and the factor to its base unit (seconds, tokens a second, per cent)."""
-    words = label.rsplit(" ", 6)
-    last = words[-1] if words else ""
-    if unit in _SECONDS or "/" in unit:
-        base = unit.split("/")[0].strip()
-        if re.search(r"tok|tps", unit):
-            return ("tok_s", _MULTIPLES.get(unit[0], 1.0))
-        if re.match(r"(?:it|iter|step)s?$", base):
-            return ("steps_s", 1.0)
-        factor = _SECONDS.get(base)
-        if factor is not None:
-            if re.search(r"\b(?:eta|left|remaining|eval|val|validation)\b", label):
-                return ("eval_s", factor) if re.search(r"\b(?:eval|val|validation)\b", label) else None
-            if re.search(r"\b(?:avg|average)$", label):
-                return ("mean_s", factor)
-            if _CUMULATIVE.search(label):
-                return ("elapsed_s", factor)
-            return ("time_s", factor) if label == "" or _TIME.search(label) or "/" in unit else None
-    if unit and re.search(r"tok|tps", unit):
-        return ("tok_s", _MULTIPLES.get(unit[0], 1.0))
-    if _STEP.search(label):
-        return ("step", 1.0)
-    if last == "epoch" or last == "ep":
-        return ("epoch", 1.0)
-    if _LOSS.search(label):
-        if re.search(r"scale|aux|best|min |balanc|router| z$|std|delta|last|smooth|scaling", label):
-            return None
-        if _VALIDATION.search(label):
-            return ("val_loss", 1.0)
-        return ("loss", 1.0)
-    if last in ("bpb", "bpc") and _VALIDATION.search(label):
-        return ("val_bpb", 1.0)
-    if _VALIDATION.search(label) and last in ("val", "valid", "validation"):
-        return ("val_loss", 1.0)
-    if last in ("lr", "lrate") or label.endswith("learning rate"):
-        return ("lr", 1.0)
-    if last == "gnorm" or label.endswith(("grad norm", "gradnorm")) or label == "norm":
-        return ("grad_norm", 1.0)
-    if _TOKENS_S.search(label):
-        return ("tok_s", _MULTIPLES.get(unit, 1.0))
-    if "mfu" in label:
-        return ("mfu_pct", 1.0)
-    if re.search(r"(?:^| )(?:it|iter|step)s?(?:/| per )s(?:ec(?:ond)?)?$", label):
-        return ("steps_s", 1.0)
-    if re.search(r"(?:dt|time)(?: per (?:iteration|step|iter))? ms$|^dt ms$", label):
-        return ("time_s", 1e-3)
-    if re.search(r"(?:^| )ms(?:/| per )(?:step|iter|it)$", label):
-        return ("time_s", 1e-3)
-    if re.search(r"(?:dt|time)(?: per (?:iteration|step|iter))? s$", label) or (_TIME.search(label) and not unit):
-        return ("elapsed_s" if _CUMULATIVE.search(label) else "bare_time", 1.0)
-    if _CUMULATIVE.search(label) and re.search(r"time|elapsed|clock", label):
-        return ("bare_elapsed", 1.0)
+def meaning_of(label: str, unit: str) -> tuple[str, float] | None:
+    """What a labelled number is, and the factor to its base unit (seconds, tokens per second, per cent)."""
+    kind, unit_factor = _unit(unit)
+    for meaning, pattern, also in _compiled_meanings():
+        if (not meaning.unit or kind in meaning.unit) and pattern.search(label) and also.search(label):
+            if meaning.name is None:
+                return None
+            scales = kind != "multiple" or meaning.name == "tok_s"  # '32k' tokens per second, but not a loss of '2.1 M'
+            return meaning.name, meaning.factor * (unit_factor if scales else 1.0)
     return None
 
 
 @dataclass(eq=False, repr=False)
 class Fields:
-    """The numbers of a line that training logs share, by name; the first of a name counts."""
+    """The values of a line by name; the first of a name counts."""
 
     values: dict[str, float]
     total: int | None  # the N of 'step 5/N'
@@ -114,14 +136,14 @@ class Fields:
 
 
 @lru_cache(maxsize=8192)
-def _meaning_of(before: str, unit: str) -> tuple[str, float] | None:
-    """The meaning of a number by the raw text before it; lines of one trainer repeat it letter by letter."""
-    label = _NOT_WORD.sub(" ", before.lower()).strip()
-    return ("of", 1.0) if label in ("/", "of") else meaning(label, unit)
+def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
+    """The meaning of a number by the raw text before it, which a trainer repeats letter by letter."""
+    label = _NOT_WORD.sub(" ", text.lower()).strip()
+    return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
 
 
 def read_fields(line: str) -> Fields:
-    """The line's numbers under their common names, in seconds, tokens a second, per cent."""
+    """The line's values by name, in seconds, tokens per second, per cent."""
     values: dict[str, float] = {}
     total = None
     previous = ""
@@ -134,7 +156,7 @@ def read_fields(line: str) -> Fields:
         found = _UNIT.match(line, end) if line[end : end + 1] not in _NO_UNIT else None
         if found:
             unit, end = found.group(1), found.end()
-        name_factor = _meaning_of(before, unit)
+        name_factor = _meaning_after(before, unit)
         if name_factor is None:
             previous = ""
             continue
@@ -148,7 +170,7 @@ def read_fields(line: str) -> Fields:
         if name in values:
             continue
         value = float(text.replace(",", ""))
-        if value - value != 0:  # NaN or infinite: only a loss says something by that
+        if value - value != 0:  # NaN or infinite: worth knowing only of a loss
             if name not in ("loss", "val_loss", "val_bpb"):
                 continue
             value = NOT_FINITE
@@ -157,7 +179,7 @@ def read_fields(line: str) -> Fields:
 
 
 def number(text: str) -> float:
-    """A printed loss as stored: anything that is no finite number becomes +inf; 'n/a' and the like NaN."""
+    """A printed loss as it is stored: +inf if it is not finite, NaN if it is not a number ('n/a')."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -166,7 +188,7 @@ def number(text: str) -> float:
 
 
 def timestamp_s(line: str) -> float | None:
-    """Seconds of the clock time that a logger put in front of the line (of its first 80 characters)."""
+    """The time that a logger wrote into the first 80 characters of the line, in seconds from some midnight."""
     match = _TIMESTAMP.search(line, 0, 80)
     if match is None:
         return None

@@ -1,39 +1,50 @@
 """A run at a glance: its state, from the beginning and the end of its events, however long they are."""
 
-import json
 import os
 import platform
 import re
 import stat
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import psutil
 
 from nanoscope.errors import JobError
-from nanoscope.runs.formats.nanoscope import LARGEST, OVER
+from nanoscope.runs.events import (
+    COMPLETE,
+    LARGEST,
+    AnyEvent,
+    End,
+    EndReason,
+    Eval,
+    Iter,
+    NewerVersionError,
+    Start,
+    decode,
+)
 from nanoscope.untrusted import read_json, read_small
 
+Kind = TypeVar("Kind", bound=AnyEvent)
 State = Literal["live", "finished", "stopped", "failed", "unreadable"]
 
 HEAD_BYTES = 1 << 16  # holds the first event, with the whole configuration
 TAIL_BYTES = 1 << 16
-FAR_BYTES = 1 << 22  # of the end, in which the last evaluation is looked for
-SILENT_SECONDS = 120  # of a run that nobody says to train: after these it counts as stopped
-FAR_SILENT_SECONDS = 900  # of one that is trained by another machine, where its process cannot be looked up
-DEEPEST = 3  # folders below the one that is watched
-MOST_FOLDERS = 20_000
+EVAL_SEARCH_BYTES = 1 << 22  # of the file's end, in which the last evaluation is searched
+EVAL_SEARCH_LINES = 1000
+SILENT_SECONDS = 120  # a run without a lock counts as stopped after this long without an event
+REMOTE_SILENT_SECONDS = 900  # the same for one that another machine trains: its process cannot be looked up
+MAX_DEPTH = 3  # of folders below the one that is watched
+MAX_FOLDERS = 20_000
 _MAX_ITERS = re.compile(rb"^max_iters = (\d{1,12})$", re.MULTILINE)
-_NO_RUNS_IN = ("checkpoints", "samples", "__pycache__", "node_modules")
+_WITHOUT_RUNS = ("checkpoints", "samples", "__pycache__", "node_modules")
 
 
 @dataclass(frozen=True)
 class Glance:
-    """What a list of runs says about one."""
+    """What a list of runs shows of one."""
 
     name: str
     state: State
@@ -46,24 +57,28 @@ class Glance:
     loss: float | None = None
     val: float | None = None
     eta_seconds: float | None = None
+    reason: str | None = None
+    """Why it is unreadable, if known."""
 
 
 def find_runs(root: Path) -> dict[str, Path]:
-    """Folders with events in and below `root`, by their path from there. Links are not followed: they may lead out."""
+    """Folders with events in and below `root`, by their path relative to it. Links are not followed."""
     found: dict[str, Path] = {}
     for seen, (place, folders, files) in enumerate(os.walk(root)):
         depth = len(Path(place).relative_to(root).parts)
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _NO_RUNS_IN and depth < DEEPEST)
+        folders[:] = sorted(
+            f for f in folders if not f.startswith(".") and f not in _WITHOUT_RUNS and depth < MAX_DEPTH
+        )
         name = Path(place).relative_to(root).as_posix()
-        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and _is_text(name):
+        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and _is_utf8(name):
             found[name] = Path(place)
-        if seen >= MOST_FOLDERS:
+        if seen >= MAX_FOLDERS:
             break
     return found
 
 
-def _is_text(name: str) -> bool:
-    """A name of bytes that are no text could not be asked for."""
+def _is_utf8(name: str) -> bool:
+    """Other names cannot be part of a URL."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -72,7 +87,7 @@ def _is_text(name: str) -> bool:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether it is a file of its own: no link, pipe or device."""
+    """Whether it is a regular file: no link, pipe or device."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -80,7 +95,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def version_of(folder: Path) -> str:
-    """Of a run's events; an error if they are gone, or something else is in their place."""
+    """The version of a run's events; OSError if they are gone or no regular file."""
     status = (folder / "events.jsonl").lstat()
     if not stat.S_ISREG(status.st_mode):
         raise FileNotFoundError(folder)
@@ -93,81 +108,97 @@ def glance(name: str, folder: Path, version: str) -> Glance:
     try:
         updated = path.stat().st_mtime
         with path.open("rb") as file:
-            first = _parsed(file.read(HEAD_BYTES).splitlines()[:1])
-            evaluated = _parsed([_last_evaluation(file)])
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            last = _parsed(file.read(TAIL_BYTES).splitlines())
-            events = [*first, *evaluated, *last]
+            events = _first_and_last(file)
     except OSError:
         return Glance(name, "unreadable", version)
+    except NewerVersionError as error:
+        return Glance(name, "unreadable", version, reason=str(error).splitlines()[0])
     if not events:
         return Glance(name, "live" if _is_alive(folder, updated) else "unreadable", version, updated)
-    latest = {event["event"]: event for event in events}
-    step, eta = (_number(latest.get("iter", {}).get(key)) for key in ("step", "eta_seconds"))
-    loss, val = _number(latest.get("iter", {}).get("loss")), _number(latest.get("eval", {}).get("val_loss"))
-    end = next((event for event in reversed(events) if event["event"] in ("start", "iter", "eval", "end")), events[-1])
-    ended = end["event"] == "end"
-    state = _ending(end.get("reason")) if ended else "live" if _is_alive(folder, updated) else "stopped"
-    if ended:
-        step = _number(end.get("step")) or step
-    total = _total(folder, latest.get("start", {}))
-    if state != "live":
-        eta = None
-    return Glance(name, state, version, updated, _whole(step), _whole(total), loss, val, eta)
+    start, iteration, evaluation = _last(Start, events), _last(Iter, events), _last(Eval, events)
+    latest = next((event for event in reversed(events) if isinstance(event, Start | Iter | Eval | End)), None)
+    state: State
+    step = iteration.step if iteration else None
+    eta_seconds = None
+    if isinstance(latest, End):
+        state = _state_after(latest.reason)
+        step = latest.step or step
+    elif _is_alive(folder, updated):
+        state = "live"
+        eta_seconds = iteration.eta_seconds if iteration else None
+    else:
+        state = "stopped"
+    return Glance(
+        name, state, version, updated, step, _total_steps(folder, start),
+        loss=iteration.loss if iteration else None,
+        val=evaluation.val_loss if evaluation else None,
+        eta_seconds=eta_seconds,
+    )  # fmt: skip
 
 
-def _total(folder: Path, start: dict[str, Any]) -> float | None:
-    """Steps the run is to have: as its configuration says, which a resume may have changed since the first event."""
+def _first_and_last(file: BinaryIO) -> list[AnyEvent]:
+    """The first event and the last ones; before those the last evaluation, which may be many steps ago."""
+    first = _decoded(file.read(HEAD_BYTES).splitlines()[:1])
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - TAIL_BYTES))
+    last = _decoded(file.read(TAIL_BYTES).splitlines())
+    if _last(Eval, last) is None and size > TAIL_BYTES:
+        file.seek(max(0, size - EVAL_SEARCH_BYTES))
+        first += _last_evaluation(file.read(EVAL_SEARCH_BYTES))
+    return first + last
+
+
+def _decoded(lines: list[bytes]) -> list[AnyEvent]:
+    return [event for event in map(decode, lines) if event is not None]
+
+
+def _last_evaluation(text: bytes) -> list[AnyEvent]:
+    end = len(text)
+    for _ in range(EVAL_SEARCH_LINES):
+        found = text.rfind(b'"eval"', 0, end)
+        if found < 0:
+            break
+        stop = text.find(b"\n", found)
+        end = text.rfind(b"\n", 0, found) + 1
+        event = decode(text[end : stop if stop >= 0 else len(text)])
+        if type(event) is Eval:
+            return [event]
+    return []
+
+
+def _last(kind: type[Kind], events: list[AnyEvent]) -> Kind | None:
+    return next((event for event in reversed(events) if type(event) is kind), None)
+
+
+def _total_steps(folder: Path, start: Start | None) -> int | None:
+    """As config.toml says, because a resume may have changed it; otherwise as the start event says."""
     with suppress(OSError, JobError):
         said = _MAX_ITERS.search(read_small(folder / "config.toml", HEAD_BYTES))
         if said:
             return int(said[1])
-    config = start.get("config")
-    return _number(config.get("max_iters")) if isinstance(config, dict) else None
+    value = start.config.get("max_iters") if start else None
+    return int(value) if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
-def _last_evaluation(file: BinaryIO) -> bytes:
-    """The line of the last evaluation, which may be many steps ago."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - FAR_BYTES))
-    _, found, line = file.read(FAR_BYTES).rpartition(b'\n{"event": "eval"')
-    return (found + line.partition(b"\n")[0]) if found else b""
-
-
-def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        with suppress(ValueError, RecursionError):
-            event = json.loads(line)
-            if isinstance(event, dict) and isinstance(event.get("event"), str):
-                yield event
-
-
-def _number(value: Any) -> float | None:
-    return value if type(value) in (int, float) and abs(value) < LARGEST else None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _ending(reason: Any) -> State:
-    return "finished" if reason in OVER else "stopped" if reason == "interrupted" else "failed"
+def _state_after(reason: EndReason) -> State:
+    return "finished" if reason in COMPLETE else "stopped" if reason == "interrupted" else "failed"
 
 
 def _is_alive(folder: Path, updated: float) -> bool:
-    """Whether the process that trains there still lives; where that cannot be seen, whether it wrote lately."""
+    """Whether the training process is running; if that cannot be checked, whether it wrote recently."""
     silent_seconds = abs(time.time() - updated)
     try:
-        note = folder / "lock.json"
-        holder = read_json(note)
+        lock = folder / "lock.json"
+        holder = read_json(lock)
         if holder["host"] == platform.node():
-            return _is_running(holder["pid"], note.stat().st_mtime)
+            return _is_running(holder["pid"], lock.stat().st_mtime)
     except (OSError, ValueError, KeyError, TypeError, JobError):
         return silent_seconds < SILENT_SECONDS
-    return silent_seconds < FAR_SILENT_SECONDS
+    return silent_seconds < REMOTE_SILENT_SECONDS
 
 
 def _is_running(pid: Any, since: float) -> bool:
-    """Whether it is still that process, and not another one that was given the same number later."""
+    """Whether the process runs and is older than the lock: process ids are reused."""
     try:
         return type(pid) is int and pid > 0 and psutil.Process(pid).create_time() <= since + 1
     except (psutil.Error, OverflowError):

@@ -1,48 +1,41 @@
-"""Reads any log into runs: cleans its lines, finds its format, and mends what terminals did to it."""
+"""Reads any log into runs: cleans its lines, finds its format, and repairs what terminals did to its records."""
 
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from nanoscope.errors import JobError
+from nanoscope.runs.detect import RECORD_BEGINS, SAMPLE_LINES, find_format
 from nanoscope.runs.facts import read_facts
 from nanoscope.runs.failures import ErrorFinder
-from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
-from nanoscope.runs.run import Log, LoggedError
+from nanoscope.runs.run import Log
 from nanoscope.runs.text import clean_lines
+from nanoscope.suggest import did_you_mean
 
-ENOUGH_RECORDS = 60  # of one format, to decide on it
-SAMPLE_LINES = 60_000  # looked at for them; beyond, the first record decides
 MAX_WRAPPED = 4  # lines that one record may be broken into
 
 _RESUMING = re.compile(
     r"\bresum(?:ing|ed) (?:training|optimi[sz]ation|run|from|at)\b|\bresuming\b.{0,40}\bstep \d", re.I
 )
-_RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
-
-_RECORD_WORDS = re.compile(
-    r"loss|train|val|bpb|checkpoint|event|tel:|trl:|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]", re.IGNORECASE
-)
 
 
-class Reading:
-    """One format reading a log, with the mending that all formats share."""
+class LogReader:
+    """Reads a log line by line with one format, and repairs what terminals did to its records."""
 
     def __init__(self, format: Format) -> None:
         self.format = format
-        self.errors = ErrorFinder()
-        self.located: list[LoggedError] = []
-        self.rejoined = 0
-        self._wrapped: list[str] = []
+        self._errors = ErrorFinder()
+        self._rejoined = 0
+        self._wrapped: list[str] = []  # the pieces so far of a record that a terminal may have broken
 
     def take(self, number: int, line: str) -> None:
-        log = self.format.log
-        log.line = number
+        """Read one clean line."""
+        self.format.builder.line = number
         kind = self.format.read(line)
         if kind is None:
             kind = self._rejoin(line)
@@ -50,86 +43,59 @@ class Reading:
             self._wrapped.clear()
         if kind is None:
             self._read_surroundings(number, line)
-        elif "error" in line or "interrupted" in line:  # a dying job's message glued to a record, or told by an event
+        elif "error" in line:  # the message of a dying job, glued to a record
             self._read_error(number, line)
 
     def finish(self, source: str, lines: int) -> Log:
-        """All that was read so far; more may follow."""
+        """Return all that was read."""
         self.format.end()
-        runs = [run for run in self.format.log.finish() if run.steps or run.evals]
-        return Log(source, self.format.name if runs else "none", runs, self.located, lines, self.rejoined)
+        builder = self.format.builder
+        runs = [run for run in builder.finish() if run.steps or run.evals]
+        return Log(source, self.format.name if runs else "none", runs, builder.errors, lines, self._rejoined)
 
     def _rejoin(self, line: str) -> str | None:
-        """A record that a terminal broke into several lines, once its last piece is there."""
+        """Read a record that a terminal broke into several lines, once its last piece has come."""
         if self._wrapped:
             pieces = [*self._wrapped, line]
             for joint in ("", " "):
                 kind = self.format.read(joint.join(pieces))
                 if kind is not None:
-                    self.rejoined += 1
+                    self._rejoined += 1
                     self._wrapped.clear()
                     return kind
-            if len(pieces) < MAX_WRAPPED and not _RECORD_BEGINS.search(line):
+            if len(pieces) < MAX_WRAPPED and not RECORD_BEGINS.search(line):
                 self._wrapped = pieces
                 return None
             self._wrapped.clear()
-        if len(line) < 400 and _RECORD_BEGINS.search(line):
+        if len(line) < 400 and RECORD_BEGINS.search(line):
             self._wrapped = [line]
         return None
 
     def _read_surroundings(self, number: int, line: str) -> None:
         if not line or line.isspace():
             return
-        log = self.format.log
+        builder = self.format.builder
         if "esum" in line and _RESUMING.search(line):
-            log.boundary(resuming=True)
-        elif read_facts(line, log.facts, log.typed):
-            log.boundary()
+            builder.boundary(resuming=True)
+        elif read_facts(line, builder.facts, builder.typed):
+            builder.boundary()
         self._read_error(number, line)
 
     def _read_error(self, number: int, line: str) -> None:
-        if self.errors.read(line, number):
-            line_number, kind, message = self.errors.found[-1]
-            self.located.append(LoggedError(line_number, kind, message, self.format.log.error()))
+        error = self._errors.read(line, number)
+        if error:
+            self.format.builder.error(*error)
 
 
 def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read numbered, clean lines of one log."""
     lines = iter(lines)
     sample: deque[tuple[int, str]] = deque(maxlen=SAMPLE_LINES)
-    reading = Reading(_find_format(lines, sample))
+    reader = LogReader(find_format(lines, sample))
     last_number = 0
     for last_number, line in chain(sample, lines):
-        reading.take(last_number, line)
-    return reading.finish(source, last_number)
-
-
-def _find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]]) -> Format:
-    """The format that finds most in the first records, which are left in `sample`.
-
-    The generic one is taken only where it finds far more than any that knows the trainer.
-    """
-    classes = all_formats()
-    candidates = [format_class() for format_class in classes]
-    scores = [0.0] * len(candidates)
-    begun = ""
-    for count, numbered in enumerate(lines):
-        sample.append(numbered)
-        line = numbered[1]
-        if _RECORD_WORDS.search(line) or begun:
-            understood = False  # by a format that knows the whole line
-            for index, candidate in enumerate(candidates):
-                kind = candidate.read(line) or (candidate.read(begun + line) if begun else None)
-                if kind:
-                    scores[index] += {"step": 1.0, "eval": 0.9}.get(kind, 0.1)
-                    understood = understood or candidate.name != "generic"
-            # The beginning of a record that a terminal broke: the next line may complete it.
-            begun = line if not (begun or understood) and _RECORD_BEGINS.search(line) else ""
-            if max(scores) >= (ENOUGH_RECORDS if count < SAMPLE_LINES else 1):
-                break
-    best = max(range(len(scores) - 1), key=lambda index: scores[index])
-    chosen = classes[-1] if scores[-1] > 3 * scores[best] else classes[best]
-    return chosen()
+        reader.take(last_number, line)
+    return reader.finish(source, last_number)
 
 
 def read_stream(stream: BinaryIO, source: str) -> Log:
@@ -146,25 +112,26 @@ def read_log(path: str) -> Log:
         events = file / "events.jsonl"
         if not events.is_file():
             raise JobError(
-                f"{path} is a directory, but not of a nanoscope run: it has no events.jsonl.\n"
-                "Give the log file itself, or the run's directory."
+                f"The directory {path} is not a nanoscope run: it has no events.jsonl.\n"
+                "Pass a log file or the directory of a run."
             )
         file = events
     try:
+        if file.name == "events.jsonl" and file.is_file():
+            from nanoscope.runs.own import OwnRun  # imported late, like formats/nanoscope.py does
+
+            return OwnRun(file.parent).read(path)
         with file.open("rb") as stream:
             return read_stream(stream, path)
     except FileNotFoundError:
         raise JobError(f"There is no file {path}.{_did_you_mean(file)}") from None
     except OSError as problem:
-        raise JobError(f"{path} cannot be read: {problem.strerror or problem}.") from None
+        raise JobError(f"Cannot read {path}: {problem.strerror or problem}.") from None
 
 
 def _did_you_mean(file: Path) -> str:
-    from difflib import get_close_matches
-
     try:
         names = [entry.name for entry in file.parent.iterdir()]
     except OSError:
         return ""
-    close = get_close_matches(file.name, names, n=1)
-    return f" Did you mean {file.parent / close[0]}?" if close else ""
+    return did_you_mean(file.name, names, lambda name: str(file.parent / name))

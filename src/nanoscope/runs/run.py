@@ -1,55 +1,55 @@
-"""The one Run type: what a log says about a training run, whoever wrote the log.
+"""The one Run type: what a log says about a training run, whichever trainer wrote it.
 
-Step records are columns of machine numbers (an hour-long log has a million lines, and objects would not fit).
-In the columns NaN means 'not printed'; a loss that was printed but is not a finite number is stored as +inf.
+Steps are kept as columns of machine numbers: a log may have millions of lines, too many for objects.
+In the columns NaN means 'not printed'; a loss that was printed but is not finite is stored as +inf.
 (Comparisons and representations are not generated, here and in analysis/: they would slow the start of `explain`.)
 """
 
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from nanoscope.runs.own import RunDetails
 
 MISSING = float("nan")
 NOT_FINITE = float("inf")
 
 ConfigValue = str | int | float | bool
 ErrorKind = Literal["out_of_memory", "exception", "killed", "interrupted"]
-TimeSource = Literal["printed", "cumulative", "timestamps", "progress_bar", "throughput"]
+TimeSource = Literal["printed", "cumulative", "timestamps", "progress_bar"]
 
 
 @dataclass(eq=False, repr=False)
 class Traits:
-    """What a format means by its numbers."""
+    """What a trainer means by its numbers."""
 
-    # Whether N steps are numbered 0 … N−1 (True) or end at N (False); None: judge by the first step.
+    # Whether N steps are numbered 0 … N−1 (True) or end at N (False); None: judge by the first step number.
     last_is_total_minus_one: bool | None = None
-    # The record whose time holds an evaluation: the one with its step, the one after it, none; None: see the data.
+    # The step whose printed time includes an evaluation: the same, the next or none; None: decide from the data.
     evaluation_in: Literal["same", "next", "none"] | None = None
-    # The device whose peak the trainer divides by for its MFU, whatever it runs on.
+    # The device whose peak the MFU is relative to, whatever the trainer runs on.
     mfu_assumes: str | None = None
     mfu_is_moving_average: bool = False
     total_keys: tuple[str, ...] = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 
 
-@dataclass(eq=False, repr=False)
-class Steps:
-    """The step records, column by column."""
+OWN_FORMAT = "nanoscope"
+OWN_TRAITS = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",))
 
-    step: "array[int]" = field(default_factory=lambda: array("q"))
-    loss: "array[float]" = field(default_factory=lambda: array("d"))
-    time_s: "array[float]" = field(default_factory=lambda: array("d"))  # of one step
-    lr: "array[float]" = field(default_factory=lambda: array("d"))
-    grad_norm: "array[float]" = field(default_factory=lambda: array("d"))
-    tok_s: "array[float]" = field(default_factory=lambda: array("d"))
-    mfu_pct: "array[float]" = field(default_factory=lambda: array("d"))
+
+class Steps:
+    """The steps, column by column. `time_s` is the time of one step."""
+
+    def __init__(self) -> None:
+        self.step = array("q")
+        self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct = (array("d") for _ in range(6))
+        # Bound once: `append` is called for every line of a log that may have millions.
+        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns())
 
     def __len__(self) -> int:
         return len(self.step)
-
-    def __post_init__(self) -> None:
-        # Bound once: this is called for every line of a log that may have millions.
-        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns())
 
     def _columns(self) -> "tuple[array[int] | array[float], ...]":
         return self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct
@@ -67,7 +67,7 @@ class Steps:
         add_mfu(mfu_pct)
 
     def cut_from(self, step: int) -> None:
-        """Forget the records of `step` and later: a resumed run writes them again."""
+        """Drop `step` and later steps: a resumed run prints them again."""
         keep = len(self.step)
         while keep and self.step[keep - 1] >= step:
             keep -= 1
@@ -88,8 +88,8 @@ class Evaluation:
 
 
 @dataclass(eq=False, repr=False)
-class Checkpoint:
-    """A checkpoint written at `step`; `seconds` where the log says how long training was held up."""
+class SavedCheckpoint:
+    """A checkpoint written at `step`; `seconds` where the log says how long training had to wait."""
 
     step: int
     seconds: float | None = None
@@ -97,7 +97,7 @@ class Checkpoint:
 
 @dataclass(eq=False, repr=False)
 class LoggedError:
-    """Something that went wrong, at a line of the log; `run` is the one it ended."""
+    """An error reported on a line of the log; `run` is the one it ended."""
 
     line: int
     kind: ErrorKind
@@ -107,13 +107,13 @@ class LoggedError:
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """One training run as a log tells it."""
+    """One training run, according to a log."""
 
     format: str
     traits: Traits
     steps: Steps = field(default_factory=Steps)
     evals: list[Evaluation] = field(default_factory=list)
-    checkpoints: list[Checkpoint] = field(default_factory=list)
+    checkpoints: list[SavedCheckpoint] = field(default_factory=list)
     config: dict[str, ConfigValue] = field(default_factory=dict)
     total_steps: int | None = None
     said_finished: bool = False  # a line of the log says so
@@ -121,12 +121,13 @@ class Run:
     resumed_at: list[int] = field(default_factory=list)
     begins_with_resume: bool = False
     time_source: TimeSource = "printed"
-    time_spans_steps: bool = False  # a record's time is the mean since the record before it
-    clock_resolution_s: float | None = None  # of clocks that are differenced
+    time_spans_steps: bool = False  # a time is the mean per step since the previous record
+    clock_resolution_s: float | None = None  # of the clock that step times are differences of
     duplicates_dropped: int = 0
-    wall_seconds: float | None = None  # as the trainer itself measured it, over all its sessions
-    phases: dict[str, float] = field(default_factory=dict)  # seconds by nanoscope's names of the phases
+    wall_seconds: float | None = None  # as measured by the trainer, over all its sessions
+    phases: dict[str, float] = field(default_factory=dict)  # seconds by phase, as nanoscope names them
     samples: int = 0
+    details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
     @property
     def first_step(self) -> int | None:
@@ -139,7 +140,7 @@ class Run:
 
 @dataclass(eq=False, repr=False)
 class Log:
-    """All that was read from one source: its runs in the order in which they first appear."""
+    """All that was read from one source, with its runs in order of appearance."""
 
     source: str
     format: str

@@ -1,4 +1,4 @@
-"""Several processes, one run: what torchrun says about them, and the few things they tell each other."""
+"""Several processes that train one run: what torchrun says about them, and what they exchange besides gradients."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from nanoscope.errors import UsageError
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of the run; alone unless torchrun started it."""
+    """This process among those of the run: the only one unless torchrun started it."""
 
     rank: int = 0
     world: int = 1
@@ -28,16 +28,16 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """The one that prints, logs and saves."""
+        """Whether this is the process that prints, logs and saves."""
         return self.rank == 0
 
     def connect(self, backend: str, device_type: str) -> None:
-        """Join the group. Control messages always go through gloo: they must not wait for the GPU."""
+        """Join the process group. Control messages always use gloo: they must not wait for the GPU."""
         if self.world == 1:
             return
         if backend == "nccl" and device_type != "cuda":
             raise UsageError(
-                f"backend=nccl needs CUDA, the device is {device_type}; use --backend=gloo or leave it out"
+                f"backend=nccl needs CUDA, but the device is {device_type}: use --backend=gloo or leave it out"
             )
         chosen = backend if backend != "auto" else "nccl" if device_type == "cuda" else "gloo"
         dist.init_process_group(
@@ -45,10 +45,10 @@ class Processes:
         )
 
     def leave(self, status: int) -> None:
-        """End this process together with the others, if there are others.
+        """Exit together with the other processes, if there are any.
 
-        Without the interpreter's tidying up: taking a process group down while another process still uses it ended
-        now and then in SIGABRT, after all work was done and saved.
+        This skips the interpreter's cleanup: destroying a process group while another process still uses it sometimes
+        ended in SIGABRT, after all work was done and saved.
         """
         if self.world > 1:
             self.wait()
@@ -61,11 +61,11 @@ class Processes:
             self.any(False)
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag whether any process has it set: all get the same answer."""
+        """For each flag, whether it is set in any process. All processes get the same answer."""
         return [bool(answer) for answer in self.highest(*flags)]
 
     def highest(self, *numbers: int) -> list[int]:
-        """The highest of all processes' numbers, each by itself."""
+        """The maximum over all processes, number by number."""
         if self.world == 1:
             return list(numbers)
         answers = torch.tensor(numbers, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The loss on fixed windows of each split: the same windows every time, so that two evaluations can be compared."""
+"""The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
-    """Starts of `windows` windows spread evenly over a split, without overlap; None, or too many: all of it."""
+    """Where `windows` windows start, spread evenly over a split without overlap. None or too many: all that fit."""
     available = (tokens - 1) // block_size
     if windows is None or windows >= available:
         return np.arange(available) * block_size
@@ -34,7 +34,7 @@ def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.n
 
 
 class Evaluator:
-    """Evaluates a model on its windows, shared among the processes of the run."""
+    """Evaluates a model on the windows of each split, which the processes of the run share."""
 
     LOGITS_AT_ONCE = 2**24  # 64 MB in fp32: larger batches are no faster
     TOKENS_AT_ONCE = 2**14
@@ -61,7 +61,7 @@ class Evaluator:
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
-        """An estimate for each split; None if `abandoned` says, between two batches, that nobody waits for it."""
+        """Estimate the loss of each split. None if `abandoned`, asked before each batch, became true."""
         was_training = model.training
         model.eval()
         try:
@@ -75,7 +75,7 @@ class Evaluator:
     def _sums_in_memory(
         self, model: nn.Module, name: str, abandoned: Callable[[], bool]
     ) -> tuple[float, float, float] | None:
-        """What _sums finds, in smaller batches from now on where memory does not suffice."""
+        """Call _sums, with smaller batches from now on if memory runs out."""
         while True:
             try:
                 return self._sums(model, name, abandoned)
@@ -86,7 +86,7 @@ class Evaluator:
             release(self.device)
 
     def _sums(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> tuple[float, float, float] | None:
-        """Sum, sum of squares and number of the windows' mean losses, of this process's share."""
+        """Sum, sum of squares and count of the windows' mean losses, over this process's share."""
         own = self.starts[name][self.processes.rank :: self.processes.world]
         losses = []
         for first in range(0, len(own), self.batch):

@@ -1,86 +1,49 @@
-"""From a resolved configuration to an exit status: start the run, train, say how it ended and what comes next."""
+"""From a resolved configuration to an exit status: start the run, train, fail if what was trained isn't saved."""
 
-import signal
-from contextlib import nullcontext
+import shlex
 
+from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
-from nanoscope.training.pace import short_duration
+from nanoscope.runs.events import End
+from nanoscope.training.console import open_terminal
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.run_folder import read_pointer
-from nanoscope.training.session import Session, start_session
+from nanoscope.training.session import Session
+from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
-from nanoscope.training.trainer import Outcome, train
-from nanoscope.views.progress import training_view
+from nanoscope.training.trainer import train
 
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
-    """Train and return the exit status: 0, or 128 + the number of the signal that asked for the end."""
-    # Until training begins there is nothing to save: there a signal ends the process at once.
-    session = start_session(resolved, lambda total, first: training_view(total, first_process=first), clock)
-    try:
-        view = session.logbook.view if session.logbook else nullcontext()
-        with StopRequest(at_once=session.processes.world == 1) as stop, view:
-            outcome = train(session, stop)
-        _report(session, outcome, stop)
-    finally:
-        session.loader.close()
-        if session.logbook is not None:
-            session.logbook.close()
-        session.folder.release()
-    status = 128 + stop.signal if outcome.reason == "interrupted" and stop.signal is not None else 0
-    session.processes.leave(status)
+    """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
+    # Until training begins there is nothing to save, so a signal ends the process at once.
+    session = start_session(resolved, open_terminal(), clock)
+    processes = session.machine.processes
+    with StopRequest(at_once=processes.world == 1) as stop, session.resources:
+        end = train(session, stop)
+        _check(session, end)
+    status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
+    processes.leave(status)
     return status
 
 
-def _report(session: Session, outcome: Outcome, stop: StopRequest) -> None:
-    """The last lines: why it ended, where the time went, what was reached, what to type next."""
-    config, progress, run = session.config, session.progress, session.folder.path
-    resume = f"nanoscope train {run} --init_from=resume"
-    last = read_pointer(session.folder.checkpoints, "last")
-    if outcome.reason == "non_finite":
+def _check(session: Session, end: End) -> None:
+    """Raise JobError if the loss was not finite, or if the last checkpoint could not be saved."""
+    resume = f"nanoscope train {shlex.quote(str(session.folder.path))} --init_from=resume"
+    last = read_pointer(session.folder.checkpoints, LAST)
+    if end.reason == "non_finite":
+        intact = f"The last good checkpoint, {last}, is intact: {resume}"
         raise JobError(
-            f"the loss is not finite at iteration {outcome.step}: training stopped, and nothing of it was saved\n"
-            + (
-                f"The last good checkpoint, {last}, is intact: {resume} "
-                if last
-                else "Nothing was saved before it: try "
-            )
-            + _lower_rates(config)
+            f"the loss is not finite at iteration {end.step}: training stopped without saving\n"
+            f"{intact if last else 'Nothing was saved before that: try'} {_lower_rates(session.config)}"
         )
-    by = signal.Signals(stop.signal).name if stop.signal else "another process"
-    endings = {
-        "finished": f"finished {outcome.step} iterations",
-        "eval_only": "evaluated, nothing trained",
-        "patience": f"stopped at iteration {outcome.step}: no better val loss in {config.patience} evaluations",
-        "max_minutes": f"stopped at iteration {outcome.step}: max_minutes={config.max_minutes:g} is over",
-        "interrupted": f"stopped at iteration {outcome.step} by {by}",
-    }
-    session.say(f"{endings[outcome.reason]} in {short_duration(session.clock.wall_seconds)} ({_time_shares(session)})")
-    if progress.best_val_loss is not None:
-        session.say(f"best val loss {progress.best_val_loss:.4f} at step {progress.best_step}")
-    if outcome.reason == "eval_only":
-        return
-    if session.processes.first and progress.step > 0 and session.saved_at != progress.step:
-        kept = f"the newest whole one is {last}" if last else "there is none"
+    if session.machine.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
+        kept = f"the newest complete one is {last}" if last else "there is none"
         raise JobError(f"the last checkpoint could not be saved; {kept}\nMake room, then: {resume}")
-    if progress.step == 0:
-        session.say("nothing was trained, so nothing was saved")
-    elif outcome.reason != "finished":
-        session.say(f"saved; to go on: {resume}")
-    else:
-        session.say(f"to see what it writes: nanoscope sample {run}")
 
 
 def _lower_rates(config: TrainConfig) -> str:
     if config.recipe == "modern":
         return f"--learning_rate={config.peak_lr / 2:g} --matrix_lr={config.matrix_lr / 2:g}"
     return f"--learning_rate={min(config.peak_lr / 2, 1e-3):g}"
-
-
-def _time_shares(session: Session) -> str:
-    seconds = session.clock.seconds()
-    total = sum(seconds.values())
-    shares = sorted(((value / total, name) for name, value in seconds.items()), reverse=True)
-    return ", ".join(f"{name} {100 * share:.0f}%" for share, name in shares if share >= 0.005)

@@ -1,36 +1,36 @@
-"""One process at a time trains in a run's folder.
+"""Only one process at a time trains in a run's folder. Imports no torch.
 
-`.lock` carries a lock of the operating system, which ends with its process however that ends: nothing is ever left
-locked on one machine. `lock.json` says who holds it, for the message to the next one. Imports no torch.
+`.lock` is locked through the operating system, which releases it however the process ends. `lock.json` tells who
+holds the lock, for the error message that the next process shows.
 """
 
-import json
 import os
 import platform
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError
+from nanoscope.files import write_atomically
+from nanoscope.untrusted import read_small
 
-PATIENCE_SECONDS = 0.3  # for a holder that is just ending, or has not yet written who it is
+PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 
 
 class LockedError(JobError):
-    """Another process trains in the folder, or may do so."""
+    """Another process trains in the folder, or may be training there."""
 
 
-@dataclass(frozen=True)
-class Holder:
-    """A process that trains, as lock.json describes it."""
+class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The process that trains, as lock.json describes it."""
 
     pid: int
     host: str
     boot: str
-    """Names one start of one machine, where the system tells: containers have hosts of their own, but share this."""
+    """Linux's id of this boot of this machine, else empty. Containers have their own host names, but share this."""
     started: str
 
     def __str__(self) -> str:
@@ -41,21 +41,21 @@ class Holder:
 
 
 class RunLock:
-    """The right to train in a folder, from `acquire` to `release` or the end of the process."""
+    """The right to train in a folder, from `acquire` until `release` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.note = folder, folder / "lock.json"
-        # One object a folder within a process: a process does not shut itself out. Forked children let go of it.
+        # One object per folder and process, so that a process can't lock itself out. Forked children let go of it.
         self._lock = FileLock(folder.resolve() / ".lock", thread_local=False, is_singleton=True)
 
     def acquire(self) -> "RunLock":
-        """`LockedError` names the process that has it. A file system that knows no locks is no reason not to train."""
+        """LockedError names the process that holds the lock. On a file system without locks, train unlocked."""
         try:
             self._lock.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
         except Timeout:
             raise LockedError(
                 f"{self.folder} is being trained by {self._holder() or 'another process'}\n"
-                "Wait until it has ended, or stop it. Or train beside it: --out_dir=ANOTHER"
+                "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER"
             ) from None
         except (OSError, NotImplementedError):
             pass
@@ -64,25 +64,24 @@ class RunLock:
             self._lock.release()
             raise LockedError(
                 f"{self.folder} was last being trained by {holder}, which is another machine:\n"
-                "whether that process still lives cannot be seen from here.\n"
-                f"If it does not, delete {self.note} and try again."
+                "this one can't see whether that process is still running.\n"
+                f"If it isn't, delete {self.note} and try again."
             )
-        with suppress(OSError):  # a full disk: then the message to others knows no pid
-            self.note.write_text(json.dumps(asdict(here)) + "\n", encoding="utf-8")
+        with suppress(OSError):  # a full disk: then the error message of others names no process
+            write_atomically(self.note, msgspec.json.encode(here) + b"\n")
         return self
 
     def release(self) -> None:
-        for file in (self.note, self.note.with_name(".lock")):  # the latter cannot be deleted on Windows: it goes below
+        for file in (self.note, self.note.with_name(".lock")):  # Windows deletes the latter only on release
             with suppress(OSError):
                 file.unlink()
         self._lock.release()
 
     def _holder(self) -> Holder | None:
         try:
-            found = Holder(**json.loads(self.note.read_text("utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):
+            return msgspec.json.decode(read_small(self.note, limit_bytes=2000), type=Holder)
+        except (OSError, ValueError, RecursionError, JobError):
             return None
-        return found if [type(value) for value in asdict(found).values()] == [int, str, str, str] else None
 
 
 def _this_process() -> Holder:

@@ -1,4 +1,4 @@
-"""The clock: where the wall time of a run goes. Every second belongs to exactly one phase."""
+"""Where the wall time of a run goes: every second belongs to exactly one phase."""
 
 import os
 import time
@@ -12,13 +12,13 @@ PHASES = ("startup", "data", "step", "eval", "checkpoint", "sample", "other")
 
 
 class Span:
-    """How long one passage through a phase took; known when it is over."""
+    """How long a phase took; known when it is over."""
 
     seconds = 0.0
 
 
 class PhaseClock:
-    """Counts each phase's seconds; a phase inside another takes its time from it. Begins in `startup`."""
+    """Adds up the seconds of each phase. A nested phase interrupts the outer one. Begins in `startup`."""
 
     def __init__(self, started_ago: float = 0.0) -> None:
         self._since = time.perf_counter() - started_ago
@@ -27,7 +27,7 @@ class PhaseClock:
         self._seconds = dict.fromkeys(PHASES, 0.0)
 
     def enter(self, phase: str) -> str:
-        """From now on time belongs to this phase; returns the one it belonged to."""
+        """Switch to a phase. Returns the one before."""
         now = time.perf_counter()
         self._seconds[self._current] += now - self._since
         before, self._current, self._since = self._current, phase, now
@@ -49,16 +49,16 @@ class PhaseClock:
         return time.perf_counter() - self._began
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase until now; they add up to the wall time."""
+        """Seconds by phase so far; they add up to the wall time."""
         self.enter(self._current)
         return dict(self._seconds)
 
 
 def seconds_since_process_start() -> float:
-    """What the interpreter and its imports have taken so far: the first part of start-up."""
-    try:  # both counted from the machine's start, so that it does not matter how often its clock was set
+    """How long the interpreter and its imports have taken: the first part of start-up."""
+    try:  # both are counted from boot, so that setting the clock does not matter
         ticks = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError, ValueError, IndexError):  # not Linux
         age = time.time() - psutil.Process().create_time()
-    return age if 0 <= age < 600 else 0.0  # a clock that was set meanwhile is not believed
+    return age if 0 <= age < 600 else 0.0  # otherwise the clock was set in between

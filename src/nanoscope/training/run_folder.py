@@ -1,17 +1,16 @@
-"""The folder of a run: where it is, and whether a new run may begin or an old one go on there. Imports no torch."""
+"""The folder of a run: where it is, and whether a run may start or resume there. Imports no torch."""
 
-import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
 from nanoscope.training.lock import LockedError, RunLock
-from nanoscope.untrusted import read_small
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
 OUR_FOLDERS = ("checkpoints", "samples")
@@ -21,7 +20,7 @@ OUR_FOLDERS = ("checkpoints", "samples")
 class RunFolder:
     path: Path
     lock: RunLock | None = field(default=None, compare=False)
-    """Held by the process that trains here."""
+    """Held by the process that trains in this folder."""
 
     @property
     def checkpoints(self) -> Path:
@@ -43,13 +42,13 @@ class RunFolder:
         return bool(checkpoint_folders(self.checkpoints))
 
     def release(self) -> None:
-        """Let other processes train here."""
+        """Allow other processes to train in this folder."""
         if self.lock is not None:
             self.lock.release()
 
 
 def new_run(resolved: Resolved) -> RunFolder:
-    """A folder for a run from the beginning, locked; a run that has saved something is never overwritten unasked."""
+    """A locked folder for a new run. A run with checkpoints is overwritten only if the user asks for it."""
     config = resolved.config
     if config.out_dir or config.overwrite:
         folder = _locked(Path(config.out_dir or f"runs/{resolved.name}"))
@@ -57,7 +56,7 @@ def new_run(resolved: Resolved) -> RunFolder:
             folder.release()
             raise UsageError(
                 f"{folder.path} already holds a run with checkpoints\n"
-                f"Go on with it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True"
+                "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True"
             )
     else:
         folder = _unused(resolved.name)
@@ -70,9 +69,9 @@ def new_run(resolved: Resolved) -> RunFolder:
 
 
 def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
-    """The folder of the run to go on with: out_dir, or the newest run of that name that has saved something.
+    """The folder of the run to resume: out_dir, or the newest run of that name with checkpoints.
 
-    `lock` is for the process that will write there.
+    `lock`: this process will write there.
     """
     if resolved.config.out_dir:
         candidates = [RunFolder(Path(resolved.config.out_dir))]
@@ -84,23 +83,23 @@ def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
     places = candidates[-1].path if candidates else Path("runs") / resolved.name
     raise UsageError(
         f"there is nothing to resume in {places}: no checkpoint was saved there\n"
-        "Name the run: nanoscope train runs/NAME --init_from=resume. Or leave --init_from out to begin anew."
+        "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without --init_from."
     )
 
 
 Changes = dict[str, tuple[Any, Any]]
-"""Key → the value that the run had, and the one that it goes on with."""
+"""Setting → its value before and now."""
 
 
 def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, Changes, list[str]]:
-    """The run's own settings, changed by what was typed; what that changes; what else was given and is not used."""
+    """The run's own settings with the command line applied; what that changes; notes on settings that are ignored."""
     saved = resolve([str(folder.path)]).given if (folder.path / "config.toml").is_file() else resolved.given
     typed = {**resolved.typed, "out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
     if refused:
         lines = [f"{key}={typed[key]} was typed, the run was trained with {key}={saved[key]}" for key in refused]
         raise UsageError(
-            "\n".join([*lines, "The shape of a model cannot change on resume: leave these out, or begin a new run."])
+            "\n".join([*lines, "The shape of a model can't change on resume: leave these out, or start a new run."])
         )
     notes = []
     for key, value in resolved.given.items():
@@ -118,31 +117,8 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
     return now, changes, notes
 
 
-def checkpoint_folders(folder: Path) -> list[Path]:
-    """The whole checkpoints in a folder, newest first.
-
-    While a step is saved again, its checkpoint is `.step-N.old` for a moment; should the process end then, it stays.
-    """
-    found: dict[int, Path] = {}
-    paths = list(folder.iterdir()) if folder.is_dir() else []
-    for pattern in (r"\.step-(\d+)\.old", r"step-(\d+)"):  # where both are there, the new one
-        for path in paths:
-            if (match := re.fullmatch(pattern, path.name)) and path.is_dir():
-                found[int(match[1])] = path
-    return [found[step] for step in sorted(found, reverse=True)]
-
-
-def read_pointer(folder: Path, name: str) -> str | None:
-    """The checkpoint that `last` or `best` names, if it is there."""
-    try:
-        target = read_small(folder / name, 100).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError, JobError):
-        return None
-    return target if re.fullmatch(r"step-[0-9]{1,12}", target) and (folder / target).is_dir() else None
-
-
 def _numbered(name: str) -> list[Path]:
-    """runs/NAME, runs/NAME-2, … as far as they exist."""
+    """Those of runs/NAME, runs/NAME-2, … that exist."""
     found: list[Path] = []
     while (path := Path("runs") / (name if not found else f"{name}-{len(found) + 1}")).exists():
         found.append(path)
@@ -150,7 +126,7 @@ def _numbered(name: str) -> list[Path]:
 
 
 def _unused(name: str) -> RunFolder:
-    """The last of the numbered folders if nothing was ever saved there and nobody is at work, or the next; locked."""
+    """The last numbered folder if it has no checkpoints and no process trains there, else the next; locked."""
     number = max(len(_numbered(name)), 1)
     while True:
         with suppress(LockedError):
@@ -176,7 +152,7 @@ def _unwritable(path: Path, error: OSError) -> JobError:
 
 
 def _clear(path: Path) -> None:
-    """Remove what a run of ours left there, and nothing else."""
+    """Remove the files of an earlier run, and nothing else."""
     for name in OUR_FILES:
         (path / name).unlink(missing_ok=True)
     for name in OUR_FOLDERS:

@@ -1,60 +1,89 @@
-"""When a checkpoint is due: have it saved while training goes on, and tell how that went."""
+"""When a checkpoint is due: save it, report it, and try again later if it could not be saved."""
 
-from nanoscope.training.checkpoint import take_snapshot
-from nanoscope.training.introduction import write_config
+import time
+
+from nanoscope.checkpoint_files import checkpoint_name
+from nanoscope.runs.events import Checkpoint, CheckpointFailed, CheckpointSaved, Note
+from nanoscope.training.checkpoint import SaveError, Snapshot, take_snapshot
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
 
-LAST_TRIES = 20  # every half a minute: ten minutes to make room
+LAST_TRIES = 20  # every 30 s: ten minutes to make room
 
 
 def save(session: Session, *, best: bool = False) -> None:
-    """Have the state saved while training goes on: copied during the next forward pass, then written."""
-    session.saved_at = session.progress.step
-    if not session.processes.first:
+    """Save the current state. If that fails, training continues, and `retry_save` tries again from a copy."""
+    session.checkpoints.unsaved = None  # a newer state takes its place
+    _save_now(session, best, retry=True)
+
+
+def retry_save(session: Session, *, last_try: bool = False) -> None:
+    """Try again to save what could not be saved. Called after every iteration; does something every 30 s.
+
+    `last_try`: try at once, and forget it if that fails.
+    """
+    writer = session.checkpoints
+    if writer.unsaved is None or (not last_try and time.monotonic() < writer.retry_at):
         return
-    write_config(session, if_missing=True)
-    with session.clock.phase("checkpoint") as timed:
-        snapshot = take_snapshot(
-            session.plain_model, session.optimizer, session.progress, scaler=session.scaler.state_dict(),
-            tokenizer=session.dataset.tokenizer,
-            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
-        )  # fmt: skip
-        target = session.checkpoints.save(snapshot, best=best)
-    session.pace.extra("checkpoint", timed.seconds)
-    session.say(f"saving checkpoint to {target} (in background)")
-    path = target.relative_to(session.folder.path).as_posix()
-    session.record("checkpoint", step=session.progress.step, path=path, seconds=timed.seconds, best=best)
-
-
-def wait_for_saves(session: Session) -> None:
-    with session.clock.phase("checkpoint"):
-        session.checkpoints.wait()
-    tell_saves(session)
-
-
-def tell_saves(session: Session) -> None:
-    """A checkpoint that could not be written is told at once, and again when it could: training goes on meanwhile."""
-    for news in session.checkpoints.news():
-        session.say(f"{'note' if news.saved else 'warning'}: {news.message}")
-        session.record("checkpoint_saved" if news.saved else "checkpoint_failed", step=news.step, message=news.message)
-        if news.saved and session.saved_at is None:
-            session.saved_at = news.step
-        elif not news.saved and session.saved_at == news.step:
-            session.saved_at = None
+    step = writer.unsaved.step
+    with session.books.clock.phase("checkpoint"):
+        failure = _write(session, writer.unsaved)
+    writer.retry_at = time.monotonic() + writer.RETRY_SECONDS
+    if failure is None:
+        session.books.reporter.emit(CheckpointSaved(step=step))
+    if failure is None or last_try:
+        writer.unsaved = None
 
 
 def save_at_the_end(session: Session, stop: StopRequest) -> None:
-    """The last checkpoint is what a run was for: where there is no room for it, room is waited for."""
-    progress = session.progress
-    wait_for_saves(session)
+    """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
+    state, seconds = session.state, session.checkpoints.RETRY_SECONDS
     for left in reversed(range(1 if stop.requested else LAST_TRIES)):
-        if session.saved_at == progress.step:
+        if session.checkpoints.saved_step == state.step or _save_now(session, state.best_step == state.step):
             return
-        save(session, best=progress.best_step == progress.step)
-        wait_for_saves(session)
-        if session.saved_at != progress.step and left:
-            session.say(f"trying again in {session.checkpoints.RETRY_SECONDS:g} s, {left} times (Ctrl-C gives up)")
-            with session.clock.phase("checkpoint"):
-                if stop.wait(session.checkpoints.RETRY_SECONDS):
+        if left:
+            session.books.reporter.emit(Note(text=f"trying again in {seconds:g} s, {left} times (Ctrl-C gives up)"))
+            with session.books.clock.phase("checkpoint"):
+                if stop.wait(seconds):
                     return
+
+
+def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
+    """Save the current state and report it; returns whether it is saved. `retry`: if not, keep a copy of it."""
+    if not session.machine.processes.first:
+        return True
+    session.write_config(if_missing=True)
+    with session.books.clock.phase("checkpoint") as timed:
+        snapshot = take_snapshot(
+            session.learner.plain_model, session.learner.optimizer, session.state,
+            scaler=session.learner.scaler.state_dict(), tokenizer=session.dataset.tokenizer, best=best,
+            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
+        )  # fmt: skip
+        failure = _write(session, snapshot)
+    if failure is not None:
+        if retry and _keep_copy(session, snapshot):
+            failure += f"; trying again every {session.checkpoints.RETRY_SECONDS:g} s"
+        session.books.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
+        return False
+    session.books.pace.extra("checkpoint", timed.seconds)
+    path = f"{session.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
+    session.books.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
+    return True
+
+
+def _write(session: Session, snapshot: Snapshot) -> str | None:
+    """Returns why it could not be saved."""
+    try:
+        session.checkpoints.save(snapshot)
+    except SaveError as error:
+        return str(error)
+    return None
+
+
+def _keep_copy(session: Session, snapshot: Snapshot) -> bool:
+    writer = session.checkpoints
+    try:
+        writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + writer.RETRY_SECONDS
+    except (RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
+        return False
+    return True

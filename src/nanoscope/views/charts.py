@@ -9,7 +9,7 @@ from nanoscope.runs.run import Run
 from nanoscope.words.language import Language
 
 HEIGHT = 6  # rows of braille, four dots each
-MANY = 20_000  # records; of more than these, every k-th is drawn
+MANY = 20_000  # records: of more than these, every k-th is drawn
 LABEL_COLUMNS = 9
 SLOW_MARK, VALIDATION_MARK = "x", "o"
 
@@ -17,9 +17,9 @@ Points = Sequence[tuple[float, float]]
 
 
 def loss_chart(run: Run, width: int, language: Language) -> list[str]:
-    """Training loss as a line, validation as marks; nothing where there are too few."""
+    """Training loss as a line, validation loss as marks; no lines if there are too few values."""
     train = stretch_medians(_records(run.steps.step, run.steps.loss), width)
-    # Bits per byte cannot be drawn on the scale of a loss.
+    # Bits per byte do not fit the scale of a loss.
     validation = [(float(e.step), e.val) for e in run.evals if math.isfinite(e.val) and e.metric == "loss"]
     if len(train) < 5 and len(validation) < 3:
         return []
@@ -31,7 +31,7 @@ def loss_chart(run: Run, width: int, language: Language) -> list[str]:
 
 
 def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:
-    """Normal steps as a line, slow ones as marks, on a logarithmic scale where they are far apart."""
+    """Normal steps as a line, slow ones as marks, on a logarithmic scale if they are far apart."""
     slow = {step.step: step.time_s for step in analysis.slow_steps if 0 < step.time_s < math.inf}
     normal = [p for p in _records(run.steps.step, run.steps.time_s) if p[0] not in slow and p[1] > 0]
     line, marks = stretch_medians(normal, width), [(float(step), time_s) for step, time_s in slow.items()]
@@ -58,15 +58,15 @@ def _records(steps: Sequence[int], values: Sequence[float]) -> list[tuple[float,
 
 
 def _without_start(train: Points, validation: Points) -> tuple[Points, Points]:
-    """Without the steep beginning, beside which the rest would be a flat line."""
+    """Drop the steep beginning, which would make the rest a flat line."""
     points = sorted([*train, *validation])
     cap = max(y for _, y in points[len(points) // 20 :])
     return [p for p in train if p[1] <= cap], [p for p in validation if p[1] <= cap]
 
 
 def stretch_medians(points: Points, width: int) -> list[tuple[float, float]]:
-    """At most two points a column, each the median of its stretch."""
-    size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: the upper of two middles would lie too high
+    """At most two points per column, each the median of its stretch."""
+    size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: of two middle values the upper would be too high
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
     return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
 
@@ -76,6 +76,7 @@ def _loss_label(value: float) -> str:
 
 
 def _time_label(seconds: float) -> str:
+    """A label of the axis: one unit and three digits, because the column is narrow."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 

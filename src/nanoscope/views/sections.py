@@ -1,4 +1,4 @@
-"""What every view says about a run, section by section; how it looks is the view's own matter."""
+"""The texts about a run, section by section, as every view shows them."""
 
 from typing import Literal
 
@@ -20,17 +20,17 @@ from nanoscope.runs.run import Log
 from nanoscope.untrusted import printable
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
-from nanoscope.words.timing import direction, naive_eta, why
+from nanoscope.words.timing import DIRECTION, NAIVE_ETA, REASONS
 
 MOST_ADVICE = 5
 MOST_SPIKES = 3
 STRIKING = 3.0  # times slower: such a step is explained however little it costs
-WORTH_SHARE = 0.01  # of the time: below it, a phase's cost is not worth a line
-LONG_S = 60.0  # of waiting: from here on, one would like to know what a faster step would bring
+WORTH_SHARE = 0.01  # of the time: a phase that costs less gets no line
+LONG_S = 60.0  # of waiting: from here on, what a faster step would bring is of interest
 
 
 def source_line(log: Log, language: Language) -> str:
-    """Where it was read, how long it is, and who wrote it."""
+    """The file, its length, and the format."""
     say = language.say
     source = say("standard input") if log.source == "-" else printable(log.source)
     lines = language.plural("{n} line", "{n} lines", log.lines)
@@ -42,14 +42,14 @@ def source_line(log: Log, language: Language) -> str:
 
 
 def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str]]]:
-    """Titles with their sentences; a section may have none."""
+    """Titles with their texts; texts may be empty."""
     say = language.say
-    learnt = (analysis.train_loss, analysis.evals, analysis.warmup, *analysis.spikes[:MOST_SPIKES])
+    learned = (analysis.train_loss, analysis.evals, analysis.warmup, *analysis.spikes[:MOST_SPIKES])
     return [
-        (say("Timing"), [*_said(language, analysis.timing), *_timing(analysis, language)]),
-        (say("Progress"), [*_said(language, analysis.progress), *_time_left(analysis, language)]),
-        (say("Learning"), _said(language, *learnt, analysis.checkpoints, analysis.reading)),
-        (say("Efficiency"), _said(language, analysis.mfu)),
+        (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
+        (say("Progress"), [*_texts(language, analysis.progress), *_time_left(analysis, language)]),
+        (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary)),
+        (say("Efficiency"), _texts(language, analysis.mfu)),
     ]
 
 
@@ -64,16 +64,16 @@ def tone(verdict: VerdictFinding) -> Literal["good", "fair", "bad"]:
 
 
 def safe_error(error: LogError) -> LogError:
-    """The error with a message that may be shown."""
+    """The error with a message that is safe to print."""
     return LogError(error.line, error.kind, printable(error.message))
 
 
-def _said(language: Language, *findings: Finding | None) -> list[str]:
+def _texts(language: Language, *findings: Finding | None) -> list[str]:
     return [sentence(finding, language) for finding in findings if finding is not None]
 
 
 def _timing(analysis: Analysis, language: Language) -> list[str]:
-    """The slow steps by cause, each reason told once, and what they cost together."""
+    """The slow steps by cause, with each reason given once, and what they cost together."""
     texts = []
     explained: set[str] = set()
     for group in analysis.slow_groups:
@@ -82,17 +82,17 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         if unexplained:
-            text += " " + why(unexplained, language)
-        begins = set(unexplained) & {"startup", "resume"}  # what else such a step held is told with the next ones
+            text += " " + REASONS.write(unexplained, language)
+        begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     texts.append(" ".join(sentence(cost, language) for cost in costs))
-    return [*texts, *_said(language, analysis.hidden_evaluations)]
+    return [*texts, *_texts(language, analysis.hidden_evaluations)]
 
 
 def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
-    """Whether these are stray steps that are hardly slower and cost next to nothing."""
+    """Whether these are stray steps that are hardly slower and cost almost nothing."""
     if normal is None or group.causes != ("stall",) or group.times_slower >= STRIKING:
         return False
     return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
@@ -104,7 +104,7 @@ def _time_left(analysis: Analysis, language: Language) -> list[str]:
         return []
     texts = [sentence(eta, language)]
     if isinstance(eta, Eta):
-        texts += [naive_eta(eta, language), direction(eta, language)]
+        texts += [NAIVE_ETA.write(eta, language), DIRECTION.write(eta, language)]
         if eta.expected_s > LONG_S:
             texts.append(" ".join(sentence(scenario, language) for scenario in eta.scenarios))
     return texts

@@ -1,34 +1,32 @@
-"""The report on a terminal: verdict first, then timing, progress, learning, efficiency, and what to do."""
+"""`explain` and `eta` on a terminal: verdict first, then timing, progress, learning, efficiency, and advice."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from nanoscope.analysis.analyse import analyse, run_to_tell
-from nanoscope.analysis.findings import Analysis, Eta, LogError, VerdictFinding
-from nanoscope.runs.folder import Note
+from nanoscope.analysis.analyse import analyse, main_run
+from nanoscope.analysis.findings import Analysis, Eta, LogError, NoteFinding, VerdictFinding
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
-from nanoscope.views.page import Page
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
+from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import NOTHING
-from nanoscope.words.notes import note
 from nanoscope.words.sentences import sentence
-from nanoscope.words.timing import direction, naive_eta
+from nanoscope.words.timing import DIRECTION, NAIVE_ETA
 from nanoscope.words.verdicts import verdict_title
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
-LONGEST_WAIT_S = 10 * 365 * 86400.0  # beyond it, a date is a joke (and may not exist)
+LONGEST_WAIT_S = 10 * 365 * 86400.0  # no date is given beyond it (it may not exist)
 MOST_NOTES = 8  # the latest
 CHART_COLUMNS = 60
-WIDE = 96  # columns from which the two charts stand side by side
+WIDE = 96  # columns from which the two charts are printed side by side
 
 
 def print_report(
-    log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page, notes: Sequence[Note] = ()
+    log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page, notes: Sequence[NoteFinding] = ()
 ) -> None:
-    """Everything about a log; of several runs a table, and one in full. `notes` are those of the last run."""
+    """Print everything about a log: of several runs a table, and one in full. `notes` belong to the last run."""
     say = page.language.say
     page.paragraph(source_line(log, page.language), style="dim")
     if not log.runs:
@@ -37,20 +35,20 @@ def print_report(
         _errors(errors, page)
         _advice(nothing, page)
         return
-    told = run_to_tell(log, analyses)
+    shown = main_run(log, analyses)
     if len(analyses) > 1:
         _runs_table(analyses, page)
-        page.heading(say("Run {number} of {count}", number=told + 1, count=len(analyses)))
-    is_last = told == len(analyses) - 1
-    _run(log.runs[told], analyses[told], errors, notes if is_last else (), page)
+        page.heading(say("Run {number} of {count}", number=shown + 1, count=len(analyses)))
+    is_last = shown == len(analyses) - 1
+    _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
 
 
-def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[Note], page: Page) -> None:
+def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
     _errors(errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
-    page.section(page.language.say("Noted by the run"), [note(each, page.language) for each in notes[-MOST_NOTES:]])
+    page.section(page.language.say("Noted by the run"), [sentence(note, page.language) for note in notes[-MOST_NOTES:]])
     _charts(run, analysis, page)
     _advice(analysis, page)
 
@@ -98,7 +96,7 @@ def _charts(run: Run, analysis: Analysis, page: Page) -> None:
 
 
 def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
-    """The runs of one log at a glance."""
+    """The runs of one log in a table."""
     language = page.language
     say = language.say
     headers = [say("run"), say("steps"), say("normal step"), say("loss"), say("best validation"), say("verdict")]
@@ -108,7 +106,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
         rows.append(
             [
                 str(number),
-                NOTHING if last is None else language.isolate(f"{a.reading.first_step or 0}–{last}"),
+                NOTHING if last is None else language.isolate(f"{a.summary.first_step or 0}–{last}"),
                 language.duration(a.timing.typical_s if a.timing else None),
                 language.loss(a.train_loss.smoothed_last),
                 language.loss(a.evals.best_val if a.evals else None),
@@ -120,19 +118,17 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
-    """The time left, in a few lines."""
+    """Print the time left, in a few lines. The run must have a step or an evaluation."""
     language = page.language
     eta = analysis.eta
-    if eta is None:
-        page.paragraph(language.say("No time left can be given: the log has no training step."))
-        return
+    assert eta is not None
     page.paragraph(sentence(eta, language), style="bold")
     if not isinstance(eta, Eta) or eta.steps_left <= 0:
         return
     if eta.expected_s < LONGEST_WAIT_S:
         finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
         page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
-    for text in (naive_eta(eta, language), direction(eta, language)):
-        page.paragraph(text)
+    page.paragraph(NAIVE_ETA.write(eta, language))
+    page.paragraph(DIRECTION.write(eta, language))
     for scenario in eta.scenarios:
         page.paragraph(sentence(scenario, language), bullet="- ")

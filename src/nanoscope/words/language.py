@@ -1,22 +1,23 @@
-"""A language to speak: gettext for sentences, Babel for numbers, isolates for right-to-left text.
+"""One language of the output: gettext for messages, Babel for numbers, isolates for right-to-left text.
 
-English sentences stand in the code and are the catalogues' keys: the code reads as what it prints, English
-needs no catalogue, and a translator always sees the whole sentence with its named placeholders. `say` and `plural`
-are the two names that pybabel looks for. Digits are Western in every language, as in the logs talked about.
+English messages are the keys of the catalogues, so English needs none. A placeholder says how its value is written:
+`{each:duration}` is the value of `each` as a duration. Digits are Western in every language, as in the logs.
 """
 
 import gettext
 import locale
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from string import Formatter
+from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.errors import UsageError
+from nanoscope.suggest import did_you_mean
+from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -26,21 +27,56 @@ NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
 RIGHT_TO_LEFT = frozenset({"ar"})
 CATALOGUES = Path(__file__).parent / "locale"
 
-# First-strong isolate … pop: what is between is laid out on its own, so that '0.62 / 1.70' or '--max_iters'
-# keeps its order inside an Arabic sentence.
+# First-strong isolate … pop: the text between them is laid out by itself, so that '0.62 / 1.70' or '--max_iters' keeps
+# its order inside an Arabic sentence.
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 RIGHT_TO_LEFT_MARK = "\u200f"
 
-NOTHING = "—"
+NOTHING = "—"  # a value that is missing or not finite
 NO_BREAK_SPACE = "\u00a0"  # between a number and its unit
 # Any count whose plural is the one used with fractions ('3.5 hours') in our languages.
 FRACTION_PLURAL = 100
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+UNITS = {
+    "d": Plural("{n} d", "{n} d", "n"),
+    "h": Plural("{n} h", "{n} h", "n"),
+    "min": Plural("{n} min", "{n} min", "n"),
+    "s": Plural("{n} s", "{n} s", "n"),
+    "ms": Plural("{n} ms", "{n} ms", "n"),
+}
+TWO_UNITS = Say("{longer} {shorter}")
+MOST_STEPS_LISTED = 4
+LINE_LIMIT = 160  # characters of a text that a log printed
+
+# What may follow the colon in a placeholder, with a digit after it for the second argument: `{share:percent}`,
+# `{loss:number2}`. Each is a method of Language.
+FORMATS = {
+    "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
+    "plain", "typed",
+}  # fmt: skip
+
+
+class _Count(NamedTuple):
+    n: int
+
+
+class _Filler(Formatter):
+    """Fills a template with values that are looked up by name and written in a language."""
+
+    def __init__(self, language: "Language", value_of: Callable[[str], object], isolated: bool) -> None:
+        self._language, self._value_of, self._isolated = language, value_of, isolated
+
+    def get_value(self, key: int | str, args: object, kwargs: object) -> object:
+        return self._value_of(str(key))
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        text = self._language.write(value, format_spec)
+        return self._language.isolate(text) if self._isolated else text
 
 
 class Language:
-    """Says messages in one language, with its plurals, numbers and units."""
+    """Writes messages in one language, with its plurals, numbers and units."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -53,36 +89,63 @@ class Language:
 
         return Locale.parse(self.code)
 
-    def say(self, message: str, /, **values: str | int) -> str:
-        """The message in this language; whole numbers are grouped, other values come ready as text."""
-        return self._fill(self._catalogue.gettext(message), values)
+    def say(self, message: str, /, **values: object) -> str:
+        """Return the message in this language, filled with the values."""
+        return self.fill(self.translate(message), values.__getitem__)
 
-    def plural(self, one: str, many: str, n: int, /, **values: str | int) -> str:
-        """The form of the message that goes with `n`, which is also its placeholder {n}."""
-        return self._fill(self._catalogue.ngettext(one, many, n), {"n": n, **values})
+    def plural(self, one: str, many: str, n: int, /, **values: object) -> str:
+        """Return the form of the message that goes with `n`, which also fills the placeholder {n}."""
+        return self.fill(self.translate(one, many, n), {"n": n, **values}.__getitem__)
 
-    def _fill(self, message: str, values: Mapping[str, str | int]) -> str:
-        texts = {k: v if isinstance(v, str) else self.number(v) for k, v in values.items()}
-        if self.right_to_left:
-            texts = {k: self.isolate(v) for k, v in texts.items()}
-        return message.format_map(texts)
+    def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
+        """Return the catalogue's entry for a message, its placeholders not filled yet."""
+        if many is None:
+            return self._catalogue.gettext(message)
+        return self._catalogue.ngettext(message, many, n)
+
+    def fill(self, template: str, value_of: Callable[[str], object], isolated: bool = True) -> str:
+        """Fill the placeholders of a template, each value in its own direction unless `isolated` is false."""
+        return _Filler(self, value_of, isolated).format(template)
+
+    def write(self, value: object, spec: str = "") -> str:
+        """Write a value as the format of a placeholder asks: text as it is and numbers grouped if there is none."""
+        if not spec:
+            return value if isinstance(value, str) else self.number(value)  # type: ignore[arg-type]
+        name = spec.rstrip("0123456789")
+        if name not in FORMATS:
+            raise ValueError(f"unknown format {spec!r}")
+        arguments = [int(spec[len(name) :])] if len(spec) > len(name) else []
+        return str(getattr(self, name)(value, *arguments))
 
     def isolate(self, text: str) -> str:
-        """The text, kept apart from the direction of what is around it."""
+        """Keep the text apart from the writing direction around it."""
         return f"{ISOLATE}{text}{END_ISOLATE}" if self.right_to_left and text else text
 
-    def both(self, items: list[str]) -> str:
-        """'a, b and c'."""
+    def steps(self, steps: Sequence[int]) -> str:
+        """'250, 500, and 750': the first few steps of a list."""
+        items = [str(step) for step in steps[:MOST_STEPS_LISTED]]
         if len(items) < 2:
             return "".join(items)
         from babel.lists import format_list
 
         return str(format_list([self.isolate(item) for item in items], locale=self._locale))
 
+    def line(self, text: str) -> str:
+        """The beginning of a text from a log, on one line."""
+        return " ".join(text.split())[:LINE_LIMIT]
+
+    def plain(self, value: object) -> str:
+        """A value as logs print it: steps are not grouped."""
+        return str(value)
+
+    def typed(self, value: float) -> str:
+        """A value as one types it into a command line."""
+        return str(int(value)) if value == int(value) else f"{value:g}"
+
     # --- numbers ---
 
     def number(self, value: float | None, decimals: int = 0) -> str:
-        """A grouped number; a dash for one that is missing or not finite."""
+        """A grouped number."""
         if value is None or not math.isfinite(value):
             return NOTHING
         if self.code == "en":  # Python groups as English does; loading Babel takes 50 ms
@@ -107,8 +170,6 @@ class Language:
 
     def loss(self, value: float | None) -> str:
         """A loss as trainers print it, with four decimals."""
-        if value is not None and not math.isfinite(value):
-            return self.say("not a number")
         return self.number(value, 4)
 
     def percent(self, share: float | None) -> str:
@@ -127,6 +188,10 @@ class Language:
                 return self.significant(value / size) + letter
         return self.number(value)
 
+    def losses(self, ends: tuple[float, float]) -> str:
+        """A range of losses."""
+        return self.between(self.number(ends[0], 2), self.number(ends[1], 2))
+
     # --- time ---
 
     def duration(self, seconds: float | None, parts: int = 2) -> str:
@@ -143,42 +208,38 @@ class Language:
         left = round(seconds / kept[-1][0]) * kept[-1][0]
         if first and left >= units[first - 1][0]:  # 59 min 59.8 s, rounded, is an hour
             kept = units[first - 1 : first - 1 + parts]
-        said: list[str] = []
+        texts: list[str] = []
         for size, unit in kept:
             count, left = divmod(left, size)
             if count:
-                said.append(self._unit(unit, count, self.number(count)))
-        text = said[0] if said else self._unit("s", 0, "0")
-        for part in said[1:]:
-            text = self._catalogue.gettext("{longer} {shorter}").format(longer=text, shorter=part)
+                texts.append(self._unit(unit, count, self.number(count)))
+        text = texts[0] if texts else self._unit("s", 0, "0")
+        for shorter in texts[1:]:
+            text = TWO_UNITS.translation(None, self).format(longer=text, shorter=shorter)
         return text
 
+    def rough(self, seconds: float) -> str:
+        """A duration that is only supposed: '20 min' says enough."""
+        return self.duration(seconds, parts=1 if seconds < HOUR_S else 2)
+
+    def durations(self, ends: tuple[float, float]) -> str:
+        """A range of durations."""
+        return self.between(self.duration(ends[0]), self.duration(ends[1]))
+
     def unit(self, name: str) -> str:
-        """'{n} min': a pattern for times that something else counts."""
+        """'{n} min': a pattern for the page's scripts to fill."""
         return self._unit(name, FRACTION_PLURAL + 0.5, "{n}")
 
     def _unit(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL
-        ngettext = self._catalogue.ngettext
-        match unit:
-            case "d":
-                message = ngettext("{n} d", "{n} d", n)
-            case "h":
-                message = ngettext("{n} h", "{n} h", n)
-            case "min":
-                message = ngettext("{n} min", "{n} min", n)
-            case "s":
-                message = ngettext("{n} s", "{n} s", n)
-            case _:
-                message = ngettext("{n} ms", "{n} ms", n)
-        return message.format(n=text).replace(" ", NO_BREAK_SPACE)
+        return UNITS[unit].translation(_Count(n), self).format(n=text).replace(" ", NO_BREAK_SPACE)
 
     def between(self, low: str, high: str) -> str:
-        """A range of two values; one value where both look the same."""
+        """A range, or one value where both ends look the same."""
         return low if low == high else self.say("{low} to {high}", low=low, high=high)
 
     def clock(self, when: datetime, now: datetime) -> str:
-        """A time of day, with the weekday or date where it is not today's."""
+        """A time of day, with the weekday or the date if it is not today."""
         from babel.dates import format_skeleton
 
         def part(skeleton: str) -> str:
@@ -190,14 +251,13 @@ class Language:
 
 
 def choose_language(wanted: str | None = None) -> Language:
-    """The language asked for, or the locale's, or English."""
+    """Return the language asked for, or that of the locale, or English."""
     if wanted:
         code = wanted.lower().replace("-", "_").split("_")[0]
         code = NAMES.get(code, code)
         if code in LANGUAGES:
             return Language(code)
-        close = get_close_matches(wanted.lower(), [*LANGUAGES, *NAMES], n=1)
-        hint = f" Did you mean --lang {NAMES.get(close[0], close[0])}?" if close else ""
+        hint = did_you_mean(wanted.lower(), [*LANGUAGES, *NAMES], lambda name: f"--lang {NAMES.get(name, name)}")
         raise UsageError(
             f"There is no language {wanted!r}.{hint}\n"
             f"There are: {', '.join(f'{code} ({name})' for code, name in LANGUAGES.items())}."
@@ -206,7 +266,7 @@ def choose_language(wanted: str | None = None) -> Language:
 
 
 def _of_locale() -> str:
-    """The language of the environment, as gettext looks it up; Windows and macOS say it through `locale`."""
+    """Return the language of the environment, found as gettext does; Windows and macOS have it in `locale`."""
     for variable in ("LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(variable)
         if value:
@@ -214,5 +274,5 @@ def _of_locale() -> str:
     else:
         value = locale.getlocale()[0] or ""
     code = value.lower().split("_")[0].split(".")[0].split("-")[0]
-    code = NAMES.get(code, code)  # Windows says 'Arabic_Egypt'
+    code = NAMES.get(code, code)  # 'Arabic_Egypt' on Windows
     return code if code in LANGUAGES else "en"

@@ -1,4 +1,4 @@
-"""The folder that is watched: which runs are in it now. It is only ever read."""
+"""The folder that is watched: which runs are in it now. It is only read, never written."""
 
 import threading
 import time
@@ -7,12 +7,12 @@ from pathlib import Path
 from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, version_of
 from nanoscope.untrusted import printable
 
-SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are looked at whenever somebody asks
-MOST_RUNS = 2000
+SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are checked with every request
+MAX_RUNS = 2000
 
 
 class WatchedFolder:
-    """Runs below `root`, live ones first, then the newest. Several threads may ask."""
+    """The runs below `root`. Safe to use from several threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -22,18 +22,19 @@ class WatchedFolder:
         self._lock = threading.Lock()
 
     def look(self) -> list[Glance]:
+        """The runs as they are now: live ones first, then the newest."""
         with self._lock:
             self._search()
             glances = [self._glance(name, path) for name, path in self._paths.items()]
         found = [each for each in glances if each is not None]
-        return sorted(found, key=lambda each: (each.state != "live", -each.updated, each.name))[:MOST_RUNS]
+        return sorted(found, key=lambda each: (each.state != "live", -each.updated, each.name))[:MAX_RUNS]
 
     def label(self, name: str) -> str:
-        """The run as people call it: of a folder that is itself a run, the folder's name."""
+        """The name to show; if the watched folder is itself a run, the folder's name."""
         return printable(self.root.name if name == "." else name)
 
     def path(self, name: str) -> Path | None:
-        """The folder of a listed run: a name is looked up, never made into a path."""
+        """The folder of a listed run. A name is looked up, never turned into a path."""
         with self._lock:
             if name not in self._paths:
                 self._search(at_once=True)
@@ -51,8 +52,8 @@ class WatchedFolder:
         try:
             version = version_of(path)
         except OSError:
-            return None  # it has vanished
+            return None  # deleted in the meantime
         known = self._glances.get(name)
-        if known is None or known.version != version or known.state == "live":  # its process may have died
+        if known is None or known.version != version or known.state == "live":  # its process may have ended
             known = self._glances[name] = glance(name, path, version)
         return known

@@ -1,4 +1,4 @@
-"""Who may ask: this machine's own browser pages, or whoever has the token. Wraps the whole application."""
+"""Access control around the whole application: local pages only, or whoever has the token."""
 
 import hashlib
 import ipaddress
@@ -26,11 +26,11 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses requests under a foreign name (DNS rebinding), from foreign pages, and without a token if one is set."""
+    """Refuses requests for another host name (DNS rebinding), from other sites, and without the token if one is set."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str], token: str | None) -> None:
         self.app, self.names, self.token = app, names, token
-        # Cookies know no ports: two servers on one machine must not overwrite each other's.
+        # Cookies are shared by all ports of a host: two servers must not overwrite each other's.
         self.cookie = "nanoscope-" + hashlib.sha256((token or "").encode()).hexdigest()[:8]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,19 +48,19 @@ class Guard:
         await (refused or self.app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that goes no further."""
+        """The response to a request that is refused, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._knows(host):
+        if not self._is_own_name(host):
             return JSONResponse({"error": "wrong_host"}, 403)
         origin = headers.get("origin")
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
         if (origin is not None and _host_of(origin) != host) or (foreign and scope["path"] != "/"):
             return JSONResponse({"error": "wrong_origin"}, 403)
-        return None if self.token is None else self._without_token(scope, headers, self.token)
+        return None if self.token is None else self._check_token(scope, headers, self.token)
 
-    def _knows(self, host: str) -> bool:
-        """Names that nobody else can point at this machine; ports may differ, for they can be forwarded."""
+    def _is_own_name(self, host: str) -> bool:
+        """Whether nobody else can point this name at this machine. Ports may differ: they can be forwarded."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -69,8 +69,8 @@ class Guard:
             return True
         return name in self.names
 
-    def _without_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        """A link with the token leaves it in a cookie, and takes it out of the address."""
+    def _check_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        """A link with the token stores it in a cookie and redirects to the address without it."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(query).get("token")
         if scope["path"] == "/" and given is not None and _same(given, token):

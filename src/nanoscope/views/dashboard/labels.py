@@ -1,11 +1,11 @@
-"""The short words of the page around its reports."""
+"""Labels of the dashboard around its reports."""
 
 from nanoscope.views.report.labels import labels as report_labels
 from nanoscope.words.language import Language
 
 
 def labels(language: Language) -> dict[str, str]:
-    """Every label, by the name under which the page's scripts ask for it; those of the report too."""
+    """Every label, those of the report included, under the name that the page's scripts use."""
     say = language.say
     return {
         **report_labels(language),

@@ -1,4 +1,4 @@
-"""What a run writes by now: a child loads torch and the newest checkpoint, its text is passed on as it grows."""
+"""Text from the newest checkpoint of a run, streamed from a child process that loads torch."""
 
 import asyncio
 import codecs
@@ -11,9 +11,9 @@ from pathlib import Path
 from nanoscope.errors import JobError
 from nanoscope.untrusted import printable
 
-LONGEST_SECONDS = 300
+MAX_SECONDS = 300
 PROMPT_BYTES = 20_000
-MOST_TOKENS = 2_000
+MAX_TOKENS = 2_000
 
 
 class Writer:
@@ -23,8 +23,8 @@ class Writer:
         self.busy = False
 
     def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncGenerator[str, None]:
-        """Pieces of the text. JobError, before the first, says why there is none."""
-        self.busy = True  # now, and not when the first piece is asked for: others may ask in between
+        """Pieces of the text. Raises JobError before the first piece if there is none."""
+        self.busy = True  # at once, not with the first piece: others may ask in between
         return self._pieces(run, prompt, max_new_tokens, temperature)
 
     async def _pieces(
@@ -39,19 +39,19 @@ class Writer:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "nanoscope", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment
             )
-            async with asyncio.timeout(LONGEST_SECONDS):
+            async with asyncio.timeout(MAX_SECONDS):
                 async for piece in _spoken(process, prompt):
                     yield piece
         except TimeoutError:
             return
         finally:
             self.busy = False
-            if process is not None and process.returncode is None:  # nobody reads it any more, or it takes too long
+            if process is not None and process.returncode is None:  # the reader has left, or it takes too long
                 process.kill()
 
 
 async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGenerator[str, None]:
-    """What the child writes; if that is nothing, what it complains of is raised."""
+    """What the child writes. If it writes nothing, its error message is raised."""
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     if stdin is None or stdout is None or stderr is None:
         raise JobError("the child process has no pipes")

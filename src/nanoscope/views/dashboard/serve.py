@@ -1,4 +1,4 @@
-"""Opens the port, says where the page is, and serves it until Ctrl-C or SIGTERM."""
+"""Opens the port, prints the address, and serves until Ctrl-C or SIGTERM."""
 
 import ipaddress
 import platform
@@ -16,14 +16,14 @@ import uvicorn
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.views.dashboard.guard import LOOPBACK
-from nanoscope.views.dashboard.page import scripts_and_styles
-from nanoscope.views.dashboard.server import make_app
+from nanoscope.views.dashboard.routes import make_app
+from nanoscope.views.dashboard.shell import scripts_and_styles
 
 NICENESS = 10  # training comes first
 
 
 class _Server(uvicorn.Server):
-    """Ends in order when it is asked to, and without passing the signal on: this is how one leaves."""
+    """Shuts down cleanly on a signal, without raising it again: that is the normal way to stop."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -38,10 +38,10 @@ class _Server(uvicorn.Server):
 
 def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | None, language: str, browse: bool) -> None:
     """Serve the runs of `folder`."""
-    scripts_and_styles()  # an error before the port is open, if a package is missing
+    scripts_and_styles()  # fails before the port is open if a package is missing
     is_local = host in LOOPBACK
     if is_local and token is not None:
-        raise UsageError("--token is for --host: this machine's own pages need none")
+        raise UsageError("--token works only with --host: local connections need no token")
     if not is_local:
         token = token or secrets.token_urlsafe(24)
     listening = _listen(host, port, ports_tried)
@@ -57,14 +57,14 @@ def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | Non
         app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    print(f"watching {folder}; Ctrl-C ends it: {url}", flush=True)
+    print(f"watching {folder}, stop with Ctrl-C: {url}", flush=True)
     if browse:
         webbrowser.open(url)
     _Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int, tries: int) -> socket.socket:
-    """A socket at the port, or at the next one that is free."""
+    """A socket on the port, or on the next free one."""
     for candidate in range(port, min(port + max(tries, 1), 65536)):
         try:
             found = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
@@ -72,7 +72,7 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise JobError(
-                f"There is no address {host} to serve at: {why}\nWithout --host it is this machine's own, 127.0.0.1"
+                f"Can't serve at {host}: {why}\nWithout --host it is 127.0.0.1, for local connections only"
             ) from None
         try:
             if hasattr(signal, "SIGHUP"):  # on Windows this would let two servers share a port
@@ -84,7 +84,7 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
             listening.close()
             reason = error
     raise JobError(
-        f"Port {port} at {host} cannot be used: {reason.strerror or reason}\nChoose another: --port N, or 0 for any"
+        f"Can't use port {port} at {host}: {reason.strerror or reason}\nChoose another: --port N, or 0 for any"
     )
 
 

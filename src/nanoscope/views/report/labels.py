@@ -1,10 +1,10 @@
-"""The short words around charts and tables of the page."""
+"""Labels of the report page: headings, chart titles, table columns."""
 
 from nanoscope.words.language import Language
 
 
 def labels(language: Language) -> dict[str, str]:
-    """Every label, by the name under which the page's script asks for it."""
+    """Every label, under the name that the page's script uses."""
     say = language.say
     return {
         "report": say("Training report"),

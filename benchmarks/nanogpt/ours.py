@@ -1,0 +1,118 @@
+"""Measures nanoscope in a child process: python -m benchmarks.nanogpt.ours TASK JSON.
+
+Steps and evaluations are those of a real `nanoscope train`, by the times in the events it writes. torch is imported
+inside the tasks: memory is counted from there, and some environment variables must be set before.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.nanogpt.child import WARM_UP, answer, peak_resident_mb, resident_mb
+from nanoscope.errors import JobError
+from nanoscope.hardware.probe import make_cpu_ready
+
+
+def machine() -> dict[str, Any]:
+    from nanoscope.hardware.device import decide, look
+    from nanoscope.training.measure import machine
+
+    return machine(decide("cpu", "float32", False, look()))
+
+
+def peak(dtype: str) -> dict[str, Any]:
+    make_cpu_ready("cpu", dtype)
+    from nanoscope.hardware.device import decide, look
+    from nanoscope.training.measure import MachineBench
+
+    return {"gflops": MachineBench(decide("cpu", "float32", False, look())).peak(dtype).get("gflops")}
+
+
+def step(shape: dict[str, Any], dataset: str, iterations: int) -> dict[str, Any]:
+    """The times of whole iterations, and the memory used in addition to torch's own."""
+    import torch  # noqa: F401
+
+    before_mb = resident_mb()
+    events = _train(shape, dataset, max_iters=WARM_UP + iterations, log_interval=1)
+    ends = [event["t"] for event in events if event["event"] == "iter"]
+    ms = [1000 * (end - begin) for begin, end in pairwise(ends[WARM_UP - 1 :])]
+    return {"ms": ms, "added_mb": peak_resident_mb() - before_mb}
+
+
+def evaluation(shape: dict[str, Any], dataset: str, eval_iters: int) -> dict[str, Any]:
+    """The second evaluation of a run, after one step; the first is the warm-up."""
+    events = _train(shape, dataset, max_iters=1, eval_interval=1, eval_iters=eval_iters)
+    _, second = (event["seconds"] for event in events if event["event"] == "eval")
+    return {"seconds": second}
+
+
+def sample(shape: dict[str, Any], tokens: int, streams: int) -> dict[str, Any]:
+    import torch
+
+    from nanoscope.generation.sampler import Sampling, generate
+    from nanoscope.model import GPT, ModelConfig
+
+    sizes = {key: value for key, value in shape.items() if key != "batch_size"}
+    model = GPT(ModelConfig(vocab_size=65, recipe="classic", **sizes))
+    prompt = torch.zeros(streams, 1, dtype=torch.int64)
+    for count in (10, tokens):  # the first few are the warm-up
+        began = time.perf_counter()
+        for _ in generate(model, prompt, Sampling(max_new_tokens=count, temperature=0.8, top_k=200), 65):
+            pass
+    return {"seconds": time.perf_counter() - began}
+
+
+def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | None = None) -> dict[str, Any]:
+    """The loss over the whole validation split of a run's last checkpoint, or of nanoGPT's, in the same windows."""
+    import torch
+
+    from nanoscope.data.dataset import open_dataset
+    from nanoscope.generation.write import load_model
+    from nanoscope.interop.nanogpt import load_nanogpt
+    from nanoscope.model.checkpoint import find_checkpoint
+    from nanoscope.training.distributed import Processes
+    from nanoscope.training.evaluate import Evaluator
+
+    model = load_nanogpt(nanogpt) if nanogpt else load_model(find_checkpoint(Path(run or ""))[0])
+    if model.config.block_size < block_size:
+        raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
+    evaluator = Evaluator(
+        {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=None,
+        vocab_size=model.config.vocab_size, device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
+    )  # fmt: skip
+    found = evaluator.evaluate(model)
+    assert found is not None
+    return {"loss": found["val"].loss, "windows": found["val"].windows}
+
+
+def _train(shape: dict[str, Any], dataset: str, **settings: int) -> list[dict[str, Any]]:
+    """The events of a run with the classic recipe on the CPU; evaluates only if `settings` say so."""
+    from nanoscope.cli import run
+
+    fixed = {"recipe": "classic", "device": "cpu", "dtype": "float32", "compile": False, "overwrite": True,
+             "gradient_accumulation_steps": 1, "out_dir": "run", "dataset": dataset}  # fmt: skip
+    values = {"eval_interval": 10**9, "eval_iters": 1, **fixed, **shape, **settings}
+    if status := run(["train", *(f"--{key}={value}" for key, value in values.items())]):
+        sys.exit(status)
+    events = [json.loads(line) for line in Path("run/events.jsonl").read_text("utf-8").splitlines()]
+    shutil.rmtree("run")  # a checkpoint of 12×768 takes 1.5 GB
+    return events
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "machine": machine,
+    "peak": peak,
+    "step": step,
+    "evaluation": evaluation,
+    "sample": sample,
+    "loss": loss,
+}
+
+if __name__ == "__main__":
+    answer(TASKS)

@@ -1,0 +1,89 @@
+"""The rules that training applies while a run works and the analysis applies to its log: one time left, one spike, one
+slow step. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+MAD_TO_SIGMA = 1.4826  # of normally distributed values
+ENOUGH = 30_000  # values: more do not change a median, and only cost time
+GOLDEN = 0.6180339887498949
+
+SPIKE_SIGMAS, SPIKE_NOISE, SPIKE_HEIGHT = 12, 0.01, 0.3  # times the noise, of at least so much; at least so high
+SPIKE_SHARE = 0.1  # of the loss before it
+
+SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothing explains
+EXPLAINED_SHARE, EXPLAINED_SIGMAS = 0.15, 4.0  # where it is known that there was more work
+
+
+def time_left(steps_left: int, step_seconds: float, extras: Iterable[tuple[int, float | None]]) -> float:
+    """Seconds for the steps that are left, and for what comes between them: counts with the seconds of each."""
+    return steps_left * step_seconds + sum(count * (each or 0.0) for count, each in extras)
+
+
+def multiples_between(last: int, end: int, interval: int | None) -> int:
+    """How many multiples of `interval` come after `last`, up to `end`."""
+    return end // interval - last // interval if interval and end > last else 0
+
+
+def spike_height(losses: Sequence[float]) -> float:
+    """How far above the losses before it a loss has to lie to be a spike, by the noise of `losses`."""
+    return max(SPIKE_SIGMAS * max(scatter(losses), SPIKE_NOISE), SPIKE_HEIGHT)
+
+
+def is_spike(loss: float, before: Sequence[float], height: float) -> bool:
+    """Whether a loss jumps out of the ones just before it; `height` is `spike_height` of the run."""
+    usual = median(before[-3:])
+    return loss - before[-1] > height and loss - usual >= max(height, SPIKE_SHARE * usual)
+
+
+def is_slow(seconds: float, usual: float, noise: float, *, explained: bool = False) -> bool:
+    """Whether a step takes longer than usual by more than the noise, the robust sigma of such steps as a share.
+
+    Neither a fixed ratio nor a fixed number of sigmas alone tells a stall from a noisy machine. A step is `explained`
+    if it is known that there was more work.
+    """
+    share, sigmas = (EXPLAINED_SHARE, EXPLAINED_SIGMAS) if explained else (SLOW_SHARE, SLOW_SIGMAS)
+    return seconds / usual - 1 > max(share, sigmas * noise)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return percentile(values, 50)
+
+
+def percentile(values: Sequence[float], per_cent: float) -> float:
+    """The value that `per_cent` of the values lie below, interpolated linearly."""
+    ordered = sorted(values) if len(values) <= ENOUGH else sorted(values[i] for i in spread_indices(len(values)))
+    place = (len(ordered) - 1) * per_cent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def robust_sigma(values: Sequence[float]) -> float:
+    """The standard deviation of the bulk of the values, whatever the outliers do."""
+    if not values:
+        return 0.0
+    some = [values[index] for index in spread_indices(len(values))]
+    middle = median(some)
+    return MAD_TO_SIGMA * median([abs(value - middle) for value in some])
+
+
+def scatter(values: Sequence[float]) -> float:
+    """The noise of a series around its own trend, from second differences (a smooth curve has none)."""
+    if len(values) < 3:
+        return 0.0
+    inner = spread_indices(len(values) - 2)
+    bends = [abs(values[i + 2] - 2 * values[i + 1] + values[i]) for i in inner]
+    return float(MAD_TO_SIGMA * median(bends) / 6**0.5)
+
+
+def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
+    """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
+    return range(count) if count <= enough else [int(part * count) for part in _spread_parts(enough)]
+
+
+@cache
+def _spread_parts(enough: int) -> list[float]:
+    return sorted(i * GOLDEN % 1.0 for i in range(enough))

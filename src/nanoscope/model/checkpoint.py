@@ -1,0 +1,152 @@
+"""Reading a checkpoint: find it, verify that it is complete and undamaged, check every value. No pickle.
+
+Anyone may have written it, so sizes are checked before memory is taken for them.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from torch import Tensor
+
+from nanoscope.checkpoint_files import (
+    BEST,
+    LAST,
+    OPTIMIZER,
+    STATE,
+    TOKENIZER,
+    WEIGHTS,
+    checkpoint_folders,
+    read_pointer,
+)
+from nanoscope.errors import JobError, UsageError
+from nanoscope.files import file_sha256
+from nanoscope.model import ModelConfig
+from nanoscope.model.weights import check_weights, read_tensors
+from nanoscope.untrusted import printable, read_json
+
+STATE_VERSION = 1
+
+Count = Annotated[int, Meta(ge=0, lt=2**62)]
+Number = Annotated[float, Meta(gt=-(2.0**62), lt=2.0**62)]  # neither infinite nor NaN
+Plain = dict[str, Annotated[int, Meta(gt=-(2**62), lt=2**62)] | Number | str]
+
+
+class TrainingState(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a run has come: everything its next iteration depends on besides weights and optimizer state."""
+
+    step: Count = 0
+    """Iterations done; also the number of the next one."""
+    sequences: Count = 0
+    """Sequences read from the training split: the loader's position."""
+    best_val_loss: Number | None = None
+    best_step: Count | None = None
+    evaluated_at: Count | None = None
+    evaluations_since_best: Count = 0
+    micro_batch: Count = 0
+    """Sequences per micro-batch if memory was too small for batch_size, else 0."""
+    rollbacks: Count = 0
+    lr_factor: Number = 1.0
+    """What rollbacks have left of the learning rates."""
+    skipped: list[Count] = []
+    """Iterations left out because their batches made the loss non-finite."""
+
+
+class State(msgspec.Struct):
+    """state.json."""
+
+    version: int
+    progress: TrainingState
+    model: dict[str, Any]
+    scaler: Plain
+    run: Plain
+    sha256: dict[str, str]
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
+class LoadedCheckpoint:
+    """A complete, undamaged checkpoint."""
+
+    folder: Path
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    progress: TrainingState
+    model_config: ModelConfig
+    tokenizer: dict[str, Any] | None
+    scaler: Plain
+    run: Plain
+    """Settings of the run that a resume compares with (seed, dataset fingerprint)."""
+
+
+def find_checkpoint(run: Path, wanted: str = LAST) -> tuple[LoadedCheckpoint, list[str]]:
+    """The checkpoint of a run that `wanted` names: `last`, `best` or its own name.
+
+    If it is damaged: the newest undamaged one before it, and the problems found on the way.
+    """
+    if not run.is_dir():
+        raise JobError(f"there is no run in {run}: {'it is a file' if run.exists() else 'no such folder'}")
+    folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
+    if (folder / STATE).is_file():
+        return load_checkpoint(folder), []
+    available = checkpoint_folders(folder)
+    if not available:
+        raise JobError(
+            f"{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends."
+        )
+    names = [path.name for path in available]
+    named = (read_pointer(folder, wanted) or names[0]) if wanted in (LAST, BEST) else wanted
+    if named not in names:
+        raise UsageError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
+    problems: list[str] = []
+    for candidate in available[names.index(named) :]:
+        try:
+            return load_checkpoint(candidate), problems
+        except JobError as error:
+            problems.append(str(error))
+    raise JobError("no checkpoint can be used:\n" + "\n".join(problems))
+
+
+def load_checkpoint(folder: Path) -> LoadedCheckpoint:
+    """Read one checkpoint. JobError names the file that is missing or damaged."""
+    try:
+        content = read_json(folder / STATE)
+        if content["version"] != STATE_VERSION:
+            raise JobError(f"{folder} was written by another version of nanoscope (format {content['version']!r:.20})")
+        if content.get("checksum") != state_checksum(content):
+            raise JobError(f"{folder / STATE} is damaged: its checksum differs from the one it holds")
+        state = msgspec.convert(content, State)
+        _check_files(folder, state.sha256)
+        config, weights = ModelConfig(**state.model), read_tensors(folder / WEIGHTS)
+        check_weights(config, weights)
+        return LoadedCheckpoint(
+            folder=folder,
+            model=weights,
+            optimizer=read_tensors(folder / OPTIMIZER),
+            progress=state.progress,
+            model_config=config,
+            tokenizer=read_json(folder / TOKENIZER) if TOKENIZER in state.sha256 else None,
+            scaler=state.scaler,
+            run=state.run,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise JobError(f"checkpoint {folder} is incomplete or damaged: {printable(reason[:200])}") from None
+
+
+def state_checksum(state: dict[str, Any]) -> str:
+    """The checksum that state.json holds of the rest of its content."""
+    rest = {key: value for key, value in state.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _check_files(folder: Path, sha256: dict[str, str]) -> None:
+    for name in {WEIGHTS, OPTIMIZER, *sha256}:
+        if Path(name).name != name or not (folder / name).is_file():  # reading a device or pipe would never end
+            raise JobError(f"checkpoint {folder} is incomplete: {printable(name[:60])} is missing")
+        if file_sha256(folder / name) != sha256.get(name):
+            raise JobError(f"{folder / name} is damaged: its checksum differs from the one in {STATE}")

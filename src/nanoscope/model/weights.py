@@ -1,0 +1,92 @@
+"""Weights from files: read, checked against the model's shape, and loaded. Anyone may have written the file."""
+
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nanoscope.errors import JobError
+from nanoscope.model import LanguageModel, ModelConfig
+from nanoscope.model.modern import NGRAM_ROWS, NGRAM_WIDTH
+
+HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
+ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by name. ValueError if it isn't a valid one."""
+    with path.open("rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
+    if header_bytes > HEADER_LIMIT_BYTES:
+        raise ValueError(f"{path.name} claims a header of {header_bytes:,} bytes")
+    try:
+        return load_file(path)
+    except Exception as error:  # the library raises several kinds
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
+    """ValueError unless these are exactly the weights of such a model. Takes no memory, whatever sizes are claimed."""
+    if config.n_layer > len(weights):
+        raise ValueError(f"its n_layer {config.n_layer} is more than it has weights for")
+    expected = parameter_shapes(config)
+    for name in [*expected, *weights]:
+        if name not in weights or name not in expected:
+            raise ValueError(f"{name[:60]} is {'missing' if name in expected else 'not part of such a model'}")
+        if weights[name].shape != expected[name]:
+            raise ValueError(f"{name} has shape {tuple(weights[name].shape)}, the model needs {expected[name]}")
+        if not weights[name].is_floating_point():
+            raise ValueError(f"{name} is {weights[name].dtype}, not floating point")
+    if config.recipe == "modern" and 4 * config.block_size * config.n_embd // config.n_head > ROTATION_LIMIT_BYTES:
+        raise ValueError(f"its block_size is {config.block_size}")
+
+
+def parameter_shapes(config: ModelConfig) -> Shapes:
+    """The shape of every parameter by its name, computed rather than read off a model, which would take memory."""
+    outer, block = _modern_shapes(config) if config.recipe == "modern" else _classic_shapes(config)
+    blocks = "blocks" if config.recipe == "modern" else "transformer.h"
+    return outer | {f"{blocks}.{n}.{name}": shape for n in range(config.n_layer) for name, shape in block.items()}
+
+
+def _classic_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
+    C = config.n_embd
+    outer: Shapes = {"transformer.ln_f.weight": (C,)}
+    block: Shapes = {
+        "ln_1.weight": (C,), "attn.c_attn.weight": (3 * C, C), "attn.c_proj.weight": (C, C),
+        "ln_2.weight": (C,), "mlp.c_fc.weight": (4 * C, C), "mlp.c_proj.weight": (C, 4 * C),
+    }  # fmt: skip
+    if config.bias:
+        for shapes in (outer, block):
+            shapes |= {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items()}
+    tables: Shapes = {
+        "transformer.wte.weight": (config.vocab_size, C),
+        "transformer.wpe.weight": (config.block_size, C),
+    }
+    return tables | outer, block
+
+
+def _modern_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
+    C = config.n_embd
+    outer: Shapes = {"embedding.weight": (config.vocab_size, C), "head.weight": (config.vocab_size, C)}
+    if config.ngrams > 1:
+        tables, width = config.ngrams - 1, min(NGRAM_WIDTH, C // 2)
+        outer |= {"ngrams.table": (tables * NGRAM_ROWS, width), "ngrams.proj.weight": (C, tables * width)}
+    block: Shapes = {
+        "qkv.weight": (3 * C, C), "proj.weight": (C, C), "up.weight": (4 * C, C), "down.weight": (C, 4 * C),
+    }  # fmt: skip
+    if config.token_shift:
+        block |= {f"shift_{place}.weight": (config.token_shift, C) for place in ("attention", "mlp")}
+    return outer, block
+
+
+def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None:
+    """Copy the weights into the model. GPT-2's output layer is its token table, so it may be missing."""
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:  # a wrong shape, named at the end of the message
+        raise JobError(f"the weights do not fit the model: {' '.join(str(error).split()[-30:])}") from None
+    missing = [name for name in missing if name != "lm_head.weight"]
+    if missing or unexpected:
+        raise JobError(f"the weights do not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")

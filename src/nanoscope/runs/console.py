@@ -1,0 +1,325 @@
+"""The console lines of events, and the functions that read them back.
+
+`console_lines` is the only place that decides how an event reads in a terminal and in console.log; `read_console_line`
+is its inverse, as far as the printed digits go. The lines of iterations, evaluations and checkpoints keep nanoGPT's
+shape. Wordings of earlier versions are still read.
+"""
+
+import re
+import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from nanoscope.runs import events as e
+from nanoscope.units import parse_count, parse_duration, short_count, short_duration
+
+MISSING = "n/a"
+# What explains a run to somebody who has only its console.log.
+SHOWN_SETTINGS = (
+    "recipe", "dataset", "max_iters", "batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head",
+    "n_embd", "dropout", "learning_rate", "warmup_iters", "lr_decay_iters", "min_lr", "weight_decay", "grad_clip",
+    "eval_interval", "eval_iters", "log_interval", "seed",
+)  # fmt: skip
+SLOW_CAUSES: dict[e.SlowCause, str] = {
+    "asleep": "the machine was asleep",
+    "data": "it waited for data",
+    "checkpoint": "a checkpoint was being written",
+    "busy": "the process got little CPU time (other programs, or swapping)",
+    "unknown": "cause unknown",
+}
+ENDINGS: dict[e.EndReason, str] = {
+    "finished": "finished {step} iterations",
+    "eval_only": "evaluated at iteration {step} without training",
+    "patience": "stopped at iteration {step}: out of patience (val loss not improving)",
+    "max_minutes": "stopped at iteration {step}: max_minutes is over",
+    "interrupted": "stopped at iteration {step} by {signal}",
+    "non_finite": "stopped at iteration {step}: the loss is not finite",
+}
+
+
+def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
+    """What the console shows of an event; `folder` is the run's."""
+    match event:
+        case e.Iter():
+            mfu = MISSING if event.mfu is None else f"{100 * event.mfu:.2f}%"
+            time = MISSING if event.seconds is None else f"{1000 * event.seconds:.2f}ms"
+            rate = MISSING if event.tokens_per_second is None else short_count(event.tokens_per_second)
+            left = "" if event.eta_seconds is None else f", eta {short_duration(event.eta_seconds)}"
+            return [f"iter {event.step}: loss {_loss(event.loss)}, time {time}, mfu {mfu}, tok/s {rate}{left}"]
+        case e.Eval():
+            error = "" if event.val_stderr is None else f" ± {event.val_stderr:.4f}"
+            losses = f"train loss {_loss(event.train_loss)}, val loss {_loss(event.val_loss)}{error}"
+            return [f"step {event.step}: {losses}, eval {_seconds(event.seconds)}"]
+        case e.Checkpoint():
+            waited = "" if event.seconds is None else f" ({event.seconds:.2f}s)"
+            return [f"saving checkpoint to {PurePath(folder, event.path)}{waited}"]
+        case e.Start():
+            return _start_lines(event, folder)
+        case e.Resume():
+            changes = ", ".join(f"{key}: {before} → {now}" for key, (before, now) in event.changed.items())
+            return [f"resuming at iteration {event.step}" + (f" (changed: {changes})" if changes else "")]
+        case e.Sample():
+            where = PurePath(folder, event.path)
+            return [f"sample at {event.step}: {event.beginning!r} (full text: {where})"]
+        case e.Rollback():
+            rates = "" if event.lr_factor is None else f", learning rates × {event.lr_factor:g}"
+            which = "" if event.count is None else f" (rollback {event.count}{_of(event.limit)})"
+            return [
+                f"note: the loss was not finite at iteration {event.step}: back to iteration {event.to} without that "
+                f"batch{rates}{which}"
+            ]
+        case e.OutOfMemory():
+            return [
+                f"note: out of memory at iteration {event.step}: micro-batches of {event.micro_batch} sequences "
+                f"instead of {event.micro_batch_before} from now on; tokens per iteration stay the same"
+            ]
+        case e.Spike():
+            return [f"note: loss spike at iteration {event.step}: {event.loss:.4f}, usually {event.usual:.4f}"]
+        case e.SlowStep():
+            times = f"{_seconds(event.seconds)}, usually {_seconds(event.usual, 4)}"
+            return [f"note: iteration {event.step} took {times}: {SLOW_CAUSES[event.cause]}"]
+        case e.Asleep():
+            slept = short_duration(event.seconds)
+            return [f"note: the machine slept for {slept} during iteration {event.step}; that time is not counted"]
+        case e.CheckpointFailed():
+            return [f"warning: checkpoint of iteration {event.step} not saved: {event.message}"]
+        case e.CheckpointSaved():
+            return [f"note: checkpoint of iteration {event.step} is saved now"]
+        case e.Note():
+            return [f"{event.level}: {event.text}"]
+        case e.NonFinite():
+            return [f"the loss is not finite at iteration {event.step}"]
+        case e.End():
+            return _end_lines(event, folder)
+
+
+def read_console_line(line: str) -> e.AnyEvent | None:
+    """The event that a line was written for, with what the line shows of it; None for any other line.
+
+    Each line of a start gives a `Start` with its own fields. A line that a terminal or a logger has put something in
+    front of is read as well, if it is one of those that nanoGPT has too.
+    """
+    for kind, match in _READERS:
+        found = match(line)
+        if found is not None:
+            try:
+                return _build(kind, found)
+            except ValueError:  # digits that are no number
+                return None
+    return None
+
+
+class ConsoleReader:
+    """Reads the lines of a console log, in order, into events; the lines of a start are joined into one event.
+
+    The start is held back until training begins: only then it is known whether the run was resumed, and where.
+    """
+
+    def __init__(self) -> None:
+        self._start: e.Start | None = None
+
+    def read(self, line: str) -> list[e.AnyEvent] | None:
+        """The events that are complete with this line; None if the line is none of nanoscope's."""
+        event = read_console_line(line)
+        start = self._start
+        if type(event) is e.Start:
+            is_first_line = event.nanoscope is not None or event.run
+            self._start = event if start is None or is_first_line else _joined(start, event)
+            return []
+        if event is None or start is None or type(event) is e.Note:
+            return None if event is None else [event]
+        self._start = None
+        if type(event) is e.Resume:
+            start = msgspec.structs.replace(start, first_step=event.step)
+        return [start, event]
+
+
+# --- writing ---
+
+
+def _start_lines(event: e.Start, folder: str) -> list[str]:
+    lines = [f"nanoscope {event.nanoscope or MISSING}: {folder or event.run}"]
+    if folder:
+        lines.append(f"watch in the browser: nanoscope watch {shlex.quote(str(PurePath(folder).parent))}")
+    if event.device_reasons is not None:
+        lines.append(f"device: {event.device_reasons}")
+    if event.device_name is not None:
+        peak = f", peak {event.peak_flops / 1e9:.4g} GFLOPS ({event.peak_source})" if event.peak_flops else ""
+        lines.append(f"hardware: {event.device_name}{peak}")
+    if event.data_folder is not None and event.train_tokens is not None and event.val_tokens is not None:
+        sizes = f"{event.train_tokens:,} train and {event.val_tokens:,} val tokens"
+        vocabulary = f"vocabulary {event.vocab_size or 0} ({event.tokenizer or 'unknown tokenizer'})"
+        lines.append(f"data: {event.data_folder}, {sizes}, {vocabulary}")
+    if event.parameters is not None:
+        lines.append(f"number of parameters: {event.parameters / 1e6:.2f}M")
+    if event.tokens_per_step is not None:
+        lines.append(f"tokens per iteration will be: {event.tokens_per_step:,}")
+    settings = [f"{key}={shlex.quote(str(event.config[key]))}" for key in SHOWN_SETTINGS if key in event.config]
+    return [*lines, "settings: " + " ".join(settings)] if settings else lines
+
+
+def _end_lines(event: e.End, folder: str) -> list[str]:
+    text = ENDINGS[event.reason].format(step=event.step, signal=event.signal or "another process")
+    if event.wall_seconds is not None:
+        word = " in" if event.reason in ("finished", "eval_only") else ", after"
+        text += f"{word} {short_duration(event.wall_seconds)}"
+        shares = sorted(
+            ((each / max(event.wall_seconds, 1e-9), name) for name, each in event.phases.items()), reverse=True
+        )
+        shown = [f"{name} {100 * share:.1f}%" for share, name in shares if share >= 0.0005]
+        text += f" ({', '.join(shown)})" if shown else ""
+    lines = [text]
+    if event.best_val_loss is not None:
+        lines.append(f"best val loss {event.best_val_loss:.4f} at step {event.best_step}")
+    run = shlex.quote(folder)
+    if event.reason in ("eval_only", "non_finite"):
+        return lines
+    if event.reason == "finished" and event.step and event.saved_step == event.step:
+        lines.append(f"see what it writes: nanoscope sample {run}")
+    elif event.step and event.saved_step == event.step:
+        lines.append(f"saved; resume with: nanoscope train {run} --init_from=resume")
+    elif not event.step:
+        lines.append("nothing was trained, so nothing was saved")
+    return lines
+
+
+def _loss(value: float | None) -> str:
+    return "nan" if value is None else f"{value:.4f}"
+
+
+def _seconds(value: float | None, digits: int = 2) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}s"
+
+
+def _of(limit: int | None) -> str:
+    return "" if limit is None else f" of at most {limit}"
+
+
+# --- reading ---
+
+_STEP = r"(?P<step__int>\d{1,12})"
+_LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
+_DURATION = r"[\ddhms]{2,16}"
+_CAUSE_OF = {text: cause for cause, text in SLOW_CAUSES.items()}
+
+
+def _settings(text: str) -> dict[str, Any]:
+    pairs = (word.partition("=") for word in shlex.split(text))
+    return {key: _setting(value) for key, _, value in pairs if key in SHOWN_SETTINGS}
+
+
+def _setting(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with suppress(ValueError):
+            if str(kind(text)) == text:  # not 007, nor digits of another script: those are names
+                return kind(text)
+    return text
+
+
+def _ending(text: str) -> e.EndReason:
+    """The reason of a run's last line, in the wording of this version or of an earlier one."""
+    if text.startswith("finished"):
+        return "finished"
+    if text.startswith("evaluated"):
+        return "eval_only"
+    if "max_minutes" in text:
+        return "max_minutes"
+    return "non_finite" if "not finite" in text else "interrupted" if " by " in text else "patience"
+
+
+# What a group named FIELD__UNIT is turned into; a plain FIELD is converted by the type that it has in the struct.
+_CONVERTERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "ms": lambda text: float(text) / 1e3,
+    "percent": lambda text: float(text) / 100,
+    "gflops": lambda text: float(text) * 1e9,
+    "millions": lambda text: round(float(text) * 1e6),
+    "grouped": lambda text: int(text.replace(",", "")),
+    "count": parse_count,
+    "duration": parse_duration,
+    "shares": lambda text: {name: float(percent) / 100 for name, percent in re.findall(r"(\w+) ([\d.]+)%", text)},
+    "settings": _settings,
+    "ending": _ending,
+    "cause": lambda text: _CAUSE_OF.get(text, "unknown"),
+    "name": lambda text: PurePath(text).name,
+}
+
+_ANYWHERE: tuple[tuple[type[e.AnyEvent], str], ...] = (
+    (e.Iter, rf"iter {_STEP}: loss (?P<loss>{_LOSS}), time (?P<seconds__ms>[\d.]{{1,20}}|n/a)(?:ms)?, "
+             r"mfu (?P<mfu__percent>[\d.]{1,12}|n/a)%?, tok/s (?P<tokens_per_second__count>[\d.e+kMB]{1,16}|n/a)"
+             rf"(?:, eta (?P<eta_seconds__duration>{_DURATION}))?\s*$"),
+    (e.Eval, rf"step {_STEP}: train loss (?P<train_loss>{_LOSS}), val loss (?P<val_loss>{_LOSS})"
+             r"(?: ± (?P<val_stderr>\S{1,40}?))?, "
+             r"eval (?:(?P<seconds>[\d.]{1,20})s|(?P<seconds__ms>[\d.]{1,20})ms|n/a)"),
+    (e.Checkpoint, rf"saving checkpoint to (?P<path>.{{0,300}}step-{_STEP})(?: \((?P<seconds>[\d.]{{1,12}})s\))?"),
+)  # fmt: skip
+_WHOLE_LINE: tuple[tuple[type[e.AnyEvent], str], ...] = (
+    (e.Start, r"nanoscope (?P<nanoscope>\d[\w.+-]{0,30}|n/a): (?P<run__name>.{0,300})$"),
+    (e.Start, r"device: (?P<device_reasons>(?P<device>[a-z]{2,10}(?::\d{1,3})?)\b.{0,300}?,"
+              r" (?P<dtype>float32|bfloat16|float16)\b.{0,300})$"),
+    (e.Start, r"hardware: (?P<device_name>.{1,200}?)"
+              r"(?:, peak (?P<peak_flops__gflops>[\d.e+]{1,20}) GFLOPS \((?P<peak_source>.{0,200})\))?$"),
+    (e.Start, r"data: (?P<data_folder>.{1,300}), (?P<train_tokens__grouped>[\d,]{1,20}) train and "
+              r"(?P<val_tokens__grouped>[\d,]{1,20}) val tokens, vocabulary "
+              r"(?P<vocab_size>\d{1,12}) \((?P<tokenizer>.{1,60})\)"),
+    (e.Start, r"number of parameters: (?P<parameters__millions>[\d.]{1,16})M$"),
+    (e.Start, r"tokens per iteration will be: (?P<tokens_per_step__grouped>[\d,]{1,20})$"),
+    (e.Start, r"settings: (?P<config__settings>.{1,2000})$"),
+    (e.Resume, rf"resuming at iteration {_STEP}"),
+    (e.End, r"(?P<reason__ending>(?:finished|evaluated|stopped)(?: at iteration)?,? ?(?P<step__int>\d{1,12})?.{0,80}?"
+          r"(?: by (?:another process|(?P<signal>SIG[A-Z0-9+]{1,10})))?)"
+          rf"(?: in|, after) (?P<wall_seconds__duration>{_DURATION})(?: \((?P<phases__shares>.{{1,200}})\))?$"),
+    (e.Sample, rf"sample at {_STEP}: .*\((?:full text|all of it): (?P<path>.{{1,300}})\)$"),
+    (e.Rollback, rf"note: the loss was not finite at iteration {_STEP}: back to iteration (?P<to>\d{{1,12}})\b"
+                 r"(?:.*?rates × (?P<lr_factor>[\d.e+-]{1,12}))?"
+                 r"(?:.*\(rollback (?P<count>\d{1,6})(?: of at most (?P<limit>\d{1,6}))?\))?"),
+    (e.OutOfMemory, rf"note: out of memory at iteration {_STEP}: micro-batches of (?P<micro_batch>\d{{1,12}}) "
+                    r"sequences instead of (?P<micro_batch_before>\d{1,12})"),
+    (e.Spike, rf"note: loss spike at iteration {_STEP}: (?P<loss>\S{{1,40}}), usually (?P<usual>\S{{1,40}})$"),
+    (e.SlowStep, rf"note: iteration {_STEP} took (?P<seconds>[\d.]{{1,20}})s, usually (?P<usual>[\d.]{{1,20}})s: "
+                 r"(?P<cause__cause>.{1,80})$"),
+    (e.Asleep, rf"note: the machine slept for (?P<seconds__duration>{_DURATION}) during iteration {_STEP};"),
+    (e.CheckpointFailed, rf"warning: checkpoint of iteration {_STEP} not saved: (?P<message>.{{0,500}})$"),
+    (e.CheckpointSaved, rf"note: checkpoint of iteration {_STEP} is saved now$"),
+    (e.NonFinite, rf"(?:nanoscope: )?the loss is not finite at iteration {_STEP}"),
+    (e.Note, r"(?P<level>note|warning): (?P<text>.{1,1000})$"),
+)  # fmt: skip
+_READERS = [(kind, re.compile(pattern).search) for kind, pattern in _ANYWHERE]
+_READERS += [(kind, re.compile(pattern).match) for kind, pattern in _WHOLE_LINE]
+
+
+def _joined(start: e.Start, more: e.Start) -> e.Start:
+    known = {name: value for name in more.__struct_fields__ if (value := getattr(more, name)) not in (None, "", {}, 0)}
+    return msgspec.structs.replace(start, **(known | {"version": start.version}))
+
+
+def _build(kind: type[e.AnyEvent], found: re.Match[str]) -> e.AnyEvent:
+    values: dict[str, Any] = {}
+    for group, text in found.groupdict().items():
+        field, _, unit = group.partition("__")
+        if text in (MISSING, "nan", "inf", "-inf"):
+            values[field] = None
+        elif text is not None:
+            values[field] = _CONVERTERS[unit](text) if unit else text
+    if kind is e.End:
+        wall = values["wall_seconds"]
+        values["phases"] = {name: share * wall for name, share in values.get("phases", {}).items()}
+        values.setdefault("step", 0)
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError:  # as in `decode`: a loss of 1e38 is not finite
+        return msgspec.convert({name: _or_none(value) for name, value in values.items()}, kind, strict=False)
+
+
+def _or_none(value: Any) -> Any:
+    """None instead of a number beyond what events may hold."""
+    try:
+        return value if abs(float(value)) < e.LARGEST else None
+    except (TypeError, ValueError):
+        return value

@@ -1,0 +1,277 @@
+"""Reads nanoscope's own runs: their events become runs, notes and samples.
+
+`EventReader` turns events into records. It is fed from events.jsonl and from console.log alike, so both tell the same
+story. `OwnRun` reads the folder of a run, and later only what was appended to it.
+"""
+
+import os
+import re
+from array import array
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nanoscope.runs import events as e
+from nanoscope.runs.builder import RunBuilder
+from nanoscope.runs.events import LARGEST, NewerVersionError, decode
+from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
+from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run
+from nanoscope.untrusted import printable
+
+CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
+MAX_BYTES = 1 << 30  # nothing beyond this is read
+MAX_NOTES = 200
+MAX_SAMPLES = 40
+MAX_SETTINGS = 200
+SAMPLE_BYTES = 4000
+TEXT_CHARACTERS = 200  # of a setting or message
+_SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
+
+# What a run notices about itself.
+NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.CheckpointFailed
+
+# What the analysis uses of a start event besides its config.
+_START_FACTS = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
+# Fields of a start event that say nothing about the environment, or that a report should not pass on.
+_NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons")
+
+Setting = tuple[str, str]
+
+
+@dataclass(eq=False, repr=False)
+class RunDetails:
+    """What a run of nanoscope records beyond the steps, evaluations and checkpoints of a `Run`."""
+
+    start: e.Start = field(default_factory=e.Start)
+    notes: list[NoteEvent] = field(default_factory=list)
+    # The estimates of the time left. A step that was repeated after a resume is listed twice.
+    eta_steps: "array[int]" = field(default_factory=lambda: array("q"))
+    eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
+
+    @property
+    def config(self) -> list[Setting]:
+        """The settings as text that is safe to print."""
+        return _settings(self.start.config)
+
+    @property
+    def environment(self) -> list[Setting]:
+        """Versions, device and sizes as text that is safe to print."""
+        names = (name for name in self.start.__struct_fields__ if name not in _NOT_ENVIRONMENT)
+        return _settings({name: getattr(self.start, name) for name in names})
+
+
+class EventReader:
+    """Turns events, in the order in which they were written, into runs."""
+
+    def __init__(self, builder: RunBuilder | None = None) -> None:
+        self.builder = builder or RunBuilder(OWN_FORMAT, OWN_TRAITS)
+        self.details = RunDetails()
+        self._run_before: Run | None = None  # the last run before the one that the current session belongs to
+        self._stepped = False  # whether the current session has trained
+        self._session: dict[str, float] = {}  # seconds by phase, and "wall", of the current session
+        self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
+
+    def take(self, event: e.AnyEvent) -> None:
+        """Add one event."""
+        builder = self.builder
+        match event:
+            case e.Iter():  # nearly all of them
+                builder.place(_step_record(event))
+                if event.eta_seconds is not None:
+                    self.details.eta_steps.append(event.step)
+                    self.details.eta_seconds.append(event.eta_seconds)
+                if self._stepped and event.t is not None:
+                    self._session["wall"] = event.t
+                    return
+            case e.Start():
+                self._begin_session(event)
+            case e.Eval():
+                val = NOT_FINITE if event.val_loss is None else event.val_loss
+                builder.place(
+                    EvalRecord(event.step, val, event.train_loss, seconds=event.seconds, stderr=event.val_stderr)
+                )
+            case e.Checkpoint():
+                builder.place(CheckpointRecord(event.step, event.seconds))
+            case e.Resume() | e.Rollback():
+                builder.boundary(resuming=True, rollback=isinstance(event, e.Rollback))
+            case e.NonFinite():
+                if builder.last_step is None or builder.last_step < event.step:
+                    builder.place(StepRecord(event.step, NOT_FINITE))
+                if builder.current is not None:
+                    builder.current.failed = True
+            case e.Sample() if builder.current is not None:
+                builder.current.samples += 1
+            case e.End() if builder.current is not None:
+                self._end_run(builder.current, event)
+        if isinstance(event, NoteEvent) and len(self.details.notes) < MAX_NOTES:
+            self.details.notes.append(event)
+        self._count_time(event)
+
+    def finish(self) -> list[Run]:
+        """All runs so far, in order of appearance; more events may follow."""
+        runs = self.builder.finish()
+        self._close_session()
+        return runs
+
+    def _begin_session(self, start: e.Start) -> None:
+        self._close_session()
+        resuming = start.first_step > 0
+        if resuming:
+            self._earlier = self._seconds() if self._session else {}
+            self.details.start = start
+        else:
+            self._run_before = self.builder.current
+            self._earlier = {}
+            self.details = RunDetails(start)
+        self._session, self._stepped = {}, False
+        self.builder.boundary(resuming)
+        said = {name: getattr(start, name) for name in _START_FACTS}
+        facts = {**start.config, **{name: value for name, value in said.items() if value is not None}}
+        self.builder.facts.update({name: fact for name, value in facts.items() if (fact := _fact(value)) is not None})
+
+    def _end_run(self, run: Run, end: e.End) -> None:
+        run.said_finished = end.reason in e.COMPLETE
+        run.failed = not run.said_finished
+        if end.reason == "finished" and "max_iters" not in run.config:  # the end of a console log
+            run.total_steps = end.step
+        if end.reason == "interrupted":
+            self.builder.error("interrupted", f"stopped at iteration {end.step}")
+
+    # --- where the time went ---
+
+    def _count_time(self, event: e.AnyEvent) -> None:
+        """Sum up the phases by the clock that events carry, until the session's end states them."""
+        session, seconds = self._session, getattr(event, "seconds", None) or 0.0
+        if event.t is not None:
+            session["wall"] = event.t
+            if isinstance(event, e.Iter | e.Eval):
+                session.setdefault("startup", event.t - seconds)
+        if isinstance(event, e.Eval | e.Checkpoint | e.Sample):
+            name = str(event.__struct_config__.tag)
+            session[name] = session.get(name, 0.0) + seconds
+        elif isinstance(event, e.End):
+            session.update(event.phases)
+            if event.wall_seconds is not None:
+                session.setdefault("wall", event.wall_seconds)
+        self._stepped = self._stepped or isinstance(event, e.Iter | e.End)
+
+    def _close_session(self) -> None:
+        """Give the run what was recorded so far. What precedes a session's first step is not counted yet."""
+        run = self.builder.current
+        if run is None or run is self._run_before:
+            return
+        run.details = self.details
+        seconds = self._seconds() if self._stepped else None
+        if seconds is not None:
+            run.wall_seconds = seconds.pop("wall")
+            run.phases = seconds
+
+    def _seconds(self) -> dict[str, float] | None:
+        """Of all sessions of the run; None if one of them did not tell its wall time, as a console log may not."""
+        if self._earlier is None or "wall" not in self._session:
+            return None
+        names = self._earlier | self._session
+        return {name: self._earlier.get(name, 0.0) + self._session.get(name, 0.0) for name in names}
+
+
+class OwnRun:
+    """The folder of a run. Reading it again reads only what was appended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begin((0, 0))
+
+    @property
+    def step_count(self) -> int:
+        """Steps held in memory."""
+        return sum(len(run.steps) for run in self._reader.builder.runs)
+
+    def read(self, source: str = "") -> Log:
+        """Read what was appended, or the whole file if it was replaced or truncated. Raises OSError and JobError."""
+        with (self.folder / "events.jsonl").open("rb") as file:
+            status = os.fstat(file.fileno())
+            identity = (status.st_dev, status.st_ino)
+            if identity != self._identity or status.st_size < self._offset:
+                self._begin(identity)
+            file.seek(self._offset)
+            while self._offset < MAX_BYTES and (chunk := file.read(CHUNK_BYTES)):
+                whole = chunk[: chunk.rfind(b"\n") + 1]
+                if whole:
+                    self._take(whole.split(b"\n")[:-1])
+                elif len(chunk) < CHUNK_BYTES:
+                    break  # the last line is not complete yet
+                self._offset += len(whole or chunk)
+                file.seek(self._offset)
+        runs = [run for run in self._reader.finish() if run.steps or run.evals]
+        self._reader.details.samples = read_samples(self.folder / "samples")
+        format_name = OWN_FORMAT if runs else "none"
+        return Log(source or str(self.folder), format_name, runs, self._reader.builder.errors, self._lines)
+
+    def _begin(self, identity: tuple[int, int]) -> None:
+        self._identity = identity
+        self._reader = EventReader()
+        self._offset = self._lines = 0
+
+    def _take(self, lines: list[bytes]) -> None:
+        reader = self._reader
+        try:
+            for number, line in enumerate(lines, start=self._lines + 1):
+                event = decode(line)
+                if event is not None:
+                    reader.builder.line = number
+                    reader.take(event)
+        except NewerVersionError:
+            self._begin((0, 0))
+            raise
+        self._lines += len(lines)
+
+
+def read_samples(folder: Path) -> list[tuple[int, str]]:
+    """Step and text of the samples in a run's folder; of many, some from all over the run. Links are not followed."""
+    found: dict[int, Path] = {}
+    if folder.is_symlink():
+        return []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            name = _SAMPLE_NAME.fullmatch(path.name)
+            if name and path.is_file() and not path.is_symlink():
+                found[int(name[1])] = path
+    steps = sorted(found)
+    if len(steps) > MAX_SAMPLES:
+        steps = [steps[round(i * (len(steps) - 1) / (MAX_SAMPLES - 1))] for i in range(MAX_SAMPLES)]
+    texts = []
+    for step in steps:
+        with suppress(OSError), found[step].open("rb") as file:
+            text = file.read(SAMPLE_BYTES).decode("utf-8", errors="replace").rstrip("\ufffd")
+            texts.append((step, printable(text)))
+    return texts
+
+
+def _step_record(event: e.Iter) -> StepRecord:
+    return StepRecord(
+        event.step,
+        NOT_FINITE if event.loss is None else event.loss,
+        _or_missing(event.seconds),
+        _or_missing(event.lr),
+        _or_missing(event.grad_norm),
+        _or_missing(event.tokens_per_second),
+        MISSING if event.mfu is None else 100 * event.mfu,
+    )
+
+
+def _or_missing(value: float | None) -> float:
+    return MISSING if value is None else value
+
+
+def _fact(value: Any) -> ConfigValue | None:
+    """A setting that is safe to print and to calculate with, or None."""
+    if isinstance(value, str):
+        return printable(value[:TEXT_CHARACTERS])
+    return value if isinstance(value, int | float) and abs(value) < LARGEST else None
+
+
+def _settings(values: dict[str, Any]) -> list[Setting]:
+    scalars = [(name, value) for name, value in values.items() if isinstance(value, str | int | float)]
+    return [(printable(name[:60]), printable(str(value)[:TEXT_CHARACTERS])) for name, value in scalars[:MAX_SETTINGS]]

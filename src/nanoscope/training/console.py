@@ -1,0 +1,143 @@
+"""What a person sees of a long job: a run's lines with a bar under them, the stages of preparing a dataset."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any, cast
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
+from nanoscope.training.reporter import Terminal
+from nanoscope.units import short_count, short_duration
+
+
+class Outlet:
+    """Standard output, which a run must survive.
+
+    A closed pipe (`| head` has seen enough) asks the run to stop, as closing the terminal does. When standard output
+    is redirected to a full disk, or the terminal is gone, lines are dropped: console.log has them too.
+    """
+
+    def __init__(self) -> None:
+        self._stream, self._lost = sys.stdout, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        try:
+            if not self._lost:
+                action()
+        except OSError as error:
+            self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self._lost = True
+        with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        if isinstance(error, BrokenPipeError):
+            signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
+        else:
+            with contextlib.suppress(OSError):
+                print(f"warning: can't write to standard output: {error.strerror}", file=sys.stderr)
+
+
+class PlainTerminal(Terminal):
+    """Lines on standard output, for pipes and files."""
+
+    def __init__(self) -> None:
+        self._outlet = Outlet()
+
+    def line(self, text: str) -> None:
+        print(text, file=self._outlet, flush=True)
+
+
+class BarTerminal(Terminal):
+    """The same lines above a bar with loss, best validation loss, speed and time left."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, emoji=False, file=cast(IO[str], Outlet()))
+        count = TextColumn("{task.completed:.0f}/{task.total:.0f}")
+        columns = BarColumn(24), count, TextColumn("{task.fields[status]}")
+        self._progress = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
+        self._task = self._progress.add_task("", status="")
+        self._best = ""
+
+    def line(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+        match event:
+            case Start():
+                self._progress.update(self._task, completed=event.first_step, total=event.config["max_iters"])
+            case Eval(best=True):
+                self._best = f" · best val {event.val_loss:.4f}"
+            case Iter():
+                left = "" if event.eta_seconds is None else f" · eta {short_duration(event.eta_seconds)}"
+                speed = short_count(event.tokens_per_second or 0)
+                status = f"loss {event.loss:.4f}{self._best} · {speed} tok/s{left}"
+                self._progress.update(self._task, completed=event.step + 1, status=status)
+            case End():
+                self.close()
+        super().write(event, lines)
+
+    def advance(self, step: int) -> None:
+        self._progress.update(self._task, completed=step)
+        self._progress.start()  # does nothing if it has started
+
+    def close(self) -> None:
+        if self._progress.live.is_started:
+            self._progress.stop()
+
+
+def open_terminal() -> Terminal:
+    """A bar where a person watches, otherwise plain lines."""
+    return BarTerminal() if sys.stdout.isatty() else PlainTerminal()
+
+
+class StageDisplay:
+    """Progress on stderr for work that takes more than two seconds: a bar on a terminal, otherwise occasional lines."""
+
+    QUIET_SECONDS = 2.0
+    PLAIN_LINE_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        self._next_line = time.monotonic() + self.QUIET_SECONDS
+
+    def __enter__(self) -> "StageDisplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None and self._bar.live.is_started:
+            self._bar.stop()
+
+    def show(self, stage: str, fraction: float) -> None:
+        """Show that `fraction` of `stage` is done."""
+        now = time.monotonic()
+        if now < self._next_line:
+            return
+        if self._bar is None:
+            print(f"{stage}: {fraction:.0%}", file=sys.stderr, flush=True)
+            self._next_line = now + self.PLAIN_LINE_SECONDS
+            return
+        if not self._bar.tasks or self._bar.tasks[-1].description != stage:
+            self._bar.start()
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(stage, total=1.0)
+        self._bar.update(self._bar.task_ids[-1], completed=fraction)

@@ -1,0 +1,123 @@
+"""What learns: a model with its optimizer. Forward, backward, clip and step are its methods."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nanoscope.config import TrainConfig
+from nanoscope.data.loader import Batch
+from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory
+from nanoscope.model import LanguageModel
+from nanoscope.model.checkpoint import LoadedCheckpoint
+from nanoscope.model.flops import flops_per_token
+from nanoscope.model.weights import load_model_weights
+from nanoscope.optim.groups import build_optimizer, clip_gradients
+from nanoscope.training.checkpoint import load_optimizer
+from nanoscope.training.machine import Machine
+
+
+class Learner:
+    """`plain_model` holds the weights. `model` computes with them: it may be compiled and distributed."""
+
+    def __init__(self, config: TrainConfig, plain_model: LanguageModel, machine: Machine) -> None:
+        self.config, self.machine = config, machine
+        self.plain_model, self.model = plain_model, cast(nn.Module, plain_model)
+        self.optimizer = build_optimizer(plain_model, config, machine.choice.type)
+        self.scaler = torch.amp.GradScaler(machine.choice.type, enabled=machine.choice.dtype == "float16")
+        self.flops_per_token = flops_per_token(plain_model.config, plain_model.multiplied_parameters())
+        self._parameters = list(plain_model.parameters())
+        self._first_bad = torch.full((), -1, device=machine.device)
+
+    def forward_backward(self, batches: list[Batch], step: int) -> Tensor:
+        """Add up the gradients of all micro-batches. Returns this process's share of the mean loss."""
+        self._seed_dropout(step)
+        device, world = self.machine.device, self.machine.processes.world
+        total = torch.zeros((), device=device)
+        for number, (tokens, targets) in enumerate(batches, start=1):  # (B, T) each
+            if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
+                self.model.require_backward_grad_sync = number == len(batches)
+            share = len(tokens) / self.config.sequences_per_step
+            with self.machine.autocast():
+                loss = self.model(tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True))
+            # DDP averages over the processes, and each holds only its own part of the mean: hence × world.
+            self.scaler.scale(loss * (share * world)).backward()
+            total += loss.detach() * share
+        return total
+
+    def clip(self) -> Tensor | None:
+        """Clip the gradients. Returns their norm before that, or None if clipping is off."""
+        if self.config.grad_clip <= 0:
+            return None
+        self.scaler.unscale_(self.optimizer)
+        return clip_gradients(self._parameters, self.config.grad_clip)
+
+    def step(self, lr: float) -> None:
+        """Update the weights."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group.get("lr_scale", 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def check_finite(self, loss: Tensor, grad_norm: Tensor | None, step: int) -> None:
+        """Remember the first iteration whose loss or gradient is not finite, without waiting for the device."""
+        # float16 overflows now and then, which is what the scaler is for: there only the loss is a sign of trouble.
+        signs = loss if grad_norm is None or self.scaler.is_enabled() else loss + grad_norm
+        self._first_bad.copy_(torch.where(torch.isfinite(signs) | (self._first_bad >= 0), self._first_bad, step))
+
+    @property
+    def first_bad_step(self) -> int:
+        """The first iteration that was not finite, or -1. Waits for the device."""
+        return int(self._first_bad.item())
+
+    def restore(self, checkpoint: LoadedCheckpoint) -> None:
+        """Take weights, optimizer and scaler from a checkpoint."""
+        load_model_weights(self.plain_model, checkpoint.model)
+        load_optimizer(self.optimizer, self.plain_model, checkpoint.optimizer)
+        self.scaler.load_state_dict(checkpoint.scaler)
+        self._first_bad.fill_(-1)
+
+    def warm_up(self) -> str | None:
+        """Compile, and run once: what is slow only once belongs to start-up, not to iteration 0.
+
+        Returns why compiling failed, if it did; then training is eager.
+        """
+        problem = None
+        if self.machine.choice.compile:
+            compiled = cast(nn.Module, torch.compile(self.plain_model))
+            try:
+                self._run_once(compiled, min(self.config.batch_size, self.config.sequences_per_step))
+                self.model = compiled
+            except Exception as error:  # whatever stops the compiler doesn't stop eager mode
+                problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if self.model is self.plain_model:
+            try:
+                self._run_once(self.model, 1)
+            except (RuntimeError, MemoryError) as error:
+                raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
+        self.zero_grad()
+        return problem
+
+    def distribute(self) -> None:
+        """Have the processes of the run average their gradients."""
+        if self.machine.processes.world > 1:
+            device, on_gpu = self.machine.device, self.machine.choice.type == "cuda"
+            self.model = DistributedDataParallel(self.model, device_ids=[device.index] if on_gpu else None)
+
+    def _run_once(self, model: nn.Module, sequences: int) -> None:
+        size = (sequences, self.config.block_size)
+        tokens = torch.zeros(size, dtype=torch.int64, device=self.machine.device)
+        with self.machine.autocast():
+            loss = model(tokens, tokens)
+        loss.backward()
+        self.machine.synchronize()
+
+    def _seed_dropout(self, step: int) -> None:
+        """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to repeat it."""
+        if self.config.dropout > 0 or self.config.ngram_dropout > 0:
+            mixed = (self.config.seed * 1_000_003 + step) * 1_000_003 + self.machine.processes.rank
+            torch.manual_seed(mixed % 2**63)

@@ -1,0 +1,61 @@
+"""What a run trains on: the device, how it is used, and the processes that share the work."""
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from nanoscope.config import TrainConfig
+from nanoscope.errors import UsageError
+from nanoscope.hardware import device as hardware
+from nanoscope.hardware.probe import with_fallbacks
+from nanoscope.paths import cache_folder
+from nanoscope.training.distributed import Processes
+
+
+@dataclass(frozen=True)
+class Machine:
+    choice: hardware.Choice
+    processes: Processes
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.choice.device)
+
+    @cached_property
+    def peak(self) -> tuple[float | None, str]:
+        """The peak FLOPS of all processes together, None if unknown, and where the figure is from."""
+        flops, source = hardware.peak_flops(self.choice)
+        return flops * self.processes.world if flops else None, source
+
+    def autocast(self) -> AbstractContextManager[object]:
+        return hardware.autocast(self.choice)
+
+    def synchronize(self) -> None:
+        hardware.synchronize(self.device)
+
+
+def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, list[str]]:
+    """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
+    choice, notes = with_fallbacks(
+        hardware.decide(
+            config.device,
+            config.dtype,
+            config.compile,
+            hardware.look(),
+            processes.local_rank if processes.world > 1 else None,
+            planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
+        )
+    )
+    if choice.type == "cuda":
+        torch.cuda.set_device(choice.device)
+        torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
+    if choice.type == "cpu":
+        hardware.keep_freed_memory()
+    processes.connect(config.backend, choice.type)
+    if config.sequences_per_step < processes.world:
+        raise UsageError(f"{processes.world} processes cannot share {config.sequences_per_step} sequences an iteration")
+    return Machine(choice, processes), notes

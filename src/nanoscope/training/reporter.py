@@ -1,0 +1,140 @@
+"""How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log, the terminal, wandb."""
+
+import dataclasses
+import importlib.util
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from nanoscope.config import TrainConfig
+from nanoscope.errors import UsageError
+from nanoscope.runs.console import console_lines
+from nanoscope.runs.events import AnyEvent, Eval, Iter, Start, encode
+from nanoscope.training.appended_file import AppendedFile
+from nanoscope.training.run_folder import RunFolder
+from nanoscope.untrusted import printable
+
+
+class Sink:
+    """Receives every event of a run, with its console lines. This one ignores them."""
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None: ...
+
+    def advance(self, step: int) -> None:
+        """`step` iterations are done, whether they are logged or not."""
+
+    def close(self) -> None: ...
+
+
+class Reporter:
+    """Passes events on to its sinks. A reporter without sinks is silent, as in all processes but the first."""
+
+    def __init__(self, folder: Path, *sinks: Sink) -> None:
+        self._folder, self._sinks = folder, sinks
+
+    def emit(self, *events: AnyEvent) -> None:
+        for event in events if self._sinks else ():
+            lines = [printable(line) for line in console_lines(event, str(self._folder))]  # may quote files of others
+            for sink in self._sinks:
+                sink.write(event, lines)
+
+    def advance(self, step: int) -> None:
+        for sink in self._sinks:
+            sink.advance(step)
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+
+class Terminal(Sink):
+    """Prints the lines of events."""
+
+    def line(self, text: str) -> None: ...
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+        for line in lines:
+            self.line(line)
+
+
+class EventsFile(Sink):
+    """events.jsonl."""
+
+    def __init__(self, path: Path, started_ago: float = 0.0) -> None:
+        self._began = time.perf_counter() - started_ago
+        self.file = AppendedFile(path)
+
+    def write(self, event: AnyEvent, lines: Sequence[str] = ()) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began, time=now))
+        if isinstance(event, Start):
+            self.file.opening = line  # without it the others mean little, should the file vanish
+        self.file.write(line)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class ConsoleLog(Sink):
+    """console.log: a copy of what the terminal shows."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = AppendedFile(path)
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+        self.file.write("".join(f"{line}\n" for line in lines))
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class FileTrouble(Sink):
+    """Warns on the terminal, once, when one of the files can't be written."""
+
+    def __init__(self, terminal: Terminal, *files: AppendedFile) -> None:
+        self._terminal, self._files = terminal, files
+        self._warned = False
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+        trouble = next((file.trouble for file in self._files if file.trouble), None)
+        if trouble is not None and not self._warned:
+            self._terminal.line(f"warning: {printable(trouble)}; training continues, and will retry with every line")
+        self._warned = trouble is not None
+
+
+class Wandb(Sink):
+    """Weights & Biases gets every evaluation."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        check_wandb(config)
+        wandb = importlib.import_module("wandb")
+        settings = dataclasses.asdict(config)
+        self._run = wandb.init(project=config.wandb_project, name=config.wandb_run_name, config=settings)
+        self._rate: dict[str, float | None] = {}
+
+    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+        if isinstance(event, Iter):
+            self._rate = {"lr": event.lr}
+        elif isinstance(event, Eval):
+            self._run.log(
+                {"iter": event.step, "train/loss": event.train_loss, "val/loss": event.val_loss, **self._rate}
+            )
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def open_sinks(folder: RunFolder, config: TrainConfig, terminal: Terminal, started_ago: float) -> list[Sink]:
+    """What a run reports to. `terminal` is where a person watches."""
+    events, log = EventsFile(folder.events, started_ago), ConsoleLog(folder.console)
+    trackers = [Wandb(config)] if config.wandb_log else []
+    return [events, log, terminal, FileTrouble(terminal, events.file, log.file), *trackers]
+
+
+def check_wandb(config: TrainConfig) -> None:
+    """Refuse wandb_log without wandb before anything starts."""
+    if config.wandb_log and importlib.util.find_spec("wandb") is None:
+        raise UsageError("wandb_log=True needs the package wandb: pip install wandb, or --wandb_log=False")

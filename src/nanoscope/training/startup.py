@@ -1,0 +1,177 @@
+"""Start-up: `start_session` lists its steps. They find every mistake that can be found before the first iteration."""
+
+import dataclasses
+import platform
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from nanoscope import __version__
+from nanoscope.config import TrainConfig
+from nanoscope.config_sources import Resolved
+from nanoscope.data.dataset import Dataset, open_dataset
+from nanoscope.data.find import find_dataset
+from nanoscope.data.loader import check_length
+from nanoscope.errors import UsageError
+from nanoscope.interop.huggingface import check_source
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
+from nanoscope.runs.events import Note, Resume, Start
+from nanoscope.training.checkpoint import CheckpointWriter
+from nanoscope.training.console import StageDisplay
+from nanoscope.training.distributed import Processes
+from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.initial_model import initial_model
+from nanoscope.training.learner import Learner
+from nanoscope.training.machine import choose_machine
+from nanoscope.training.pace import Pace
+from nanoscope.training.phases import PhaseClock
+from nanoscope.training.reporter import Reporter, Terminal, check_wandb, open_sinks
+from nanoscope.training.run_folder import Changes, RunFolder, new_run, old_run, resumed_config
+from nanoscope.training.session import Books, Session, open_loader
+
+IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
+
+
+def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
+    with ExitStack() as resources:
+        check_wandb(resolved.config)
+        processes = Processes.from_environment()
+        origin = find_origin(resolved, processes, resources)
+        machine, notes = choose_machine(origin.config, processes)
+        dataset = open_data(origin.config, processes)
+        notes += check_data(dataset, origin.checkpoint)
+        torch.manual_seed(origin.config.seed)
+        model, config = initial_model(origin.config, dataset, origin.checkpoint, machine)
+        learner = Learner(config, model, machine)
+        if origin.checkpoint is not None:
+            learner.restore(origin.checkpoint)
+        check_tokens(dataset, config.block_size)
+        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        config = replace(config, out_dir=str(folder.path))
+        sinks = open_sinks(folder, config, terminal, clock.wall_seconds) if processes.first else []
+        books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
+        session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
+        resources.callback(books.reporter.close)
+        resources.callback(lambda: session.loader.close())  # whichever loader it has by then
+        introduce(session, origin.changes, origin.notes + notes)
+        warm_up(session)
+        session.resources = resources.pop_all()
+    return session
+
+
+@dataclass
+class Origin:
+    """What a run begins with: a checkpoint of an existing run, or nothing yet."""
+
+    config: TrainConfig
+    folder: RunFolder | None = None
+    checkpoint: LoadedCheckpoint | None = None
+    changes: Changes = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) -> Origin:
+    """Find the run to resume and its checkpoint, or nothing for a new run."""
+    if resolved.config.init_from == "resume":
+        folder = old_run(resolved, lock=processes.first)
+        resources.callback(folder.release)
+        config, changes, notes = resumed_config(folder, resolved)
+        checkpoint, problems = find_checkpoint(folder.path)
+        return Origin(config, folder, checkpoint, changes, [*problems, *notes])
+    if resolved.config.init_from != "scratch":
+        check_source(resolved.config.init_from)
+    return Origin(resolved.config)
+
+
+def open_data(config: TrainConfig, processes: Processes) -> Dataset:
+    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait."""
+    kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
+    folder = None
+    if processes.first:
+        with StageDisplay() as display:
+            folder = find_dataset(config.dataset, kind, display.show)
+    processes.wait()
+    return open_dataset(folder or find_dataset(config.dataset, kind))
+
+
+def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[str]:
+    """Refuse another tokenizer than the run's. Other data in the same tokens is the owner's choice, and noted."""
+    if checkpoint is None:
+        return []
+    if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
+        before = (checkpoint.tokenizer or {}).get("kind")
+        raise UsageError(
+            f"the run was trained with another tokenizer ({before}, a vocabulary of "
+            f"{checkpoint.model_config.vocab_size}) than that of {dataset.folder} ({dataset.tokenizer.kind}, "
+            f"{dataset.vocab_size})\nThe same token ids would mean other texts: resume with the run's own tokenizer."
+        )
+    if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
+        return [f"the data in {dataset.folder} is not what the run was trained on until now"]
+    return []
+
+
+def check_tokens(dataset: Dataset, block_size: int) -> None:
+    """Refuse splits that are too short, or whose first tokens are not in the vocabulary."""
+    for name in ("train", "val"):
+        split = dataset.split(name)
+        check_length(split, name, block_size)
+        split.read(0, min(len(split), IDS_CHECKED_AT_START))
+
+
+def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
+    folder = new_run(resolved) if processes.first else RunFolder(Path(resolved.config.out_dir))
+    resources.callback(folder.release)
+    return folder
+
+
+def assemble(
+    config: TrainConfig, folder: RunFolder, dataset: Dataset, learner: Learner, books: Books,
+    checkpoint: LoadedCheckpoint | None,
+) -> Session:  # fmt: skip
+    machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
+    writer = CheckpointWriter(folder.checkpoints, config.keep_checkpoints)
+    writer.saved_step = state.step if checkpoint else None
+    evaluator = Evaluator(
+        {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
+        windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
+        vocab_size=learner.plain_model.config.vocab_size, device=machine.device, autocast=machine.autocast,
+        processes=machine.processes,
+    )  # fmt: skip
+    loader = open_loader(config, dataset, state, machine)
+    return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
+
+
+def introduce(session: Session, changes: Changes, notes: list[str]) -> None:
+    """Write config.toml and emit the first events. `changes` are the settings that a resumed run has anew."""
+    session.start = start_event(session)
+    if session.machine.processes.first:
+        session.write_config()
+    session.books.reporter.emit(session.start, *(Note(text=note) for note in notes))
+    if session.state.step:
+        session.books.reporter.emit(Resume(step=session.state.step, changed=changes))
+
+
+def start_event(session: Session) -> Start:
+    config, dataset, choice = session.config, session.dataset, session.machine.choice
+    peak_flops, peak_source = session.machine.peak
+    return Start(
+        run=session.folder.path.name, config=dataclasses.asdict(config), nanoscope=__version__,
+        torch=str(torch.__version__), python=platform.python_version(), platform=platform.platform(),
+        device=choice.device, device_name=choice.device_name, device_reasons=choice.reasons, dtype=choice.dtype,
+        compiled=choice.compile, processes=session.machine.processes.world, peak_flops=peak_flops or 0.0,
+        peak_source=peak_source, data_folder=str(dataset.folder), dataset_fingerprint=dataset.fingerprint,
+        tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
+        parameters=session.learner.plain_model.parameter_count(), tokens_per_step=config.tokens_per_step,
+        first_step=session.state.step, vocab_size=dataset.vocab_size, train_tokens=len(dataset.split("train")),
+        val_tokens=len(dataset.split("val")),
+    )  # fmt: skip
+
+
+def warm_up(session: Session) -> None:
+    problem = session.learner.warm_up()
+    if problem is not None:
+        text = f"torch.compile does not work here ({problem[:120]}); training continues in eager mode"
+        session.books.reporter.emit(Note(text=text))
+    session.learner.distribute()

@@ -1,0 +1,38 @@
+"""Compact durations and counts, as console lines print them, and the functions that read them back."""
+
+import re
+
+_COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:\d{1,12}[dhms]){1,2}")
+
+
+def short_duration(seconds: float) -> str:
+    """41s, 3m20s, 2h05m, 3d04h: four to six characters."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24:02d}h"
+
+
+def parse_duration(text: str) -> float:
+    """The seconds that `short_duration` wrote; ValueError for any other text."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"not a duration: {text!r}")
+    return float(sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", text)))
+
+
+def short_count(number: float) -> str:
+    """864, 33.2k, 1.26M: three significant digits."""
+    unit = next((unit for unit, size in _COUNT_UNITS.items() if number < 999.5 * size), "B")
+    return f"{number / _COUNT_UNITS[unit]:.3g}{unit}" if unit else f"{number:.0f}"
+
+
+def parse_count(text: str) -> float:
+    """The number that `short_count` wrote; ValueError for any other text."""
+    unit = text[-1:] if text[-1:] in _COUNT_UNITS else ""
+    return float(text.removesuffix(unit)) * _COUNT_UNITS[unit]

@@ -1,0 +1,214 @@
+"""The routes of `nanoscope watch`. They only read run folders, and never load torch."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from nanoscope.analysis.analyse import Options
+from nanoscope.errors import JobError
+from nanoscope.runs.events import NewerVersionError
+from nanoscope.untrusted import printable
+from nanoscope.views.dashboard.folder import WatchedFolder
+from nanoscope.views.dashboard.guard import Guard
+from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReading, describe_log
+from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
+from nanoscope.views.dashboard.shell import page, scripts_and_styles
+from nanoscope.views.report.html import render
+from nanoscope.words.language import LANGUAGES
+
+LOG_LIMIT_BYTES = 32_000_000
+POLL_SECONDS = 1.0
+MAX_SHOWN = 50  # runs overlaid
+
+
+class _SampleRequest(msgspec.Struct):
+    run: str
+    prompt: str = ""
+    max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] = 300
+    temperature: Annotated[float, Meta(ge=0, le=10)] = 0.8
+
+
+class Dashboard:
+    """The routes over one folder."""
+
+    def __init__(self, root: Path, language: str) -> None:
+        self.folder = WatchedFolder(root)
+        self.reports = Reports(self.folder, language)
+        self.writer = Writer()
+        self.language = language
+        self._one_log = asyncio.Lock()  # a large pasted log takes seconds and memory: one at a time
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.index),
+            Route("/static/{name}", self.static),
+            Route("/api/runs", self.runs),
+            Route("/api/stream", self.stream),
+            Route("/api/report", self.report),
+            Route("/report.html", self.report_file),
+            Route("/api/explain", self.explain, methods=["POST"]),
+            Route("/api/explain.html", self.explain_file, methods=["POST"]),
+            Route("/api/sample", self.sample, methods=["POST"]),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        return HTMLResponse(page(self.language))
+
+    async def static(self, request: Request) -> Response:
+        file = scripts_and_styles().get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404, "gone")
+        kind = "text/css" if file.suffix == ".css" else "text/javascript"
+        return FileResponse(file, media_type=f"{kind}; charset=utf-8")
+
+    # --- runs ---
+
+    async def runs(self, request: Request) -> Response:
+        return Response(await self._list(), media_type="application/json")
+
+    async def stream(self, request: Request) -> Response:
+        async def changes() -> AsyncIterator[ServerSentEvent]:
+            sent = None
+            while True:
+                listed = await self._list()
+                if listed != sent:
+                    yield ServerSentEvent(listed, event="runs", retry=2000)
+                    sent = listed
+                await asyncio.sleep(POLL_SECONDS)
+
+        return EventSourceResponse(changes(), ping=20)
+
+    async def _list(self) -> str:
+        glances = await run_in_threadpool(self.folder.look)
+        listed = [{**asdict(each), "label": self.folder.label(each.name)} for each in glances]
+        return json.dumps({"runs": listed}, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+    async def report(self, request: Request) -> Response:
+        answer = await run_in_threadpool(self.reports.answer, _names(request))
+        if isinstance(answer, StillReading):
+            return JSONResponse(asdict(answer), 202)
+        return Response(answer, media_type="application/json; charset=utf-8")
+
+    async def report_file(self, request: Request) -> Response:
+        names = _names(request)
+        payload = await run_in_threadpool(self.reports.payload, names, _language(request, self.language))
+        return await _attachment(payload, "-".join(names[:3]))
+
+    # --- logs and samples ---
+
+    async def explain(self, request: Request) -> Response:
+        return JSONResponse(await self._explained(request))
+
+    async def explain_file(self, request: Request) -> Response:
+        return await _attachment(await self._explained(request), request.query_params.get("name", "log"))
+
+    async def _explained(self, request: Request) -> dict[str, Any]:
+        asked = request.query_params
+        max_iters = asked.get("max_iters") or None
+        if max_iters is not None and not (max_iters.isdecimal() and 0 < int(max_iters[:13]) < 10**12):
+            raise HTTPException(422, "bad_request")
+        options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
+        name = printable(asked.get("name", "log")[:100])
+        content = await _body(request, LOG_LIMIT_BYTES)
+        async with self._one_log:
+            return await run_in_threadpool(describe_log, content, name, options, _language(request, self.language))
+
+    async def sample(self, request: Request) -> Response:
+        try:
+            asked = msgspec.json.decode(await _body(request, PROMPT_BYTES), type=_SampleRequest)
+        except (ValueError, RecursionError):
+            raise HTTPException(422, "bad_request") from None
+        path = self.folder.path(asked.run)
+        if path is None:
+            raise GoneError(asked.run)
+        if self.writer.busy:
+            raise HTTPException(409, "busy")
+        pieces = self.writer.write(path, asked.prompt or "\n", asked.max_new_tokens, asked.temperature)
+        beginning = asyncio.ensure_future(anext(pieces, ""))  # loading torch and the model takes seconds
+        while not (await asyncio.wait({beginning}, timeout=POLL_SECONDS / 4))[0]:
+            if await request.is_disconnected():
+                beginning.cancel()
+                return Response(status_code=499)
+        try:
+            first = await beginning
+        except JobError as error:
+            return JSONResponse({"error": "sample", "message": str(error)}, 422)
+
+        async def text() -> AsyncIterator[str]:
+            try:
+                yield first
+                async for piece in pieces:
+                    yield piece
+            finally:
+                await pieces.aclose()
+
+        return StreamingResponse(text(), media_type="text/plain; charset=utf-8")
+
+
+def make_app(root: Path, language: str, names: frozenset[str], token: str | None) -> ASGIApp:
+    """The application; `names` are the host names it answers to."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
+        if isinstance(error, GoneError):
+            return JSONResponse({"error": "gone"}, 404)
+        if isinstance(error, NoTrainingError):
+            return JSONResponse({"error": "no_training"}, 422)
+        if isinstance(error, NewerVersionError):
+            return JSONResponse({"error": "newer", "message": str(error)}, 422)
+        print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return JSONResponse({"error": "failed"}, 500)
+
+    handlers = {HTTPException: refused, JobError: refused, Exception: refused}
+    # The guard is outermost, so that error responses pass through it too.
+    return Guard(Starlette(routes=Dashboard(root, language).routes(), exception_handlers=handlers), names, token)
+
+
+_CODES: Mapping[int, str] = {404: "gone", 405: "method"}
+
+
+def _names(request: Request) -> list[str]:
+    names = request.query_params.getlist("run")
+    if not 0 < len(names) <= MAX_SHOWN:
+        raise HTTPException(422, "bad_request")
+    return names
+
+
+def _language(request: Request, usual: str) -> str:
+    wanted = request.query_params.get("lang", usual)
+    return wanted if wanted in LANGUAGES else usual
+
+
+async def _body(request: Request, limit_bytes: int) -> bytes:
+    """The whole body; one that is too large is not read to the end."""
+    if int(request.headers.get("content-length", "0")) > limit_bytes:
+        raise HTTPException(413, "too_large")
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > limit_bytes:
+            raise HTTPException(413, "too_large")
+    return bytes(content)
+
+
+async def _attachment(payload: dict[str, Any], name: str) -> Response:
+    """The report as a file to download."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)[:60].strip(".-") or "log"
+    page = await run_in_threadpool(render, payload)
+    return HTMLResponse(page, headers={"content-disposition": f'attachment; filename="nanoscope-{plain}.html"'})

@@ -1,0 +1,199 @@
+"""A run that is read while it grows is the run that is read at its end, whatever else is in its file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nanoscope.runs import own
+from nanoscope.runs.events import EVENTS_VERSION, NewerVersionError
+from nanoscope.runs.glance import glance, version_of
+from nanoscope.runs.own import OwnRun
+from nanoscope.runs.reader import read_log
+from nanoscope.runs.run import Log
+from written_runs import write_run
+
+EARLIER_RUN = Path(__file__).parent / "run_of_0.1.0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", steps=200)
+
+
+def seen(log: Log) -> list[object]:
+    """All that was read, as plain values; floats as text, for NaN is not NaN."""
+    runs = []
+    for run in log.runs:
+        assert run.details is not None
+        runs.append(
+            (
+                [list(map(repr, column)) for column in run.steps._columns()],
+                [vars(evaluation) for evaluation in run.evals],
+                (run.phases, run.wall_seconds, run.said_finished, run.failed, run.resumed_at, run.samples, run.config),
+                vars(run.details),
+            )
+        )
+    return [runs, log.lines, log.format, [(error.line, error.kind, error.message) for error in log.errors]]
+
+
+def damaged(folder: Path, *lines: bytes) -> Path:
+    """Put other lines between the events."""
+    file = folder / "events.jsonl"
+    events = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*events[:50], *(line + b"\n" for line in lines), *events[50:]]))
+    return folder
+
+
+@pytest.mark.parametrize("piece_bytes", [97, 5_000, 1 << 20])
+def test_a_run_read_in_pieces_is_the_run_read_at_once(folder: Path, tmp_path: Path, piece_bytes: int) -> None:
+    written = (folder / "events.jsonl").read_bytes()
+    growing = tmp_path / "growing"
+    growing.mkdir()
+    (growing / "events.jsonl").touch()
+    (folder / "samples").rename(growing / "samples")
+    run = OwnRun(growing)
+    for start in range(0, len(written), piece_bytes):
+        with (growing / "events.jsonl").open("ab") as file:
+            file.write(written[start : start + piece_bytes])
+        log = run.read()
+    (growing / "samples").rename(folder / "samples")
+    assert seen(log) == seen(read_log(str(folder)))
+
+
+def test_the_folder_and_its_events_file_are_the_same_run(folder: Path) -> None:
+    assert seen(read_log(str(folder))) == seen(read_log(str(folder / "events.jsonl")))
+
+
+def test_events_under_another_name_are_the_same_run(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copied.jsonl"
+    copy.write_bytes((folder / "events.jsonl").read_bytes())
+    (folder / "samples").rename(tmp_path / "samples")  # those are not in the file
+    assert seen(read_log(str(copy))) == seen(read_log(str(folder)))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b'{"event": "iter", "step": 1',
+        b"\x00\xff\xfe rubbish",
+        b"[" * 5000,
+        b'{"a": 1}, {"b": 2}',
+        b"\xe2\x80\xa8",
+        b'{"event": "of a later version", "step": 1}',
+        b'{"event": "iter", "step": "1", "loss": 2.0}',
+        b'{"event": "iter", "step": -1, "loss": 2.0}',
+        b'{"event": "iter", "loss": 2.0}',
+        b'{"event": "spike", "step": 5, "loss": {}, "usual": 1e999}',
+        b'{"event": "slow_step", "step": 9, "cause": 3}',
+    ],
+)
+def test_a_line_that_is_no_event_costs_that_line_alone(folder: Path, damage: bytes) -> None:
+    whole = seen(OwnRun(folder).read())
+    assert seen(OwnRun(damaged(folder, damage)).read())[0] == whole[0]
+
+
+def test_what_another_version_adds_to_an_event_is_ignored(folder: Path) -> None:
+    whole = seen(OwnRun(folder).read())
+    lines = (folder / "events.jsonl").read_bytes().splitlines()
+    (folder / "events.jsonl").write_bytes(b"".join(line[:-1] + b',"mood":[1]}\n' for line in lines))
+    assert seen(OwnRun(folder).read()) == whole
+
+
+def test_a_loss_that_is_not_finite_may_be_null_or_nan(folder: Path) -> None:
+    events = [
+        b'{"event": "iter", "step": %d, "loss": %s}' % (step, loss) for step, loss in ((300, b"null"), (301, b"NaN"))
+    ]
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(b"\n".join(events) + b"\n")
+    (run,) = OwnRun(folder).read().runs
+    assert list(run.steps.loss[-2:]) == [float("inf")] * 2
+
+
+def test_a_line_longer_than_any_event_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "CHUNK_BYTES", 4096)
+    whole = seen(OwnRun(folder).read())
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(b"x" * 20_000 + b"\n")
+    assert seen(OwnRun(folder).read())[0] == whole[0]
+
+
+@pytest.mark.parametrize("change", ["truncated", "replaced"])
+def test_a_file_that_was_truncated_or_replaced_is_read_from_its_beginning(
+    folder: Path, tmp_path: Path, change: str
+) -> None:
+    run = OwnRun(folder)
+    run.read()
+    events = folder / "events.jsonl"
+    if change == "truncated":
+        events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:60]))
+    else:
+        (write_run(tmp_path / "other", steps=500) / "events.jsonl").replace(events)
+    assert seen(run.read()) == seen(read_log(str(folder)))
+
+
+# --- versions ---
+
+
+@pytest.mark.parametrize("name", ["", "events.jsonl", "console.log"])
+def test_a_run_written_by_the_first_release_stays_readable(name: str) -> None:
+    log = read_log(str(EARLIER_RUN / name))
+    (run,) = log.runs
+    assert log.format == "nanoscope"
+    assert (list(run.steps.step), run.said_finished) == ([0, 10, 20, 30, 40, 50], True)
+    assert [(e.step, e.stderr) for e in run.evals] == [
+        (20, pytest.approx(0.0140, abs=1e-4)), (40, pytest.approx(0.0152, abs=1e-4)),
+        (60, pytest.approx(0.0148, abs=1e-4)),
+    ]  # fmt: skip
+    assert [c.step for c in run.checkpoints] == [20, 40, 60]
+    assert run.config["tokens_per_step"] == 1024
+    assert run.wall_seconds == pytest.approx(72, abs=0.5)
+    assert run.phases["eval"] == pytest.approx(9.73, abs=0.5)
+
+
+def newer(folder: Path) -> Path:
+    """The same run, as a later nanoscope would have begun it."""
+    file = folder / "events.jsonl"
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    start = {**json.loads(lines[0]), "version": EVENTS_VERSION + 1, "device": ["of", "another", "type"]}
+    file.write_text("".join([json.dumps(start) + "\n", *lines[1:]]), "utf-8")
+    return folder
+
+
+def test_events_of_a_newer_version_are_refused_each_time_they_are_read(folder: Path) -> None:
+    run = OwnRun(newer(folder))
+    for _ in range(2):
+        with pytest.raises(NewerVersionError, match=f"events version {EVENTS_VERSION + 1}"):
+            run.read()
+
+
+def test_events_of_a_newer_version_are_refused_under_any_name(folder: Path, tmp_path: Path) -> None:
+    (newer(folder) / "events.jsonl").rename(tmp_path / "train.log")
+    with pytest.raises(NewerVersionError, match="pip install --upgrade nanoscope"):
+        read_log(str(tmp_path / "train.log"))
+
+
+def test_another_trainers_log_with_a_version_of_its_own_is_read(tmp_path: Path) -> None:
+    lines = ['{"event": "start", "version": 7, "trainer": "mine"}']
+    lines += [f"iter {step}: loss {4 - step / 50:.4f}, time 30.00ms, mfu 1.00%" for step in range(100)]
+    (tmp_path / "train.log").write_text("\n".join(lines), "utf-8")
+    log = read_log(str(tmp_path / "train.log"))
+    assert (log.format, len(log.runs[0].steps)) == ("nanogpt", 100)
+
+
+def test_a_run_of_a_newer_version_is_listed_as_unreadable_with_the_reason(folder: Path) -> None:
+    found = glance("run", newer(folder), version_of(folder))
+    assert found.state == "unreadable"
+    assert found.reason is not None
+    assert "newer nanoscope" in found.reason
+
+
+# --- the glance ---
+
+
+def test_the_last_evaluation_is_found_whatever_the_order_of_its_keys(folder: Path) -> None:
+    filler = b"".join(b'{"step": %d, "loss": 1.5, "event": "iter"}\n' % step for step in range(201, 5000))
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(b'{"val_loss": 1.25, "step": 200, "event": "eval"}\n' + filler)
+    found = glance("run", folder, version_of(folder))
+    assert (found.val, found.step) == (1.25, 4999)

@@ -1,0 +1,50 @@
+"""What is found in a run, to be compared between its two files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.analysis.notes import note_findings
+from nanoscope.analysis.schema import plain
+from nanoscope.runs.reader import read_log
+
+SOURCES = ("events.jsonl", "console.log")
+
+
+def story(file: Path) -> dict[str, Any]:
+    """All that is found in a run, but for line numbers and columns that the console does not print."""
+    log = read_log(str(file))
+    (run,) = log.runs
+    assert run.details is not None
+    analysis = analyse(run, Options(), log)
+    found = {name: plain(part) for name, part in vars(analysis).items()}
+    return found | {
+        "format": log.format,
+        "codes": [verdict.code for verdict in analysis.verdicts],
+        "errors": [(error.kind, error.message) for error in log.errors],
+        "evaluations": [plain(evaluation) for evaluation in run.evals],
+        "saved": [plain(checkpoint) for checkpoint in run.checkpoints],
+        "notes": [(type(note).__name__, plain(note)) for note in note_findings(run.details.notes)],
+        "estimates": list(zip(run.details.eta_steps, run.details.eta_seconds, strict=True)),
+        "run": (run.said_finished, run.failed, run.resumed_at, run.begins_with_resume, run.samples),
+    }
+
+
+def assert_alike(one: Any, other: Any, where: str = "") -> None:
+    """Numbers may differ by what the console does not print of them."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_alike(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            assert_alike(*pair, f"{where}[{index}]")
+    elif isinstance(one, float) and isinstance(other, int | float):
+        # The console has whole seconds of the run's time and of the time left.
+        is_rounded = where.startswith((".phase_costs", ".estimates"))
+        assert other == pytest.approx(one, rel=0.05 if is_rounded else 0.02, abs=0.6 if is_rounded else 0.01), where
+    else:
+        assert one == other, where

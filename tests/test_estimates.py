@@ -1,0 +1,51 @@
+import pytest
+
+from nanoscope.estimates import (
+    is_slow,
+    is_spike,
+    median,
+    multiples_between,
+    percentile,
+    robust_sigma,
+    scatter,
+    spike_height,
+    time_left,
+)
+
+
+def test_the_time_left_is_steps_and_what_comes_between_them() -> None:
+    assert time_left(40, 0.5, [(2, 3.0), (1, None)]) == 26.0
+
+
+@pytest.mark.parametrize(
+    ("last", "end", "interval", "count"),
+    [(0, 100, 25, 4), (25, 100, 25, 3), (24, 25, 25, 1), (-1, 100, 50, 3), (100, 100, 25, 0), (0, 100, None, 0)],
+)
+def test_multiples_come_after_the_last_step_up_to_the_end(
+    last: int, end: int, interval: int | None, count: int
+) -> None:
+    assert multiples_between(last, end, interval) == count
+
+
+def test_a_spike_stands_out_of_the_noise_and_of_the_losses_before_it() -> None:
+    calm = [2.0, 2.01] * 20
+    assert spike_height(calm) == pytest.approx(0.3)
+    assert is_spike(2.4, calm, spike_height(calm))
+    assert not is_spike(2.2, calm, spike_height(calm))
+    noisy = [2.0, 2.5, 1.9, 2.6] * 10
+    assert not is_spike(3.2, noisy, spike_height(noisy))
+
+
+def test_a_step_is_slow_beyond_a_share_and_beyond_the_noise_and_sooner_if_explained() -> None:
+    assert is_slow(1.4, 1.0, 0.01)
+    assert not is_slow(1.4, 1.0, 0.1)
+    assert not is_slow(1.2, 1.0, 0.01)
+    assert is_slow(1.2, 1.0, 0.01, explained=True)
+
+
+def test_robust_statistics_ignore_outliers() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 1000.0]
+    assert median(values) == 3
+    assert percentile(values, 25) == 2
+    assert robust_sigma(values) == pytest.approx(1.4826)
+    assert scatter([0.1 * i for i in range(50)]) == pytest.approx(0, abs=1e-9)

@@ -1,0 +1,115 @@
+"""Everything that nanoscope can say is said about some log, and reads well in every language."""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import generated_logs
+from messages import messages_in_code
+from nanoscope.analysis.analyse import Options, analyse, log_errors
+from nanoscope.analysis.compare import compare
+from nanoscope.analysis.findings import NoteFinding
+from nanoscope.analysis.notes import note_findings
+from nanoscope.runs.reader import read_log, read_stream
+from nanoscope.runs.run import Log
+from nanoscope.runs.text import clean_lines
+from nanoscope.views.annotate import print_annotated
+from nanoscope.views.compare import print_comparison
+from nanoscope.views.dashboard.labels import labels
+from nanoscope.views.terminal import print_eta, print_report
+from nanoscope.views.terminal_page import Page
+from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
+
+NOW = datetime(2026, 11, 15, 20, 0)
+# What a value that was not looked at would leave behind.
+RAW = re.compile(r"\bNone\b|\bnan\b|\binf\b|(?<!=)\b(?:True|False)\b|[{}]")
+
+
+class RecordingLanguage(Language):
+    """Keeps the messages that were asked for."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.used: set[str | tuple[str, str]] = set()
+
+    def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
+        self.used.add(message if many is None else (message, many))
+        return super().translate(message, many, n)
+
+
+def page_of(language: Language) -> Page:
+    return Page(language, Console(file=io.StringIO(), width=100, highlight=False, markup=False, emoji=False))
+
+
+def read(text: str, name: str = "train.log") -> Log:
+    return read_stream(io.BytesIO(text.encode()), name)
+
+
+def say_everything(language: Language, folder: Path) -> Iterator[str]:
+    """All texts about all generated logs, runs and comparisons."""
+    for text in generated_logs.LOGS.values():
+        yield from texts_of(read(text), text, language)
+    for texts in generated_logs.COMPARED.values():
+        runs = [read(text).runs[-1] for text in texts]
+        page = page_of(language)
+        print_comparison(compare(runs, ("one", "a name that is too long for a table")), page)
+        yield text_of(page)
+    (folder / "events.jsonl").write_text(generated_logs.own_events(), "utf-8")
+    for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
+        yield report(read_log(str(folder)), language, notes=note_findings(some))
+    yield report(read(generated_logs.LOGS["gpu"], "-"), language)
+
+
+def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:
+    for options in (Options(), Options(max_iters=100_000, device="A100")):
+        yield report(log, language, options)
+        for run in log.runs:
+            page = page_of(language)
+            print_eta(analyse(run, options, log), page, NOW)
+            yield text_of(page)
+    page = page_of(language)
+    print_annotated(clean_lines(io.BytesIO(text.encode())), log, [analyse(run, log=log) for run in log.runs], page)
+    # Not the quoted lines: they may well say 'loss nan'.
+    yield "\n".join(line for line in text_of(page).splitlines() if line.lstrip(RIGHT_TO_LEFT_MARK).startswith("    "))
+
+
+def report(log: Log, language: Language, options: Options | None = None, notes: Sequence[NoteFinding] = ()) -> str:
+    page = page_of(language)
+    print_report(log, [analyse(run, options, log) for run in log.runs], log_errors(log.errors), page, notes)
+    return text_of(page)
+
+
+def text_of(page: Page) -> str:
+    assert isinstance(page.console.file, io.StringIO)
+    return page.console.file.getvalue()
+
+
+@pytest.mark.slow
+def test_every_message_is_used_for_some_log(tmp_path):
+    language = RecordingLanguage("en")
+    labels(language)
+    for _ in say_everything(language, tmp_path):
+        pass
+    assert messages_in_code() - language.used == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_text_about_a_generated_log_has_a_hole(code, tmp_path):
+    for text in say_everything(Language(code), tmp_path):
+        assert not RAW.search(text), text
+
+
+@pytest.mark.slow
+@given(text=generated_logs.any_log(), code=st.sampled_from(list(LANGUAGES)))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_text_about_any_log_whatsoever_has_a_hole(text, code):
+    for said in texts_of(read(text), text, Language(code)):
+        assert not RAW.search(said), said
