@@ -144,10 +144,7 @@ class CheckpointWriter:
         target = self.folder / checkpoint_name(snapshot.step)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         temporary.mkdir(parents=True)
-        files = {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer}
-        with ThreadPoolExecutor(len(files)) as pool:  # training waits, so there is a core for each
-            sums = pool.map(_write_tensors, [temporary / name for name in files], files.values())
-            sha256 = dict(zip(files, sums, strict=True))
+        sha256 = _write_tensor_files(temporary, {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer})
         if snapshot.tokenizer is not None:
             content = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)
             sha256[TOKENIZER] = _write_text(temporary / TOKENIZER, content)
@@ -190,6 +187,18 @@ class CheckpointWriter:
         if isinstance(error, OSError) and error.strerror:
             return f"{error.strerror} ({error.filename or self.folder})"
         return str(error) or type(error).__name__
+
+
+def _write_tensor_files(folder: Path, files: dict[str, Tensors]) -> dict[str, str]:
+    """Write each file in its own thread (training waits, so each has a core); return the checksums."""
+    paths = [folder / name for name in files]
+    with ThreadPoolExecutor(len(files)) as pool:
+        try:
+            sums = pool.map(_write_tensors, paths, files.values())
+        except RuntimeError:  # no memory left for a thread's stack
+            pool.shutdown()
+            sums = map(_write_tensors, paths, files.values())
+        return dict(zip(files, sums, strict=True))
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> str:
