@@ -17,7 +17,7 @@ from nanoscope.analysis.findings import (
     Overfitting,
     RunProgress,
     SlowingDown,
-    VerdictFinding,
+    Verdict,
 )
 from nanoscope.analysis.loss import Learning
 from nanoscope.analysis.numbers import common_gap
@@ -36,7 +36,7 @@ def advise(
     timing: Timing,
     eta: Eta | NoEta | None,
     learning: Learning,
-    verdicts: tuple[VerdictFinding, ...],
+    verdicts: tuple[Verdict, ...],
     errors: list[LogError],
 ) -> tuple[Advice, ...]:
     """The advice for one run: what is broken first, then by gain."""
@@ -59,7 +59,7 @@ def advise(
     return tuple(_once([*urgent, *savings, *unseen]))
 
 
-def _for_verdict(verdict: VerdictFinding, progress: RunProgress, timing: Timing) -> list[Advice]:
+def _for_verdict(verdict: Verdict, progress: RunProgress, timing: Timing) -> list[Advice]:
     normal = timing.normal_step
     if isinstance(verdict, Overfitting):
         advice = []

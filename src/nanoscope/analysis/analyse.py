@@ -15,7 +15,7 @@ from nanoscope.analysis.findings import (
     NonFinite,
     NoTraining,
     SlowingDown,
-    VerdictFinding,
+    Verdict,
 )
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
 from nanoscope.analysis.mfu import analyse_mfu
@@ -42,7 +42,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     eta = analyse_eta(run, progress, timing, interval) if run.steps or run.evals else None
     if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
         eta = NoEta("not_finite", None)
-    verdicts: tuple[VerdictFinding, ...] = learning.verdicts
+    verdicts: tuple[Verdict, ...] = learning.verdicts
     normal = timing.normal_step
     if normal and normal.slowing_down and normal.first_third_s and normal.last_third_s and normal.trend_share:
         verdicts = (*verdicts, SlowingDown(normal.first_third_s, normal.last_third_s, normal.trend_share))

@@ -11,7 +11,7 @@ from nanoscope.analysis.findings import (
     RunProgress,
     TooShort,
     TrainLoss,
-    VerdictFinding,
+    Verdict,
     Warmup,
 )
 from nanoscope.analysis.numbers import common_gap
@@ -31,7 +31,7 @@ class Learning:
     train: TrainLoss
     evals: Evaluations | None
     checkpoints: Checkpoints
-    verdicts: tuple[VerdictFinding, ...]
+    verdicts: tuple[Verdict, ...]
     spikes: tuple[LossSpike, ...]
     warmup: Warmup | None
 
@@ -54,7 +54,7 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
 
 def _judge(
     run: Run, curve: judge.Curve, train: TrainLoss, progress: RunProgress
-) -> tuple[tuple[VerdictFinding, ...], tuple[LossSpike, ...]]:
+) -> tuple[tuple[Verdict, ...], tuple[LossSpike, ...]]:
     """The verdicts, gravest first. Where one of them lasts, the run is not called improving or at rest as well."""
     bad = judge.non_finite(run)
     if bad is not None and bad.from_start:
@@ -63,7 +63,7 @@ def _judge(
     trained = run.steps.step[-1] - run.steps.step[0] + 1 if run.steps else 0
     if (trained < FEW_STEPS or len(curve.steps) < FEW_RECORDS) and len(run.evals) < 3:
         return tuple(v for v in (bad, overfitting) if v) or (TooShort(trained),), ()
-    grave: list[VerdictFinding | None] = [
+    grave: list[Verdict | None] = [
         bad,
         judge.diverged(run, curve, train.noise or 0.0),
         overfitting,

@@ -75,6 +75,18 @@ class Steps:
             del column[keep:]
 
 
+class Series:
+    """A number that lines carry besides the columns of `Steps`, at the steps where it was printed."""
+
+    def __init__(self) -> None:
+        self.steps = array("q")
+        self.values = array("d")
+
+    def append(self, step: int, value: float) -> None:
+        self.steps.append(step)
+        self.values.append(value)
+
+
 @dataclass(eq=False, repr=False)
 class Evaluation:
     """One validation result; `train_loss` where the trainer measures it at the same time."""
@@ -127,6 +139,12 @@ class Run:
     wall_seconds: float | None = None  # as measured by the trainer, over all its sessions
     phases: dict[str, float] = field(default_factory=dict)  # seconds by phase, as nanoscope names them
     samples: int = 0
+    # By name: 'loss_scale', 'memory_gb', 'data_s' (waiting for data), 'eta_s' (the time left, as printed), …
+    series: dict[str, Series] = field(default_factory=dict)
+    unit: Literal["step", "epoch"] = "step"  # what step numbers count
+    is_language_model: bool | None = None  # None: nothing says so; only a language model's loss has a perplexity
+    loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
+    tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
     @property

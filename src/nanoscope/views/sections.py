@@ -14,7 +14,7 @@ from nanoscope.analysis.findings import (
     NoTraining,
     Overfitting,
     SlowGroup,
-    VerdictFinding,
+    Verdict,
 )
 from nanoscope.runs.run import Log
 from nanoscope.untrusted import printable
@@ -53,7 +53,7 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     ]
 
 
-def tone(verdict: VerdictFinding) -> Literal["good", "fair", "bad"]:
+def tone(verdict: Verdict) -> Literal["good", "fair", "bad"]:
     """How alarming a verdict is."""
     if isinstance(verdict, Improving):
         return "good"

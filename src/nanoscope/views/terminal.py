@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nanoscope.analysis.analyse import analyse, main_run
-from nanoscope.analysis.findings import Analysis, Eta, LogError, NoteFinding, VerdictFinding
+from nanoscope.analysis.findings import Analysis, Eta, LogError, NoteFinding, Verdict
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
@@ -53,7 +53,7 @@ def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequen
     _advice(analysis, page)
 
 
-def _verdicts(verdicts: Sequence[VerdictFinding], page: Page) -> None:
+def _verdicts(verdicts: Sequence[Verdict], page: Page) -> None:
     if verdicts:
         page.line()
     for verdict in verdicts:

@@ -85,6 +85,6 @@ MESSAGES: dict[type[f.Finding], Words] = {
 # fmt: on
 
 
-def verdict_title(verdict: f.VerdictFinding, language: Language) -> str:
+def verdict_title(verdict: f.Verdict, language: Language) -> str:
     """The verdict in two or three words, for headings and tables."""
     return TITLES[type(verdict)].write(verdict, language)

@@ -1,0 +1,46 @@
+"""A whole run: all its findings."""
+
+from dataclasses import dataclass
+
+from nanoscope.analysis.findings.advice import Advice
+from nanoscope.analysis.findings.base import Verdict
+from nanoscope.analysis.findings.efficiency import Mfu
+from nanoscope.analysis.findings.learning import (
+    Checkpoints,
+    Evaluations,
+    LossSpike,
+    TrainLoss,
+    Warmup,
+)
+from nanoscope.analysis.findings.log import LogSummary, RunProgress
+from nanoscope.analysis.findings.timing import (
+    Eta,
+    HiddenEvaluations,
+    NoEta,
+    NormalStep,
+    PhaseCost,
+    SlowGroup,
+    SlowRecord,
+)
+
+
+@dataclass(eq=False, repr=False)
+class Analysis:
+    """All that can be said about one run, in reading order."""
+
+    summary: LogSummary
+    verdicts: tuple[Verdict, ...]
+    progress: RunProgress
+    timing: NormalStep | None
+    slow_steps: tuple[SlowRecord, ...]
+    slow_groups: tuple[SlowGroup, ...]
+    phase_costs: tuple[PhaseCost, ...]
+    hidden_evaluations: HiddenEvaluations | None
+    eta: Eta | NoEta | None
+    train_loss: TrainLoss
+    evals: Evaluations | None
+    checkpoints: Checkpoints
+    spikes: tuple[LossSpike, ...]
+    warmup: Warmup | None
+    mfu: Mfu | None
+    advice: tuple[Advice, ...]

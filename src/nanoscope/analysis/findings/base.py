@@ -1,0 +1,34 @@
+"""What all findings have in common."""
+
+import re
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, dataclass_transform
+
+Confidence = Literal["sure", "likely", "hint"]
+"""How sure a verdict is: `sure` needs evidence well beyond the run's own noise, `hint` is worth a look and no more."""
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+class Finding:
+    """Base of all findings: each subclass is a dataclass, and `code` is its name in snake_case.
+
+    Comparison and representation are written once, here: forty generated copies would slow the start of `explain`.
+    """
+
+    code: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        dataclass(eq=False, repr=False)(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+class Verdict(Finding):
+    """How a run is doing, with the evidence (its other fields) and how sure that makes it."""
+
+    confidence: Confidence = field(default="likely", kw_only=True)
