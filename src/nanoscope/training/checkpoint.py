@@ -9,6 +9,7 @@ leaves has a name with a dot, and is removed when the next one starts.
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -20,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nanoscope.checkpoint_files import (
@@ -39,11 +39,12 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
-from nanoscope.files import file_sha256, sync_to_disk, write_atomically
+from nanoscope.files import sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import STATE_VERSION, TrainingState, state_checksum
 
 Tensors = dict[str, Tensor]
+READ_AT_ONCE = 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -209,33 +210,55 @@ def _write_tensors(path: Path, tensors: Tensors) -> str:
     except SafetensorError as error:  # it hides the system's error in its message
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
-    sha256 = _synced_sha256(path)
-    found = load_file(path)
-    if not all(np.array_equal(_bits(tensor), _bits(found[name])) for name, tensor in tensors.items()):
-        raise _misread(path)
-    return sha256
+    return _read_back(path, tensors)
+
+
+def _read_back(path: Path, tensors: Tensors) -> str:
+    """Compare a safetensors file, as the disk has it, with the tensors; return its checksum.
+
+    In pieces: where memory is short, there is room neither for a second copy nor to map the file.
+    """
+    _send_to_disk(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        size = file.read(8)
+        header = file.read(int.from_bytes(size, "little"))
+        digest.update(size + header)
+        try:
+            entries = json.loads(header)
+            names = sorted(tensors, key=lambda name: entries[name]["data_offsets"])
+        except (ValueError, KeyError):
+            raise _misread(path) from None
+        for name in names:
+            expected = _bytes_of(tensors[name])
+            for first in range(0, len(expected), READ_AT_ONCE):
+                piece = expected[first : first + READ_AT_ONCE]
+                found = file.read(len(piece))
+                digest.update(found)
+                if found != piece:
+                    raise _misread(path)
+    return digest.hexdigest()
 
 
 def _write_text(path: Path, text: str) -> str:
-    path.write_bytes(text.encode())
-    sha256 = _synced_sha256(path)
-    if path.read_bytes() != text.encode():
+    content = text.encode()
+    path.write_bytes(content)
+    _send_to_disk(path)
+    if path.read_bytes() != content:
         raise _misread(path)
-    return sha256
+    return hashlib.sha256(content).hexdigest()
 
 
-def _synced_sha256(path: Path) -> str:
-    """The checksum of a file as the disk has it, not the system's memory of it."""
+def _send_to_disk(path: Path) -> None:
+    """Write a file to the disk itself, and make the system forget what it holds in memory of it."""
     sync_to_disk(path)
     if hasattr(os, "posix_fadvise"):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return file_sha256(path)
 
 
-def _bits(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """For comparing: a NaN isn't equal to itself, its bits are. And torch.equal would start OpenMP threads."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().view(f"i{tensor.element_size()}")
+def _bytes_of(tensor: Tensor) -> memoryview:
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _misread(path: Path) -> OSError:
