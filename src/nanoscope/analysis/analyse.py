@@ -47,7 +47,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     if normal and normal.slowing_down and normal.first_third_s and normal.last_third_s and normal.trend_share:
         verdicts = (*verdicts, SlowingDown(normal.first_third_s, normal.last_third_s, normal.trend_share))
     if not run.steps and not run.evals:
-        verdicts = (NoTraining(log.lines if log else 0),)
+        verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
         summary=_summary(run, log, timing.log_interval),
@@ -61,9 +61,11 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         eta=eta,
         train_loss=learning.train,
         evals=learning.evals,
+        gap=learning.gap,
+        schedule=learning.schedule,
+        gradients=learning.gradients,
         checkpoints=learning.checkpoints,
         spikes=learning.spikes,
-        warmup=learning.warmup,
         mfu=analyse_mfu(run, options.device),
         advice=advise(run, progress, timing, eta, learning, verdicts, errors),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.analysis.curves import Curve
 from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Analysis,
@@ -20,7 +21,6 @@ from nanoscope.analysis.findings import (
     RowReason,
 )
 from nanoscope.analysis.numbers import between
-from nanoscope.analysis.verdicts import Curve
 from nanoscope.estimates import median
 from nanoscope.runs.run import ConfigValue, Run
 

@@ -1,25 +1,35 @@
-"""Learning: the losses as numbers, and which verdicts they allow."""
+"""Learning: the losses as numbers, and the one place where all evidence about them is weighed."""
 
 import math
 from dataclasses import dataclass
 
-from nanoscope.analysis import verdicts as judge
+from nanoscope.analysis import breakdown, trend
+from nanoscope.analysis.curves import Curve, Evidence
+from nanoscope.analysis.evidence import noise_of
 from nanoscope.analysis.findings import (
     Checkpoints,
+    DamagedStart,
     Evaluations,
+    Gap,
+    GradientNorm,
     LossSpike,
+    NonFinite,
+    NotLearning,
+    Overfitting,
     RunProgress,
+    Schedule,
     TooShort,
     TrainLoss,
     Verdict,
-    Warmup,
 )
+from nanoscope.analysis.gradients import analyse_gradients, judge_gradients
 from nanoscope.analysis.numbers import common_gap
+from nanoscope.analysis.schedule import analyse_schedule
 from nanoscope.analysis.timing import Timing
-from nanoscope.estimates import median, scatter
+from nanoscope.estimates import median
 from nanoscope.runs.run import Run
 
-FEW_STEPS = 20  # steps trained: nothing can be said about learning
+FEW_STEPS = 25  # steps trained: nothing can be said about learning
 FEW_RECORDS = 6
 CHARACTER_VOCABULARY = 256  # up to so many tokens, a token is a character (or byte)
 
@@ -30,72 +40,106 @@ class Learning:
 
     train: TrainLoss
     evals: Evaluations | None
+    gap: Gap | None
     checkpoints: Checkpoints
+    schedule: Schedule | None
+    gradients: GradientNorm | None
     verdicts: tuple[Verdict, ...]
     spikes: tuple[LossSpike, ...]
-    warmup: Warmup | None
 
 
 def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Learning:
     """Everything about the losses of a run."""
-    curve = judge.Curve.of_training(run)
-    train = _train_loss(run, curve)
+    evidence = Evidence.of(run)
+    train = _train_loss(run, evidence.curve)
+    schedule = analyse_schedule(run, progress.total_steps)
+    verdicts = _weigh(evidence, train, schedule, progress)
+    overfits = any(isinstance(verdict, Overfitting) for verdict in verdicts)
     last_saved = run.checkpoints[-1].step if run.checkpoints else None
-    verdicts, spikes = _judge(run, curve, train, progress)
     return Learning(
         train=train,
         evals=_evaluations(run, timing, eval_interval),
+        gap=None if overfits else trend.gap(evidence),
         checkpoints=Checkpoints(len(run.checkpoints), last_saved, timing.checkpoint_cost_s),
+        schedule=schedule,
+        gradients=analyse_gradients(run),
         verdicts=verdicts,
-        spikes=spikes,
-        warmup=_warmup(run),
+        spikes=breakdown.spikes(evidence.curve),
     )
 
 
-def _judge(
-    run: Run, curve: judge.Curve, train: TrainLoss, progress: RunProgress
-) -> tuple[tuple[Verdict, ...], tuple[LossSpike, ...]]:
-    """The verdicts, gravest first. Where one of them lasts, the run is not called improving or at rest as well."""
-    bad = judge.non_finite(run)
+def _weigh(
+    evidence: Evidence, train: TrainLoss, schedule: Schedule | None, progress: RunProgress
+) -> tuple[Verdict, ...]:
+    """The verdicts, gravest first. Where a grave one lasts, the run is not called improving or flat as well."""
+    run, uniform = evidence.run, train.uniform_loss
+    bad = breakdown.non_finite(run)
     if bad is not None and bad.from_start:
-        return (bad,), ()
-    overfitting = judge.overfitting(run, curve, min_step=FEW_STEPS)
-    trained = run.steps.step[-1] - run.steps.step[0] + 1 if run.steps else 0
-    if (trained < FEW_STEPS or len(curve.steps) < FEW_RECORDS) and len(run.evals) < 3:
-        return tuple(v for v in (bad, overfitting) if v) or (TooShort(trained),), ()
-    grave: list[Verdict | None] = [
-        bad,
-        judge.diverged(run, curve, train.noise or 0.0),
-        overfitting,
-        judge.memorising(run, train, progress),
-    ]
-    found = [verdict for verdict in grave if verdict is not None]
-    if not found or (len(found) == 1 and bad is not None and bad.recovered):
-        found.append(judge.direction(run, curve, train.noise or 0.0) or TooShort(trained))
-    return tuple(found), judge.spikes(curve)
+        return (bad,)
+    stuck = breakdown.not_learning(evidence, schedule, uniform)
+    gradients = judge_gradients(run, schedule)
+    grave: list[Verdict | None] = [bad, breakdown.diverged(evidence, schedule, uniform), stuck, *gradients]
+    if not isinstance(stuck, NotLearning):
+        grave += [trend.past_its_best(evidence), trend.memorising(evidence, train, progress)]
+    damaged = breakdown.damaged_start(evidence, uniform)
+    found = [verdict for verdict in (*grave, damaged, trend.leak(evidence, progress)) if verdict is not None]
+    lasting = [v for v in found if not _is_aside(v)]
+    if not lasting:
+        trained = _trained(evidence)
+        judged = None
+        if not _too_short(evidence, trained):
+            judged = trend.direction(evidence, schedule, progress)
+        warming_up = schedule is not None and schedule.stage == "warmup"
+        found.append(judged or TooShort(trained, warming_up, confidence="sure"))
+    return tuple(found)
 
 
-def _train_loss(run: Run, curve: judge.Curve) -> TrainLoss:
+def _is_aside(verdict: Verdict) -> bool:
+    """Whether a verdict leaves open how the run does now."""
+    if isinstance(verdict, NonFinite):
+        return verdict.recovered
+    if isinstance(verdict, DamagedStart):
+        return verdict.recovered_step is not None
+    return verdict.confidence == "hint"
+
+
+def _trained(evidence: Evidence) -> int:
+    steps = evidence.run.steps.step
+    return steps[-1] - steps[0] + 1 if steps else 0
+
+
+def _too_short(evidence: Evidence, trained: int) -> bool:
+    """Whether there are too few lines; an epoch is many steps."""
+    few = trained < FEW_STEPS and evidence.run.unit == "step"
+    return (few or len(evidence.curve.steps) < FEW_RECORDS) and len(evidence.evals) < 3
+
+
+def _train_loss(run: Run, curve: Curve) -> TrainLoss:
     vocab = run.config.get("vocab_size")
     vocab = vocab if isinstance(vocab, int) and vocab > 1 else None
     uniform = math.log(vocab) if vocab else None
     values = curve.values
     if not values:
-        return TrainLoss(None, None, None, None, None, None, None, vocab, uniform, None)
+        return TrainLoss(
+            None, None, None, None, None, False, run.loss_is_average, None, None, vocab, uniform, None
+        )  # fmt: skip
     smoothed = median(values[-max(1, min(len(values) // 10, 50)) :])
     begins = run.steps.step[0] <= 1
     last = run.steps.loss[-1]
+    in_nats = run.is_language_model is not False
     return TrainLoss(
         first=values[0],
         last=last if math.isfinite(last) else None,
         min=min(values),
         smoothed_last=smoothed,
-        noise=scatter(values[len(values) // 2 :]) if len(values) >= 8 else None,
-        perplexity=math.exp(smoothed) if smoothed < 50 else None,
-        bits_per_char=smoothed / math.log(2) if vocab and vocab <= CHARACTER_VOCABULARY else None,
+        noise=curve.noise,
+        moved=abs(values[0] - smoothed) > 3 * (curve.noise or 0.0) and values[0] != smoothed,
+        averaged=run.loss_is_average,
+        perplexity=math.exp(smoothed) if in_nats and smoothed < 50 else None,
+        bits_per_char=smoothed / math.log(2) if in_nats and vocab and vocab <= CHARACTER_VOCABULARY else None,
         vocab_size=vocab,
         uniform_loss=uniform,
-        first_is_uniform=abs(values[0] - uniform) < 0.07 * uniform if begins and uniform else None,
+        first_is_uniform=abs(values[0] - uniform) < 0.07 * uniform if begins and uniform and in_nats else None,
     )
 
 
@@ -107,7 +151,8 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
     best = min((e for e in evals if math.isfinite(e.val)), key=lambda e: e.val, default=None)
     last = evals[-1]
     vocab = run.config.get("vocab_size")
-    characters = metric == "loss" and isinstance(vocab, int) and 1 < vocab <= CHARACTER_VOCABULARY
+    in_nats = metric == "loss" and run.is_language_model is not False
+    characters = in_nats and isinstance(vocab, int) and 1 < vocab <= CHARACTER_VOCABULARY
     last_val = last.val if math.isfinite(last.val) else None
     last_train = last.train_loss if last.train_loss is not None and math.isfinite(last.train_loss) else None
     return Evaluations(
@@ -121,8 +166,9 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         last_val=last_val,
         last_train=last_train,
         last_step=last.step,
-        noise=judge.eval_noise([e.val for e in evals if math.isfinite(e.val)]),
-        perplexity=math.exp(last_val) if metric == "loss" and last_val is not None and last_val < 50 else None,
+        stderr=last.stderr,
+        noise=noise_of([e.val for e in evals if math.isfinite(e.val)]),
+        perplexity=math.exp(last_val) if in_nats and last_val is not None and last_val < 50 else None,
         bits_per_char=last_val / math.log(2) if characters and last_val is not None else None,
     )
 
@@ -139,13 +185,4 @@ def eval_interval_of(run: Run) -> int | None:
         value = run.config.get(key)
         if isinstance(value, int) and value > 0 and run.evals:
             return value
-    return None
-
-
-def _warmup(run: Run) -> Warmup | None:
-    last = run.last_step
-    for key in ("warmup_iters", "warmup_steps"):
-        length = run.config.get(key)
-        if last is not None and isinstance(length, int) and length > last:
-            return Warmup(length, last)
     return None

@@ -8,9 +8,11 @@ from nanoscope.analysis.findings.efficiency import Mfu
 from nanoscope.analysis.findings.learning import (
     Checkpoints,
     Evaluations,
+    Gap,
+    GradientNorm,
     LossSpike,
+    Schedule,
     TrainLoss,
-    Warmup,
 )
 from nanoscope.analysis.findings.log import LogSummary, RunProgress
 from nanoscope.analysis.findings.timing import (
@@ -39,8 +41,10 @@ class Analysis:
     eta: Eta | NoEta | None
     train_loss: TrainLoss
     evals: Evaluations | None
+    gap: Gap | None
+    schedule: Schedule | None
+    gradients: GradientNorm | None
     checkpoints: Checkpoints
     spikes: tuple[LossSpike, ...]
-    warmup: Warmup | None
     mfu: Mfu | None
     advice: tuple[Advice, ...]

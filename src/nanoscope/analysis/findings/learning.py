@@ -4,6 +4,8 @@ from typing import Literal
 
 from nanoscope.analysis.findings.base import Finding, Verdict
 
+Measure = Literal["val", "train"]
+
 
 class TrainLoss(Finding):
     """The training loss; `noise` is its scatter around its own trend."""
@@ -13,7 +15,9 @@ class TrainLoss(Finding):
     min: float | None
     smoothed_last: float | None  # median of the last lines
     noise: float | None
-    perplexity: float | None  # exp(smoothed_last), if it is a loss in nats
+    moved: bool  # from `first` to `smoothed_last` by more than the noise of single lines
+    averaged: bool  # the trainer prints a smoothed value
+    perplexity: float | None  # exp(smoothed_last), if it is a language model's loss in nats
     bits_per_char: float | None  # only if a token is a character
     vocab_size: int | None
     uniform_loss: float | None  # ln(vocab_size): the loss of guessing
@@ -33,9 +37,21 @@ class Evaluations(Finding):
     last_val: float | None
     last_train: float | None
     last_step: int | None
-    noise: float | None
+    stderr: float | None  # of the last one, as printed
+    noise: float | None  # their scatter, from enough of them
     perplexity: float | None
     bits_per_char: float | None
+
+
+class Gap(Finding):
+    """Validation loss above training loss, by more than at first: a sign before validation turns."""
+
+    step: int
+    train: float
+    val: float
+    share: float  # of the validation loss
+    first_step: int
+    first_gap: float
 
 
 class Checkpoints(Finding):
@@ -46,21 +62,88 @@ class Checkpoints(Finding):
     cost_s: float | None
 
 
-class Improving(Verdict):
-    """Still getting better; `gain` over the last `over_steps` steps."""
+class Schedule(Finding):
+    """Where the run stands in its learning-rate schedule, as printed or as configured."""
 
-    measure: Literal["val", "train"]
+    stage: Literal["warmup", "constant", "decay", "ended"]
+    lr: float | None
+    highest: float | None
+    warmup_steps: int | None
+    printed: bool
+
+
+class LossSpike(Finding):
+    """A jump of the loss; None: it has not come back yet."""
+
+    step: int
+    loss: float
+    before: float
+    recovered_step: int | None
+
+
+class GradientNorm(Finding):
+    """The gradient norm, and how often it is clipped."""
+
+    typical: float
+    highest: float
+    highest_step: int
+    clip: float | None
+    clipped_share: float | None
+
+
+# --- verdicts ---
+
+
+class Improving(Verdict):
+    """The loss fell by more than its noise: `gain` ± `error`, from one step to another."""
+
+    measure: Measure
+    from_step: int
+    from_value: float
+    to_step: int
+    to_value: float
     gain: float
-    over_steps: int
+    error: float
 
 
 class Plateau(Verdict):
-    """No longer getting better than its own noise."""
+    """The loss has stopped falling: since a step its change is within noise, and a worthwhile fall is excluded."""
 
-    measure: Literal["val", "train"]
+    measure: Measure
     level: float
     since_step: int
-    gain: float
+    change: float
+    error: float
+    evaluations: int
+
+
+class ScheduleEnded(Verdict):
+    """The loss is flat where the learning rate has come down to (nearly) zero: by schedule."""
+
+    measure: Measure
+    level: float
+    lr: float | None
+
+
+class Unclear(Verdict):
+    """Enough lines to judge, and no clear direction: the change is within its error."""
+
+    measure: Measure
+    since_step: int
+    change: float
+    error: float
+
+
+class Worsening(Verdict):
+    """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
+
+    measure: Measure
+    best: float
+    best_step: int
+    last: float
+    rise: float
+    error: float
+    train_known: bool
 
 
 class Overfitting(Verdict):
@@ -86,13 +169,48 @@ class Memorising(Verdict):
     passes_over_data: float | None
 
 
+class Leak(Verdict):
+    """Validation is easier than training, measured alike: the texts overlap, or one of them is simpler."""
+
+    val: float
+    train: float
+    difference: float  # validation below training
+    evaluations: int
+    passes_over_data: float | None  # set where the sign is that no gap opened after so many passes
+
+
 class Diverged(Verdict):
     """The loss rose and stayed up."""
 
     step: int
     best: float
     last: float
+    highest: float
     last_good_checkpoint: int | None
+    uniform_loss: float | None  # set if the loss is above it
+    lr_rising: bool  # the printed learning rate was still rising there
+    grad_norm_before: float | None
+    grad_norm_after: float | None
+
+
+class DamagedStart(Verdict):
+    """The first steps made the model worse than it was before them."""
+
+    measure: Measure
+    first: float
+    worst: float
+    worst_step: int
+    recovered_step: int | None
+    uniform_loss: float | None  # set if the worst is above it
+
+
+class NotLearning(Verdict):
+    """The loss stands where it began: at that of guessing, at its first value, or at exactly zero."""
+
+    reason: Literal["uniform", "first_value", "zero"]
+    level: float
+    steps: int
+    lr_zero: bool
 
 
 class NonFinite(Verdict):
@@ -105,29 +223,46 @@ class NonFinite(Verdict):
     last_finite_loss: float | None
 
 
-class LossSpike(Finding):
-    """A jump from which the run recovered."""
+class GradientNotFinite(Verdict):
+    """The gradient norm is NaN or infinite in many lines."""
 
     step: int
-    loss: float
+    count: int
+    lines: int
+
+
+class GradientExplosion(Verdict):
+    """The gradient norm has grown many times over, and stays up."""
+
+    step: int
     before: float
-    recovered_step: int
+    after: float
+
+
+class GradientVanishing(Verdict):
+    """The gradient norm has all but vanished while the learning rate has not."""
+
+    before: float
+    after: float
+
+
+class ScaleCollapse(Verdict):
+    """The loss scale of float16 training was halved again and again."""
+
+    first: float
+    last: float
+    step: int
+    halvings: int
 
 
 class TooShort(Verdict):
-    """Too few steps to say anything about learning."""
+    """Too few steps to say anything about learning, or the learning rate is still warming up."""
 
     steps: int
+    warming_up: bool = False
 
 
 class NoTraining(Verdict):
     """The log holds no training line."""
 
     lines: int
-
-
-class Warmup(Finding):
-    """The learning rate is still rising, so the loss says little yet."""
-
-    warmup_steps: int
-    last_step: int

@@ -1,0 +1,59 @@
+"""Where a run stands in its learning-rate schedule, by the printed rates or else by the settings."""
+
+import math
+from array import array
+
+from nanoscope.analysis.findings import Schedule
+from nanoscope.runs.run import Run
+
+RISING, ENDED = 1.02, 0.02  # of the rate a quarter of the lines earlier; of the highest rate
+LEAST_PRINTED = 4
+WARMUP_KEYS = ("warmup_iters", "warmup_steps")
+
+
+def analyse_schedule(run: Run, total_steps: int | None) -> Schedule | None:
+    """The stage of the schedule at the last line; None where nothing tells."""
+    last = run.last_step
+    if last is None:
+        return None
+    rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)))
+    if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
+        return _printed(run, rates)
+    return _configured(run, last, total_steps)
+
+
+def _printed(run: Run, rates: "array[float]") -> Schedule:
+    now, highest = rates[-1], max(rates)
+    earlier = rates[-max(2, len(rates) // 4)]
+    warmup = _setting(run, *WARMUP_KEYS)
+    if now == 0 or now <= ENDED * highest:
+        return Schedule("ended", now, highest, None, printed=True)
+    from_the_start = run.steps.step[0] <= max(1, 0.1 * run.steps.step[-1])
+    if now > RISING * earlier and now >= 0.999 * highest and rates[0] < now / 2 and from_the_start:
+        return Schedule("warmup", now, highest, int(warmup) if warmup else None, printed=True)
+    if now < 0.98 * highest:
+        return Schedule("decay", now, highest, None, printed=True)
+    return Schedule("constant", now, highest, None, printed=True)
+
+
+def _configured(run: Run, last: int, total_steps: int | None) -> Schedule | None:
+    """By the settings of a run that prints no rates."""
+    warmup, rate = _setting(run, *WARMUP_KEYS), _setting(run, "learning_rate")
+    if warmup is not None and warmup > last:
+        return Schedule("warmup", None, rate, int(warmup), printed=False)
+    if run.config.get("decay_lr") is False:
+        return Schedule("constant", rate, rate, None, printed=False)
+    end = _setting(run, "lr_decay_iters") or total_steps
+    if rate is None or end is None or not ("lr_decay_iters" in run.config or "cooldown" in run.config):
+        return None
+    lowest = _setting(run, "min_lr")
+    if lowest is not None and lowest > rate / 2:
+        return Schedule("constant", rate, rate, None, printed=False)
+    if last >= 0.98 * end:
+        return Schedule("ended", lowest, rate, None, printed=False)
+    return Schedule("decay", None, rate, None, printed=False)
+
+
+def _setting(run: Run, *keys: str) -> float | None:
+    values = (run.config.get(key) for key in keys)
+    return next((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), None)

@@ -1,0 +1,192 @@
+"""Whether a run still gets better: improving, flat, past its best, or not to be told. Evaluations count first.
+
+Each rule says what it needs, what it tests and how sure that is; the tools are in evidence.py.
+"""
+
+import math
+
+from nanoscope.analysis.curves import Evidence
+from nanoscope.analysis.evidence import Points, change, flat_end, rise_since_best
+from nanoscope.analysis.findings import (
+    Confidence,
+    Gap,
+    Improving,
+    Leak,
+    Memorising,
+    Overfitting,
+    Plateau,
+    RunProgress,
+    Schedule,
+    ScheduleEnded,
+    TooShort,
+    TrainLoss,
+    Unclear,
+    Verdict,
+    Worsening,
+)
+from nanoscope.analysis.findings.learning import Measure
+from nanoscope.estimates import median
+
+SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
+TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its best: no longer called improving
+# A plateau is that many evaluations long, that share of the run, and its slope per doubling of the steps is known to
+# that share of the loss; the same for stretches of training lines, which say less.
+FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
+ENOUGH_OF_RUN, ENOUGH_OF_PLAN = 0.25, 0.1  # a plateau is judged from that much of the run, and of what is planned
+WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing yet
+WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
+GAP_SHARE, FAR_APART, EASIER = 0.08, 1.6, 0.05
+# Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
+MEMORISED, MEMORISED_AFTER_PASSES = 0.2, 0.5
+SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before any training
+MANY_PASSES = 10
+
+
+def direction(evidence: Evidence, schedule: Schedule | None, progress: RunProgress) -> Verdict | None:
+    """Improving, a plateau or neither, by the evaluations, or by the training lines where those are too few."""
+    if len(evidence.val) >= 3 or evidence.has_stderr:
+        found = _judge("val", evidence.val, evidence, schedule, progress)
+        if not isinstance(found, Unclear) or len(evidence.val) >= FLAT["val"][0]:
+            return found
+    points = evidence.curve.points
+    if len(points) < 6:
+        return None
+    return _judge("train", points, evidence, schedule, progress)
+
+
+def _judge(
+    measure: Measure, points: Points, evidence: Evidence, schedule: Schedule | None, progress: RunProgress
+) -> Verdict:
+    recent = points.since(points.steps[-1] / 2)
+    if len(recent) < 3:
+        recent = points.part(-3)
+    moved = change(recent)
+    ended = schedule is not None and schedule.stage == "ended"
+    warming_up = schedule is not None and schedule.stage == "warmup"
+    enough = evidence.covered >= ENOUGH_OF_RUN and not _only_begun(progress)
+    flat = flat_end(points, *FLAT[measure]) if enough and not warming_up else None
+    if flat is not None and not ended:
+        level, since = median(flat.values), change(flat)
+        confidence: Confidence = "likely" if measure == "val" else "hint"
+        return Plateau(
+            measure, level, flat.steps[0], since.value, since.error, len(flat), confidence=confidence
+        )  # fmt: skip
+    gain = recent.values[0] - recent.values[-1]
+    turning = rise_since_best(points).sigmas > TURNING[measure]
+    worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
+    if moved.sigmas < -HINT and gain > worth and not turning and flat is None:
+        strong = -moved.sigmas
+        confidence = "sure" if strong > SURE and measure == "val" else "likely" if strong > LIKELY else "hint"
+        return Improving(
+            measure, recent.steps[0], recent.values[0], recent.steps[-1], recent.values[-1], gain,
+            max(points.sigma * math.sqrt(2), moved.error), confidence=confidence,
+        )  # fmt: skip
+    if ended and schedule is not None:
+        return ScheduleEnded(
+            measure, median(recent.values), schedule.lr, confidence="likely" if measure == "val" else "hint"
+        )  # fmt: skip
+    if warming_up:
+        return TooShort(evidence.last_step, warming_up=True, confidence="sure")
+    return Unclear(measure, recent.steps[0], moved.value, moved.error, confidence="hint")
+
+
+def _only_begun(progress: RunProgress) -> bool:
+    total, last = progress.total_steps, progress.last_step
+    return total is not None and last is not None and last < ENOUGH_OF_PLAN * total
+
+
+def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
+    """Validation that has risen since its best: overfitting if training loss falls on, else a run getting worse."""
+    points = evidence.val
+    if len(points) < 3:
+        return _far_apart(evidence)
+    best, last = points.best, evidence.evals[-1]
+    if points.steps[best] == 0:
+        return None  # worse than before training: see breakdown.damaged_start
+    after = len(points) - 1 - best
+    rise = rise_since_best(points)
+    train, then = evidence.train_at(last), evidence.train_at(evidence.evals[best])
+    falls = train is not None and then is not None and train < then and train < last.val
+    if after >= 2:
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and rise.sigmas > (LIKELY if after >= 3 else SURE)
+    else:  # a single evaluation may be an outlier: only beside a wide gap does it count
+        wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
+        seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
+    if not seen:
+        return None
+    confidence: Confidence = "sure" if rise.sigmas > SURE and after >= 3 else "likely"
+    if not falls:
+        return Worsening(
+            "val", points.values[best], points.steps[best], last.val, last.val - points.values[best], rise.error,
+            train is not None and then is not None, confidence=confidence,
+        )  # fmt: skip
+    share = (last.val - points.values[best]) / points.values[best] if points.values[best] > 0 else 1.0
+    return Overfitting(
+        onset_step=points.steps[best],
+        best_val=points.values[best],
+        last_val=last.val,
+        last_train=train,
+        rise=last.val - points.values[best],
+        wasted_steps=last.step - points.steps[best],
+        wasted_share=(last.step - points.steps[best]) / last.step if last.step else None,
+        severity="slight" if share < 0.02 else "clear" if share < 0.08 else "severe",
+        confidence=confidence,
+    )
+
+
+def _far_apart(evidence: Evidence) -> Overfitting | None:
+    """With no history to see a turning point in, only a gap that no early run has speaks for itself."""
+    if not evidence.evals:
+        return None
+    last = evidence.evals[-1]
+    train = evidence.train_at(last)
+    if train is None or last.step < 20 or last.val < max(FAR_APART * train, train + 0.3):
+        return None
+    severity = "severe" if last.val > 2.5 * train else "clear"
+    return Overfitting(None, None, last.val, train, None, None, None, severity, confidence="likely")  # type: ignore[arg-type]
+
+
+def gap(evidence: Evidence) -> Gap | None:
+    """A growing distance between both losses, where they are measured alike."""
+    pairs = [(e.step, e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
+    if len(pairs) < 2 or evidence.evals[-1].metric != "loss":
+        return None
+    (first_step, first_train, first_val), (step, train, val) = pairs[0], pairs[-1]
+    now, then = val - train, first_val - first_train
+    if now < GAP_SHARE * val or now < 1.5 * then or now - then < 3 * evidence.val.sigma:
+        return None
+    return Gap(step, train, val, now / val, first_step, then)
+
+
+def leak(evidence: Evidence, progress: RunProgress) -> Leak | None:
+    """Validation well below training where both are measured alike, or no gap after many passes by a large model."""
+    pairs = [(e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
+    if len(pairs) < 3 or evidence.evals[-1].metric != "loss":
+        return None
+    train, val = pairs[-1]
+    differences = [t - v for t, v in pairs]
+    easier = median(differences)
+    if min(differences[-3:]) > 0 and easier > max(EASIER * val, 5 * evidence.val.sigma):
+        return Leak(val, train, easier, len(pairs), None, confidence="hint")
+    parameters, tokens = (evidence.run.config.get(key) for key in ("parameters", "train_tokens"))
+    passes = progress.passes_over_data
+    if isinstance(parameters, int | float) and isinstance(tokens, int | float) and passes is not None:
+        closes = abs(median(differences[-3:])) < max(0.01 * val, 2 * evidence.val.sigma)
+        if passes > MANY_PASSES and parameters > tokens and closes and val < 0.6 * evidence.evals[0].val:
+            return Leak(val, train, easier, len(pairs), passes, confidence="hint")
+    return None
+
+
+def memorising(evidence: Evidence, train: TrainLoss, progress: RunProgress) -> Memorising | None:
+    """A loss below anything that unseen text could have, and no validation."""
+    passes = progress.passes_over_data
+    if train.smoothed_last is None or train.first is None or evidence.evals or not train.smoothed_last > 0:
+        return None
+    if evidence.run.is_language_model is False:
+        return None
+    if passes is None and (not evidence.from_scratch or train.first < SMALLEST_TEXT):
+        return None  # sums, moves or answers in a fixed form, not plain text: such a task can be known exactly
+    limit = MEMORISED_AFTER_PASSES if passes is not None and passes > MANY_PASSES else MEMORISED
+    if train.smoothed_last >= limit:
+        return None
+    return Memorising(train.smoothed_last, passes, confidence="likely" if passes is None else "sure")
