@@ -1,23 +1,30 @@
-"""What to do, ranked by what this log says it would bring; nothing that it gives no reason for."""
+"""What to do, ranked by what this log says it would bring; nothing without a finding behind it."""
 
 import math
 
 from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Advice,
+    DamagedStart,
     Diverged,
     Eta,
     Evaluations,
+    GradientExplosion,
+    GradientNotFinite,
     HiddenEvaluations,
     Improving,
+    Leak,
     LogError,
     Memorising,
     NoEta,
     NonFinite,
+    NotLearning,
     Overfitting,
     RunProgress,
+    ScaleCollapse,
     SlowingDown,
     Verdict,
+    Worsening,
 )
 from nanoscope.analysis.loss import Learning
 from nanoscope.analysis.numbers import common_gap
@@ -26,7 +33,9 @@ from nanoscope.runs.run import Run
 
 WORTH_SHARE = 0.03  # of the time: below it, a change of settings is not worth the words
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
+COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on too many batches, not too often
 LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
+LONGER_DOUBT = 2.0  # the past of a curve foretells its future by about this factor (measured on long logs)
 EVALS_WANTED = 8  # fewer points show no turning point
 
 
@@ -40,83 +49,120 @@ def advise(
     errors: list[LogError],
 ) -> tuple[Advice, ...]:
     """The advice for one run: what is broken first, then by gain."""
-    urgent: list[Advice] = []
-    for verdict in verdicts:
-        urgent.extend(_for_verdict(verdict, progress, timing))
-        if isinstance(verdict, Improving) and verdict.measure == "val":
-            urgent.extend(_train_longer(run, progress, learning.evals))
+    urgent = [advice for verdict in verdicts for advice in _for_verdict(verdict, run, progress, timing, learning)]
     if any(error.kind == "out_of_memory" for error in errors):
         urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
     if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
         urgent.append(Advice("resume_from_checkpoint", step=learning.checkpoints.last_step))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing, run)]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
-    unseen: list[Advice] = []
-    if timing.hidden:
-        unseen.append(_align(timing.hidden))
-    if not run.evals and run.steps and any(isinstance(v, Memorising | Improving) for v in verdicts):
-        unseen.append(Advice("add_validation"))
-    return tuple(_once([*urgent, *savings, *unseen]))
+    found = {advice.action: advice for advice in reversed([*urgent, *savings, *_align(timing.hidden)])}
+    return tuple(reversed(found.values()))
 
 
-def _for_verdict(verdict: Verdict, progress: RunProgress, timing: Timing) -> list[Advice]:
-    normal = timing.normal_step
-    if isinstance(verdict, Overfitting):
-        advice = []
-        if verdict.onset_step is not None:
-            saved = (verdict.wasted_steps or 0) * normal.mean_s if normal else None
-            if not progress.finished and progress.steps_left and normal:
-                saved = progress.steps_left * normal.mean_s
-            advice.append(Advice("stop_at_best", step=verdict.onset_step, saves_s=saved, loss_gain=verdict.rise))
-        advice.append(Advice("regularise", setting="dropout"))
-        return advice
-    if isinstance(verdict, Diverged):
-        return [
-            Advice("lower_learning_rate", setting="learning_rate", loss_gain=verdict.last - verdict.best),
-            Advice("use_best_checkpoint", step=verdict.last_good_checkpoint),
-        ]
-    if isinstance(verdict, NonFinite):
-        if verdict.from_start:
-            return [Advice("check_setup", step=verdict.step)]
-        if verdict.recovered:
-            return []
-        good = verdict.last_good_checkpoint
-        resume = [] if good is None else [Advice("resume_from_checkpoint", step=good)]
-        return [*resume, Advice("lower_learning_rate", setting="learning_rate")]
-    if isinstance(verdict, SlowingDown) and normal and progress.steps_left:
-        lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
-        return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
+def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timing, learning: Learning) -> list[Advice]:
+    """What follows from a verdict, the most urgent first."""
+    match verdict:
+        case Overfitting():
+            return [*_stop_at_best(verdict, progress, timing), Advice("regularise", setting="dropout")]
+        case Diverged() | NonFinite(from_start=False, recovered=False):
+            good = verdict.last_good_checkpoint
+            resume = [] if good is None else [Advice("resume_from_checkpoint", step=good)]
+            return [*resume, _lower_rate(run)]
+        case NonFinite(from_start=True):
+            return [Advice("check_setup")]
+        case Worsening(train_known=True):
+            return [_lower_rate(run), Advice("use_best_checkpoint", step=verdict.best_step)]
+        case DamagedStart():
+            return [Advice("warm_up", setting="warmup_iters"), _lower_rate(run)]
+        case NotLearning():
+            return [Advice("check_setup")]
+        case GradientNotFinite() | ScaleCollapse():
+            return [Advice("safer_precision", setting="dtype")]
+        case GradientExplosion():
+            return [_lower_rate(run)]
+        case Leak():
+            return [Advice("check_split")]
+        case Memorising():
+            return [Advice("add_validation")]
+        case SlowingDown() if timing.normal_step and progress.steps_left:
+            lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
+            return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
+        case Improving(measure="val"):
+            return _train_longer(run, progress, learning.evals)
     return []
 
 
+def _stop_at_best(verdict: Overfitting, progress: RunProgress, timing: Timing) -> list[Advice]:
+    if verdict.onset_step is None:
+        return []
+    left, normal = progress.steps_left, timing.normal_step
+    saved = left * normal.mean_s if left and normal and not progress.finished else None
+    return [Advice("stop_at_best", step=verdict.onset_step, saves_s=saved)]
+
+
+def _lower_rate(run: Run) -> Advice:
+    now = _number(run, "learning_rate")
+    return Advice("lower_learning_rate", "learning_rate", now, _round_down(now / 3) if now else None)
+
+
+def _round_down(value: float) -> float:
+    """The next lower of 1, 2, 3, 5 times a power of ten."""
+    size = 10.0 ** math.floor(math.log10(value))
+    return max(digit * size for digit in (1, 2, 3, 5) if digit * size <= value * 1.001)
+
+
 def _train_longer(run: Run, progress: RunProgress, evals: Evaluations | None) -> list[Advice]:
-    """Twice the steps, where even the more cautious law through the evaluations promises more than their noise."""
+    """Twice the steps, where even the more cautious law through the evaluations promises more than their noise.
+
+    A curve that falls faster at its end than before is cooling down: it says nothing about a longer run.
+    """
     length = progress.total_steps or progress.last_step
     points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]
-    ends = extrapolate(points, 2 * length) if length and progress.finished else None
+    ends = extrapolate(points, 2 * length) if length and progress.finished and not _cools_down(points) else None
     if ends is None or evals is None or length is None:
         return []
     last = points[-1][1]
     gain = last - max(ends)
     if gain < max(evals.noise or 0.0, LONGER_SHARE * last):
         return []
-    return [Advice("train_longer", "max_iters", from_value=length, to_value=2 * length, loss_gain=gain)]
+    return [
+        Advice(
+            "train_longer", "max_iters", from_value=length, to_value=2 * length,
+            loss_gain=(gain / LONGER_DOUBT, (last - min(ends)) * LONGER_DOUBT),
+        )
+    ]  # fmt: skip
+
+
+def _cools_down(points: list[tuple[int, float]]) -> bool:
+    late = [(math.log(step), value) for step, value in points if step >= points[-1][0] / 2 and step > 0]
+    if len(late) < 5:
+        return False
+    middle = len(late) // 2
+    (x0, y0), (x1, y1), (x2, y2) = late[0], late[middle], late[-1]
+    return (y1 - y2) / (x2 - x1) > 1.3 * (y0 - y1) / (x1 - x0)
 
 
 def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:
-    """Evaluating less often, where evaluations take a share of the time that matters."""
+    """Evaluating on fewer batches or less often, where evaluations take a share of the time that matters."""
     cost, normal, interval = timing.eval_cost_s, timing.normal_step, common_gap([e.step for e in run.evals])
     whole = timing.run_s
     if cost is None or normal is None or not interval or not whole:
         return []
-    count = len(run.evals) - 1
+    count = max(1, len(run.evals) - 1)
     if isinstance(eta, Eta) and eta.evals_left:
         count, whole = eta.evals_left, eta.expected_s
+    share = cost / (cost + interval * normal.mean_s)
     if cost * count < WORTH_SHARE * whole:
         return []
     factors = [f for f in (2, 4, 5, 10) if (len(run.evals) + count) // f >= EVALS_WANTED]
-    if not factors:
-        return []
+    if share > COSTLY_SHARE or not factors:
+        factor = 10 if share > VERY_COSTLY_SHARE else 4
+        batches = _number(run, "eval_iters")
+        to = max(1, round(batches / factor)) if batches else None
+        return [
+            Advice("lower_eval_iters", "eval_iters", batches, to, cost * count * (1 - 1 / factor), whole, factor=factor)
+        ]
     enough = (f for f in factors if cost / (cost + f * interval * normal.mean_s) <= EVAL_SHARE_WANTED)
     factor = next(enough, factors[-1])
     saved = cost * (count - count // factor)
@@ -128,36 +174,26 @@ def _time_savings(timing: Timing, run: Run) -> list[Advice]:
     if not whole or not timing.log_interval:
         return []
     advice = []
-    scale = 1 if run.time_spans_steps else timing.log_interval  # only every k-th step is printed
-    normal_s = (
-        timing.normal_step.typical_s * (run.steps.step[-1] - run.steps.step[0] + 1) if timing.normal_step else 0.0
-    )
     for group in timing.slow_groups:
-        if group.causes == ("stall",) and group.count >= 2 and group.extra_total_s * scale > WORTH_SHARE * whole:
+        worth = group.extra_total_s > WORTH_SHARE * whole
+        if group.causes == ("stall",) and group.count >= 2 and worth:
             advice.append(
-                Advice(
-                    "find_stalls",
-                    saves_s=min(group.extra_total_s * scale, max(whole - normal_s, group.extra_total_s)),
-                    of_s=whole,
-                    step=group.first_step,
-                )
-            )
-        if group.causes == ("checkpoint",) and group.extra_total_s > WORTH_SHARE * whole:
+                Advice("find_stalls", saves_s=group.extra_total_s, of_s=whole, step=group.first_step)
+            )  # fmt: skip
+        if group.causes == ("checkpoint",) and worth:
             advice.append(Advice("checkpoint_less", saves_s=group.extra_total_s / 2, of_s=whole))
     return advice
 
 
-def _align(hidden: HiddenEvaluations) -> Advice:
-    """A log interval that divides the evaluation interval shows all of them."""
-    best = max(d for d in range(1, hidden.log_interval + 1) if hidden.eval_interval % d == 0)
-    return Advice("align_log_interval", "log_interval", hidden.log_interval, best)
+def _align(hidden: HiddenEvaluations | None) -> list[Advice]:
+    """A log interval that divides the evaluation interval shows all of them; a round one if there is one."""
+    if hidden is None:
+        return []
+    divisors = [d for d in range(1, hidden.log_interval + 1) if hidden.eval_interval % d == 0]
+    round_ones = [d for d in divisors if d == _round_down(d) and d >= max(divisors) / 3]
+    return [Advice("align_log_interval", "log_interval", hidden.log_interval, max(round_ones or divisors))]
 
 
 def _number(run: Run, key: str) -> float | None:
     value = run.config.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _once(advice: list[Advice]) -> list[Advice]:
-    seen: set[str] = set()
-    return [a for a in advice if not (a.action in seen or seen.add(a.action))]  # type: ignore[func-returns-value]

@@ -45,7 +45,7 @@ def diverged(evidence: Evidence, schedule: Schedule | None, uniform: float | Non
     if found is None:
         return None
     at, before = found
-    step, last = curve.steps[at], median(curve.values[-3:])
+    step, last = curve.steps[at], curve.values[-1]
     good = [c.step for c in evidence.run.checkpoints if c.step < step]
     norms = _norms_around(evidence.run, step)
     rates = [lr for s, lr in zip(evidence.run.steps.step, evidence.run.steps.lr, strict=True) if s <= step and lr == lr]
@@ -56,6 +56,7 @@ def diverged(evidence: Evidence, schedule: Schedule | None, uniform: float | Non
         highest=max(curve.values[at:]),
         last_good_checkpoint=good[-1] if good else None,
         uniform_loss=uniform if uniform is not None and last > 1.02 * uniform else None,
+        began_at=curve.values[0] if uniform is None and evidence.from_scratch and last > curve.values[0] else None,
         lr_rising=len(rates) >= 3 and rates[-1] > 1.02 * rates[-min(len(rates), 5)],
         grad_norm_before=norms[0],
         grad_norm_after=norms[1],
@@ -94,7 +95,7 @@ def _last_jump(values: Sequence[float], uniform: float | None) -> tuple[int, flo
         lost = end > 2 * before or (uniform is not None and end > uniform)
         high = end > (1 + SHORT_SHARE) * before
         if (high or not few) and (lost or len(later) >= count // 5):
-            return at, before
+            return at, values[at - 1]
     return None
 
 
@@ -160,7 +161,7 @@ def damaged_start(evidence: Evidence, uniform: float | None) -> DamagedStart | N
         first = points.values[0]
         early = [(v, s) for s, v in zip(points.steps[1:4], points.values[1:4], strict=True)]
         worst, step = max(early)
-        if worst - first > max(DAMAGE_SHARE * first, 4 * points.sigma) or (
+        if worst - first > max(DAMAGE_SHARE * first, 3 * points.sigma) or (
             len(points) < 4 and min(early)[0] - first > max(DAMAGE_SHARE / 4 * first, 3 * points.sigma)
         ):
             back = next((s for s, v in zip(points.steps, points.values, strict=True) if s > step and v <= first), None)

@@ -87,7 +87,7 @@ def _judge(
         )  # fmt: skip
     if warming_up:
         return TooShort(evidence.last_step, warming_up=True, confidence="sure")
-    return Unclear(measure, recent.steps[0], moved.value, moved.error, confidence="hint")
+    return Unclear(measure, recent.steps[0], moved.value, moved.error, confidence="sure")
 
 
 def _only_begun(progress: RunProgress) -> bool:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
+from nanoscope.errors import JobError, UsageError
+from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nanoscope.analysis.analyse import Options
-    from nanoscope.analysis.findings import NoteFinding
+    from nanoscope.analysis.findings import Analysis, NoteFinding
     from nanoscope.views.terminal_page import Page
 
 
@@ -21,6 +25,7 @@ def explain(
     json: bool = False,
     max_iters: int | None = None,
     device: str | None = None,
+    fail_on: str | None = None,
 ) -> None:
     """Explain training logs: speed, slow steps, time left, learning, and what to do next.
 
@@ -31,6 +36,8 @@ def explain(
       pbpaste | nanoscope explain - --lang hi
 
       nanoscope explain train.log --annotate
+
+      nanoscope explain train.log --json --fail_on=diverged,non_finite
 
     Parameters
     ----------
@@ -46,36 +53,60 @@ def explain(
         Number of steps the run will take, if the log doesn't say.
     device
         What it runs on ('RTX 4070 Ti'), if the log doesn't say.
+    fail_on
+        Exit with status 1 if one of these verdicts is found, as in 'diverged,non_finite'; for scripts and CI.
     """
     from nanoscope.analysis.analyse import Options
 
     check_logs(logs, explain)
     check_max_iters(max_iters)
+    unwanted = _verdict_codes(fail_on)
     options = Options(max_iters, device)
     if json:
-        _print_json(logs, options)
-        return
+        found = _print_json(logs, options)
+    else:
+        from nanoscope.views.terminal_page import Page
+        from nanoscope.words.language import choose_language
 
-    from nanoscope.views.terminal_page import Page
-    from nanoscope.words.language import choose_language
+        page = Page(choose_language(lang))
+        found = {}
+        for number, path in enumerate(logs):
+            if number:
+                page.line()
+            analyses = (_annotate if annotate else _report)(path, options, page)
+            found[path] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
+    wrong = [f"{path}: {', '.join(sorted(codes & unwanted))}" for path, codes in found.items() if codes & unwanted]
+    if wrong:
+        raise JobError("\n".join([*wrong[:2], *([f"and {len(wrong) - 2} more logs"] if len(wrong) > 2 else [])]))
 
-    page = Page(choose_language(lang))
-    for number, path in enumerate(logs):
-        if number:
-            page.line()
-        (_annotate if annotate else _report)(path, options, page)
+
+def _verdict_codes(text: str | None) -> set[str]:
+    """The verdicts that --fail_on names."""
+    from nanoscope.analysis.findings import Verdict
+
+    known = {kind.code for kind in Verdict.__subclasses__()}
+    named = {word.strip().replace("-", "_") for word in (text or "").split(",") if word.strip()}
+    for name in sorted(named - known):
+        raise UsageError(
+            f"--fail_on: there is no verdict {name!r}.{did_you_mean(name, known)}\nVerdicts: {', '.join(sorted(known))}"
+        )
+    return named
 
 
-def _print_json(logs: tuple[str, ...], options: "Options") -> None:
+def _print_json(logs: tuple[str, ...], options: "Options") -> dict[str, set[str]]:
     from nanoscope.analysis.schema import explain_json
     from nanoscope.runs.reader import read_log
 
     documents = [explain_json(read_log(log), options) for log in logs]
     text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
     sys.stdout.write(text + "\n")
+    return {
+        log: {code for run in document["runs"] for code in run["verdicts"]}
+        for log, document in zip(logs, documents, strict=True)
+    }
 
 
-def _report(path: str, options: "Options", page: "Page") -> None:
+def _report(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
     from nanoscope.analysis.analyse import analyse, log_errors
     from nanoscope.runs.reader import read_log
     from nanoscope.views.terminal import print_report
@@ -89,9 +120,10 @@ def _report(path: str, options: "Options", page: "Page") -> None:
 
         notes = note_findings(details.notes)
     print_report(log, analyses, log_errors(log.errors), page, notes)
+    return analyses
 
 
-def _annotate(path: str, options: "Options", page: "Page") -> None:
+def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
     """Read the log twice: first to understand it, then to print it."""
     from nanoscope.analysis.analyse import analyse
     from nanoscope.runs.reader import read_log, read_stream
@@ -107,5 +139,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> None:
         path = str(console) if console.is_file() else path
         log = read_log(path)
         again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")
+    analyses = [analyse(run, options, log) for run in log.runs]
     with again:
-        print_annotated(clean_lines(again), log, [analyse(run, options, log) for run in log.runs], page)
+        print_annotated(clean_lines(again), log, analyses, page)
+    return analyses

@@ -1,5 +1,6 @@
 """The texts about a run, section by section, as every view shows them."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from nanoscope.analysis.findings import (
@@ -7,10 +8,13 @@ from nanoscope.analysis.findings import (
     Diverged,
     Eta,
     Finding,
+    GradientNotFinite,
     Improving,
     LogError,
+    LossSpike,
     NonFinite,
     NormalStep,
+    NotLearning,
     NoTraining,
     Overfitting,
     SlowGroup,
@@ -44,7 +48,10 @@ def source_line(log: Log, language: Language) -> str:
 def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str]]]:
     """Titles with their texts; texts may be empty."""
     say = language.say
-    learned = (analysis.train_loss, analysis.evals, analysis.warmup, *analysis.spikes[:MOST_SPIKES])
+    learned = (
+        analysis.train_loss, analysis.evals, analysis.gap, analysis.schedule, analysis.gradients,
+        *_spikes(analysis),
+    )  # fmt: skip
     return [
         (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
         (say("Progress"), [*_texts(language, analysis.progress), *_time_left(analysis, language)]),
@@ -53,12 +60,18 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     ]
 
 
+def _spikes(analysis: Analysis) -> Sequence[LossSpike]:
+    """The spikes, without the one that the verdict is about."""
+    broken = {verdict.step for verdict in analysis.verdicts if isinstance(verdict, Diverged)}
+    return [spike for spike in analysis.spikes if spike.step not in broken][:MOST_SPIKES]
+
+
 def tone(verdict: Verdict) -> Literal["good", "fair", "bad"]:
     """How alarming a verdict is."""
     if isinstance(verdict, Improving):
         return "good"
     severe = isinstance(verdict, Overfitting) and verdict.severity == "severe"
-    if severe or isinstance(verdict, Diverged | NoTraining):
+    if severe or isinstance(verdict, Diverged | NotLearning | GradientNotFinite | NoTraining):
         return "bad"
     return "bad" if isinstance(verdict, NonFinite) and not verdict.recovered else "fair"
 

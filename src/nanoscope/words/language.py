@@ -53,7 +53,7 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
     "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed",
+    "plain", "typed", "measured", "signed", "rate", "gains",
 }  # fmt: skip
 
 
@@ -191,6 +191,27 @@ class Language:
     def losses(self, ends: tuple[float, float]) -> str:
         """A range of losses."""
         return self.between(self.number(ends[0], 2), self.number(ends[1], 2))
+
+    def gains(self, ends: tuple[float, float]) -> str:
+        """A range of differences: '0.05 to 0.2'."""
+        return self.between(*(self.significant(end, 1) for end in ends))
+
+    def measured(self, measured: tuple[float, float]) -> str:
+        """A value and its error: '0.124 ± 0.023'."""
+        value, error = measured
+        if not (math.isfinite(value) and math.isfinite(error)) or error <= 0:
+            return self.significant(value)
+        decimals = max(0, min(8, 1 - math.floor(math.log10(error))))
+        return f"{self.number(value, decimals)} ± {self.number(error, decimals)}"
+
+    def signed(self, measured: tuple[float, float]) -> str:
+        """A change and its error: '+0.012 ± 0.004'."""
+        text = self.measured(measured)
+        return text if text.startswith("-") or not measured[0] else f"+{text}"
+
+    def rate(self, value: float | None) -> str:
+        """A learning rate, as one types it."""
+        return NOTHING if value is None or not math.isfinite(value) else f"{value:.3g}"
 
     # --- time ---
 

@@ -72,25 +72,30 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.TrainLoss: Sentences(
         Clauses(
             First(
-                Say("Training loss: from {first:loss} to {smoothed_last:loss}", lambda f: f.first != f.smoothed_last),
-                Say("Training loss: {smoothed_last:loss}", known("smoothed_last")),
+                Say("Training loss: from {first:loss} to {smoothed_last:loss}", has("moved")),
+                Say("Training loss: about {smoothed_last:loss}", known("smoothed_last")),
             ),
             Say(", single lines ±{noise:significant2}", lambda f: (f.noise or 0.0) >= LEAST_NOISE),
+            Say(", smoothed by the trainer", has("averaged")),
             Bracketed(_PERPLEXITY, _BITS),
             Say("."),
         ),
         First(
-            Say("It began near {uniform}, as an untrained model must.", has("first_is_uniform"), uniform=_UNIFORM),
-            Say("It began at {first:loss}, above {uniform}, the loss of pure guessing: a poor start.",
+            Say("It began near {uniform}, as an untrained model should.", has("first_is_uniform"), uniform=_UNIFORM),
+            Say("It began at {first:loss}, above {uniform}, the loss of pure guessing.",
                 _began_above_uniform, uniform=_UNIFORM),
-            Say("It began at {first:loss}, below {uniform}: the model had been trained before.",
-                known("first_is_uniform"), uniform=_UNIFORM),
+            Say("It began at {first:loss}, below {uniform}, the loss of pure guessing: the model was probably trained "
+                "before.", known("first_is_uniform"), uniform=_UNIFORM),
         ),
     ),
     f.Evaluations: Clauses(
         By(
             "metric",
-            loss=Say("Validation loss: {last_val:loss} at step {last_step:plain}", known("last_val")),
+            loss=First(
+                Say("Validation loss: {last:measured} at step {last_step:plain}", known("last_val", "stderr"),
+                    last=lambda evals: (evals.last_val, evals.stderr)),
+                Say("Validation loss: {last_val:loss} at step {last_step:plain}", known("last_val")),
+            ),
             bpb=Say("Validation: {last_val:loss} bits per byte at step {last_step:plain}", known("last_val")),
         ),
         Bracketed(Say("training loss {last_train:loss}", known("last_train")), _PERPLEXITY, _BITS),
@@ -108,10 +113,32 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
         Say("."),
     ),
-    f.LossSpike: Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and was back at step "
-                     "{recovered_step:plain}."),
-    f.Warmup: Say("The learning rate is still warming up (step {last_step:plain} of {warmup_steps:plain}): "
-                  "the loss says little yet."),
+    f.Gap: Say("Validation loss is {difference:significant2} above training loss ({share:percent}); at step "
+               "{first_step:plain} it was {first_gap:significant2}. The model fits its training text ever better than "
+               "new text.", difference=lambda gap: gap.val - gap.train),
+    f.Schedule: By(
+        "stage",
+        warmup=First(
+            Say("The learning rate is still warming up ({lr:rate} so far), so the loss says little yet.", known("lr")),
+            Say("The learning rate is still warming up (until step {warmup_steps:plain}), so the loss says little yet.",
+                known("warmup_steps")),
+        ),
+        ended=Say("The learning rate has come down as planned (from {highest:rate} to {lr:rate}): more steps need a "
+                  "higher {setting} from the start, or a new schedule.", known("lr", "highest"), setting="max_iters"),
+    ),
+    f.GradientNorm: Clauses(
+        Say("Gradient norm: usually {typical:significant2}, at most {highest:significant2} at step "
+            "{highest_step:plain}"),
+        Say("; {clipped_share:percent} of the printed steps were clipped ({setting})", known("clipped_share"),
+            setting=Verbatim("grad_clip={clip:typed}")),
+        Say("."),
+    ),
+    f.LossSpike: First(
+        Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and was back at step "
+            "{recovered_step:plain}.", known("recovered_step")),
+        Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and wasn't back by the end of the "
+            "log."),
+    ),
     f.Mfu: Sentences(
         By(
             "reason",

@@ -5,9 +5,10 @@ from typing import Literal
 from nanoscope.analysis.findings.base import Finding
 
 AdviceAction = Literal[
-    "raise_eval_interval", "checkpoint_less", "stop_at_best", "use_best_checkpoint", "add_validation", "regularise",
-    "train_longer", "lower_learning_rate", "resume_from_checkpoint", "find_stalls", "stop_slowdown",
-    "align_log_interval", "check_setup", "less_memory",
+    "raise_eval_interval", "lower_eval_iters", "checkpoint_less", "stop_at_best", "use_best_checkpoint",
+    "add_validation", "check_split", "regularise", "train_longer", "lower_learning_rate", "warm_up",
+    "resume_from_checkpoint", "find_stalls", "stop_slowdown", "align_log_interval", "check_setup", "less_memory",
+    "safer_precision",
 ]  # fmt: skip
 
 
@@ -24,5 +25,6 @@ class Advice(Finding):
     to_value: float | None = None
     saves_s: float | None = None
     of_s: float | None = None
-    loss_gain: float | None = None
+    loss_gain: tuple[float, float] | None = None  # a range
     step: int | None = None  # of the best validation loss, or of the last good checkpoint
+    factor: int | None = None  # by which something is divided

@@ -188,6 +188,7 @@ class Diverged(Verdict):
     highest: float
     last_good_checkpoint: int | None
     uniform_loss: float | None  # set if the loss is above it
+    began_at: float | None  # set if the loss is above its first value, and `uniform_loss` is not known
     lr_rising: bool  # the printed learning rate was still rising there
     grad_norm_before: float | None
     grad_norm_after: float | None
