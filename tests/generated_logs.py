@@ -106,6 +106,19 @@ def _nanochat(total: str) -> str:
     )
 
 
+def _rated(
+    steps: int = 400, *, loss: Curve = falling, lr: Curve = lambda s: 6e-4, norm: Curve = lambda s: 0.3 + s % 5 / 50
+) -> str:
+    """build-nanogpt's lines, which print the learning rate and the gradient norm."""
+    return _lines(
+        lambda s: (
+            f"step {s:5d} | loss: {loss(s):.6f} | lr {lr(s):.4e} | norm: {norm(s):.4f} | dt: 100.00ms "
+            "| tok/sec: 5000.00"
+        ),
+        range(steps),
+    )
+
+
 def _own_console() -> str:
     """Our own console: evaluations whose times are printed."""
     lines = settings(max_iters=2000)
@@ -141,8 +154,16 @@ LOGS: Mapping[str, str] = {
     "training loss improving": nanogpt(),
     "training loss level": nanogpt(loss=level, first=2000, steps=3000),
     "validation level": nanogpt(val=level, loss=level, train=level),
-    "slight overfitting": nanogpt(val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 600) / 16000, eval_every=50),
-    "clear overfitting": nanogpt(val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 600) / 5000, eval_every=50),
+    "slight overfitting": nanogpt(
+        val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 600) / 16000,
+        eval_every=50,
+        train=lambda s: falling(s) - 1,
+    ),
+    "clear overfitting": nanogpt(
+        val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 600) / 5000,
+        eval_every=50,
+        train=lambda s: falling(s) - 1,
+    ),
     "one evaluation": nanogpt(val=level, eval_every=1000, first=10),
     "memorising": nanogpt(loss=lambda s: 0.05 + 4 * math.exp(-s / 100)),
     "memorising a small text": nanogpt(
@@ -156,9 +177,62 @@ LOGS: Mapping[str, str] = {
     "nan after a checkpoint": nanogpt(loss=_after(600, math.nan, falling), val=falling),
     "nan and recovered": nanogpt(loss=lambda s: math.nan if 500 <= s < 540 else falling(s)),
     "spike": nanogpt(loss=lambda s: 8.0 if s == 500 else falling(s)),
-    "warm-up": nanogpt(500, head=settings(warmup_iters=2000)),
+    "warm-up": nanogpt(500, head=settings(warmup_iters=2000), loss=lambda s: 10.4 - s / 50000),
     "a poor start": nanogpt(loss=lambda s: 6 * falling(s), head=["found vocab_size = 65"]),
     "trained before": nanogpt(loss=lambda s: 0.4 * falling(s), head=["found vocab_size = 65"]),
+    # verdicts
+    "a trend within noise": nanogpt(loss=lambda s: 2.0 + 0.3 * math.sin(7 * s), first=400, steps=700),
+    "validation within noise": nanogpt(600, first=100, val=lambda s: 2.0 + 0.02 * math.sin(s), loss=level),
+    "flat as the rate is zero": _rated(loss=level, lr=lambda s: max(0.0, 6e-4 * (1 - s / 300))),
+    "flat at the end of a configured schedule": nanogpt(
+        1000,
+        first=600,
+        val=level,
+        loss=level,
+        train=level,
+        head=settings(max_iters=1000, learning_rate=1e-3, lr_decay_iters=1000, min_lr=0),
+    ),
+    "getting worse": nanogpt(
+        2000,
+        loss=lambda s: falling(s) + max(0, s - 900) / 8000,
+        val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 900) / 4000,
+        train=lambda s: 2 + max(0, s - 900) / 4000,
+        head=settings(learning_rate=0.01),
+    ),
+    "only validation, getting worse": _lines(
+        lambda s: f"{s} val {1.6 + 3 * math.exp(-s / 100) + max(0, s - 900) / 4000:.4f}", range(0, 2001, 100)
+    ),
+    "validation is easier": nanogpt(val=lambda s: 0.8 * falling(s)),
+    "no gap after many passes": nanogpt(
+        2000,
+        val=lambda s: 0.99 * falling(s),
+        train=falling,
+        head=["train has 10,000 tokens", "tokens per iteration will be: 1,000", "number of parameters: 10.65M"],
+    ),
+    "a growing gap": nanogpt(val=lambda s: falling(s) + 0.02 + s / 2500),
+    "diverged while the rate rises": _rated(
+        loss=_after(300, 40.0, falling), lr=lambda s: 1e-6 * s, norm=_after(299, 25.0, lambda s: 0.3)
+    ),
+    "diverged above guessing": nanogpt(loss=_after(600, 9.0, falling), head=["found vocab_size = 65"]),
+    "pretrained, damaged": nanogpt(
+        60, every=1, eval_every=5, val=lambda s: 3.0 if s == 0 else 3.9 - s / 100, loss=level
+    ),
+    "pretrained, damaged, recovered": nanogpt(
+        200, every=1, eval_every=5, val=lambda s: 3.0 if s == 0 else 3.9 - s / 50, loss=lambda s: 3.9 - s / 50
+    ),
+    "damaged above guessing": nanogpt(
+        200, every=1, loss=lambda s: 4.17 if s < 3 else 6.0 - s / 60, head=["found vocab_size = 65"]
+    ),
+    "stuck at guessing": nanogpt(loss=lambda s: 4.174 + 0.001 * math.sin(s), head=["found vocab_size = 65"]),
+    "stuck at a rate of zero": _rated(loss=lambda s: 6.0 + 0.001 * math.sin(s), lr=lambda s: 0.0),
+    "a loss of zero": nanogpt(loss=lambda s: 0.0),
+    "gradients not finite": _rated(norm=lambda s: math.nan if s > 200 else 0.3),
+    "exploding gradients": _rated(norm=lambda s: 50.0 if s > 370 else 0.3),
+    "vanishing gradients": _rated(loss=level, norm=lambda s: 1e-5 if s > 300 else 0.3),
+    "clipped gradients": "grad_clip = 1.0\n" + _rated(norm=lambda s: 0.5 + s % 3),
+    "a spike at the end": nanogpt(loss=lambda s: 8.0 if s >= 990 else falling(s)),
+    "warming up": _rated(60, loss=lambda s: 10.4 - s / 1000, lr=lambda s: 1e-6 * s),
+    "few costly evaluations": nanogpt(600, val=falling, eval_every=300, eval_ms=60_000, head=settings(eval_iters=200)),
     "bits per byte": _lines(lambda s: f"Step {s:05d} | Validation bpb: {falling(s) / 3:.4f}", range(0, 500, 100))
     + _nanochat("/02000"),
     # timing

@@ -58,14 +58,14 @@ def test_the_verdict_comes_before_everything_else_but_the_name():
 
 def test_the_turning_point_of_an_overfitting_run_is_given():
     text = on_one_line(report(example_logs.gpu()))
-    assert "Validation loss was best at step 1750 (1.4697) and has since risen to 1.7044" in text
+    assert "Validation loss was best at step 1750 (1.4697) and has risen to 1.7044 since" in text
     assert "The 3,250 steps after that (65% of the run) did not help on new text." in text
-    assert "Stop near step 1750" in text
+    assert "Use the model of step 1750" in text
 
 
 def test_four_lines_are_enough_to_see_overfitting_and_why_the_last_step_is_slow():
     text = on_one_line(report(example_logs.GPU_END))
-    assert "Severe overfitting. Validation loss 1.7044 lies far above training loss 0.6224" in text
+    assert "Severe overfitting (likely). Validation loss 1.7044 is far above training loss 0.6224" in text
     assert "evaluation: step 5000 took 4.45 s (134× a normal step)." in text
 
 

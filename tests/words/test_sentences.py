@@ -35,7 +35,11 @@ TABLES: list[tuple[type[findings.Finding], Words]] = [
     (findings.ComparisonRow, compare.ROW_REASONS),
     (findings.Eta, DIRECTION),
 ]
-WITHOUT_A_MESSAGE = {("NormalStep", "source"): {"printed"}, ("Eta", "direction"): {"steady"}}
+WITHOUT_A_MESSAGE = {
+    ("NormalStep", "source"): {"printed"},
+    ("Eta", "direction"): {"steady"},
+    ("Schedule", "stage"): {"constant", "decay"},
+}
 
 
 def choices_in(words: Any) -> Iterator[By]:
@@ -68,16 +72,16 @@ def test_fewer_slow_steps_are_had_by_raising_eval_interval():
 
 def test_a_lower_value_is_called_lower():
     text = english(findings.Advice("align_log_interval", "log_interval", 200, 100))
-    assert text.startswith("Lower log_interval from 200 to 100.")
+    assert text.startswith("Lower log_interval from 200 to 100: ")
 
 
 def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
     finding = findings.Overfitting(None, None, 1.7044, 0.6224, None, None, None, "severe")
-    assert verdict_title(finding, ENGLISH) == "Severe overfitting"
+    assert verdict_title(finding, ENGLISH) == "Severe overfitting (likely)"
     text = english(finding)
     assert "1.7044" in text
     assert "0.6224" in text
-    assert "came earlier" in text
+    assert "doesn't show when validation loss was best" in text
 
 
 def test_the_device_is_said_not_to_explain_a_higher_loss():

@@ -31,7 +31,7 @@ from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import Run
 
-WORTH_SHARE = 0.03  # of the time: below it, a change of settings is not worth the words
+WORTH_SHARE, WORTH_S = 0.03, 10.0  # of the time, and seconds: what saves less is not worth the words
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
 COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on too many batches, not too often
 LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
@@ -54,7 +54,8 @@ def advise(
         urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
     if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
         urgent.append(Advice("resume_from_checkpoint", step=learning.checkpoints.last_step))
-    savings = [*_eval_savings(run, timing, eta), *_time_savings(timing, run)]
+    savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
+    savings = [advice for advice in savings if (advice.saves_s or 0.0) >= WORTH_S]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
     found = {advice.action: advice for advice in reversed([*urgent, *savings, *_align(timing.hidden)])}
     return tuple(reversed(found.values()))
@@ -169,7 +170,7 @@ def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Adv
     return [Advice("raise_eval_interval", "eval_interval", interval, interval * factor, saved, whole)]
 
 
-def _time_savings(timing: Timing, run: Run) -> list[Advice]:
+def _time_savings(timing: Timing) -> list[Advice]:
     whole = timing.run_s
     if not whole or not timing.log_interval:
         return []

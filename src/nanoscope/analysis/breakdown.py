@@ -38,7 +38,7 @@ def non_finite(run: Run) -> NonFinite | None:
     )
 
 
-def diverged(evidence: Evidence, schedule: Schedule | None, uniform: float | None) -> Diverged | None:
+def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
     """A loss that jumped, or crept up, and stayed up."""
     curve = evidence.curve
     found = _jump_that_lasts(curve.values, uniform) or _creeping_rise(curve.values, evidence.from_scratch)
@@ -57,7 +57,7 @@ def diverged(evidence: Evidence, schedule: Schedule | None, uniform: float | Non
         last_good_checkpoint=good[-1] if good else None,
         uniform_loss=uniform if uniform is not None and last > 1.02 * uniform else None,
         began_at=curve.values[0] if uniform is None and evidence.from_scratch and last > curve.values[0] else None,
-        lr_rising=len(rates) >= 3 and rates[-1] > 1.02 * rates[-min(len(rates), 5)],
+        lr_rising=len(rates) >= 3 and rates[-1] > 1.02 * rates[-max(3, len(rates) // 4)],
         grad_norm_before=norms[0],
         grad_norm_after=norms[1],
         confidence="sure" if last > 1.5 * before else "likely",
@@ -112,7 +112,7 @@ def _creeping_rise(values: Sequence[float], from_scratch: bool) -> tuple[int, fl
     fall = smooth[0] - best if from_scratch else 0.0
     if low >= len(smooth) - 3 or last - best < max(0.3 * fall, 0.25 * best, BROKEN_SIGMAS * calm / size**0.5, 0.3):
         return None
-    risen = best + 0.25 * (last - best)
+    risen = best + max(0.1 * (last - best), min(3 * calm, 0.5 * (last - best)))
     begins = max(i for i, value in enumerate(smooth) if i >= low and value <= risen) + 1
     return min(begins, len(smooth) - 1) * size, best
 
@@ -198,7 +198,10 @@ def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float |
         return None
     first, end = median(values[:3]), median(values[-max(3, lines // 4) :])
     noise = max(scatter(values), 1e-4)
-    if first - end > max(0.01 * first, 2 * noise) or end - first > 0.05 * first:
+    lowest = min([*evidence.curve.points.values, *(e.val for e in evidence.evals if e.metric == "loss")])
+    if first - lowest > max(0.02 * first, 3 * noise) or end - first > 0.05 * first:
+        return None
+    if len(evidence.val) >= 2 and evidence.val.values[0] - min(evidence.val.values) > 0.03 * evidence.val.values[0]:
         return None
     if uniform is not None and abs(end - uniform) < UNIFORM_SHARE * uniform:
         return NotLearning("uniform", end, trained, rate_is_zero, confidence="sure")

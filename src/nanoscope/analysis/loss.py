@@ -14,13 +14,13 @@ from nanoscope.analysis.findings import (
     GradientNorm,
     LossSpike,
     NonFinite,
-    NotLearning,
     Overfitting,
     RunProgress,
     Schedule,
     TooShort,
     TrainLoss,
     Verdict,
+    Worsening,
 )
 from nanoscope.analysis.gradients import analyse_gradients, judge_gradients
 from nanoscope.analysis.numbers import common_gap
@@ -78,9 +78,12 @@ def _weigh(
         return (bad,)
     stuck = breakdown.not_learning(evidence, schedule, uniform)
     gradients = judge_gradients(run, schedule)
-    grave: list[Verdict | None] = [bad, breakdown.diverged(evidence, schedule, uniform), stuck, *gradients]
-    if not isinstance(stuck, NotLearning):
-        grave += [trend.past_its_best(evidence), trend.memorising(evidence, train, progress)]
+    broken = breakdown.diverged(evidence, uniform)
+    grave: list[Verdict | None] = [bad, broken, stuck, *gradients]
+    if stuck is None:
+        past = trend.past_its_best(evidence)
+        grave += [None if broken and isinstance(past, Worsening) else past]
+        grave += [trend.memorising(evidence, train, progress)]
     damaged = breakdown.damaged_start(evidence, uniform)
     found = [verdict for verdict in (*grave, damaged, trend.leak(evidence, progress)) if verdict is not None]
     lasting = [v for v in found if not _is_aside(v)]

@@ -4,7 +4,7 @@ import math
 from array import array
 
 from nanoscope.analysis.findings import Schedule
-from nanoscope.runs.run import Run
+from nanoscope.runs.run import OWN_FORMAT, Run
 
 RISING, ENDED = 1.02, 0.02  # of the rate a quarter of the lines earlier; of the highest rate
 LEAST_PRINTED = 4
@@ -16,6 +16,8 @@ def analyse_schedule(run: Run, total_steps: int | None) -> Schedule | None:
     last = run.last_step
     if last is None:
         return None
+    if run.format == OWN_FORMAT:  # its events hold the rates and its console doesn't: both tell the same
+        return _configured(run, last, total_steps)
     rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)))
     if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
         return _printed(run, rates)
@@ -47,7 +49,9 @@ def _configured(run: Run, last: int, total_steps: int | None) -> Schedule | None
     if rate is None or end is None or not ("lr_decay_iters" in run.config or "cooldown" in run.config):
         return None
     lowest = _setting(run, "min_lr")
-    if lowest is not None and lowest > rate / 2:
+    if lowest is None:
+        lowest = 0.0 if run.config.get("recipe") == "modern" else rate / 10
+    if lowest > rate / 2:
         return Schedule("constant", rate, rate, None, printed=False)
     if last >= 0.98 * end:
         return Schedule("ended", lowest, rate, None, printed=False)

@@ -81,7 +81,7 @@ def _judge(
             measure, recent.steps[0], recent.values[0], recent.steps[-1], recent.values[-1], gain,
             max(points.sigma * math.sqrt(2), moved.error), confidence=confidence,
         )  # fmt: skip
-    if ended and schedule is not None:
+    if ended and schedule is not None and schedule.lr is not None:
         return ScheduleEnded(
             measure, median(recent.values), schedule.lr, confidence="likely" if measure == "val" else "hint"
         )  # fmt: skip

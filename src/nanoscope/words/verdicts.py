@@ -72,13 +72,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
             val=Say("Validation loss stays near {level:loss}."),
             train=Say("Training loss stays near {level:loss}."),
         ),
-        First(
-            Say("The learning rate has come down to {lr:rate}, so the curve is flat by schedule; "
-                "that doesn't show that there is nothing left to learn. More steps need a new schedule.",
-                known("lr")),
-            Say("The learning rate has come to the end of its schedule, so the curve is flat by schedule; "
-                "that doesn't show that there is nothing left to learn. More steps need a new schedule."),
-        ),
+        Say("The learning rate has come down to {lr:rate}, so the curve is flat by schedule; "
+            "that doesn't show that there is nothing left to learn. More steps need a new schedule."),
     ),
     f.Unclear: By(
         "measure",

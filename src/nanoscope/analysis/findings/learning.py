@@ -122,7 +122,7 @@ class ScheduleEnded(Verdict):
 
     measure: Measure
     level: float
-    lr: float | None
+    lr: float
 
 
 class Unclear(Verdict):
