@@ -1,4 +1,4 @@
-"""What a checkpoint costs in total: training standing still, slower steps while it is written, and reading it back.
+"""What a checkpoint costs in total: training paused, slower steps while it is written, and reading it back.
 
     python benchmarks/checkpoints.py [--only 4x128] [--rounds N] [--json]
 
@@ -246,23 +246,23 @@ class Training:
 
 
 def lap(training: Training, steps: int, way: AtOnce | None = None) -> tuple[float, float]:
-    """Milliseconds of a lap, and how long of it training stood still."""
-    still_ms = 0.0
+    """Milliseconds of a lap, and how long training was paused in it."""
+    paused_ms = 0.0
 
-    def stand_still(action: Callable[..., None], *arguments: object) -> None:
-        nonlocal still_ms
+    def paused_for(action: Callable[..., None], *arguments: object) -> None:
+        nonlocal paused_ms
         began = time.perf_counter()
         action(*arguments)
-        still_ms += 1000 * (time.perf_counter() - began)
+        paused_ms += 1000 * (time.perf_counter() - began)
 
     began = time.perf_counter()
     if way is not None:
-        stand_still(way.save, training.state())
+        paused_for(way.save, training.state())
     for _ in range(steps):
-        training.step(lambda: None if way is None else stand_still(way.before_update))
+        training.step(lambda: None if way is None else paused_for(way.before_update))
     if way is not None:
-        stand_still(way.wait)
-    return 1000 * (time.perf_counter() - began), still_ms
+        paused_for(way.wait)
+    return 1000 * (time.perf_counter() - began), paused_ms
 
 
 def measure(size: Size, rounds: int, folder: Path) -> dict[str, Any]:
@@ -274,16 +274,16 @@ def measure(size: Size, rounds: int, folder: Path) -> dict[str, Any]:
     ways = [at_once, TwoAtOnce(folder), FromBuffer(folder), ByThread(folder), paced]
     step_ms: list[float] = []
     costs: dict[str, list[float]] = {way.name: [] for way in ways}
-    still: dict[str, list[float]] = {way.name: [] for way in ways}
+    paused: dict[str, list[float]] = {way.name: [] for way in ways}
     for turn in range(rounds + 1):
         for way in ways:
             steps = size.paced_steps if way is paced else size.steps
             without, _ = lap(training, steps)
-            with_save, still_ms = lap(training, steps, way)
+            with_save, paused_ms = lap(training, steps, way)
             if turn:  # the first save of each kind gets memory that is kept
                 step_ms.append(without / steps)
                 costs[way.name].append(with_save - without)
-                still[way.name].append(still_ms)
+                paused[way.name].append(paused_ms)
     return {
         "size": size.name,
         "megabytes": sum(t.nbytes for tensors in training.state().values() for t in tensors.values()) / 1e6,
@@ -294,7 +294,7 @@ def measure(size: Size, rounds: int, folder: Path) -> dict[str, Any]:
                 "cost_ms": median(found),
                 "low_ms": sorted(found)[len(found) // 4],
                 "high_ms": sorted(found)[-1 - len(found) // 4],
-                "still_ms": median(still[name]),
+                "paused_ms": median(paused[name]),
             }
             for name, found in costs.items()
         },
@@ -305,7 +305,7 @@ def measure(size: Size, rounds: int, folder: Path) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> str:
     rows = [
         f"  {name:14} {way['cost_ms']:7.0f} ms in total ({way['low_ms']:.0f} to {way['high_ms']:.0f}), "
-        f"standing still {way['still_ms']:.0f} ms"
+        f"paused {way['paused_ms']:.0f} ms"
         for name, way in found["ways"].items()
     ]
     parts = ", ".join(f"{name} {ms:.0f} ms" for name, ms in found["parts_ms"].items())

@@ -150,10 +150,10 @@ def drawn_spikes(page: Page, run: int, steps: int) -> int:
 def spikes_in_overlay(server: Watch, runs: int, steps: int) -> int:
     """The same for all runs, in the data of the overlay."""
     found = 0
-    for run, told in enumerate(server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]):
-        series = told["series"]["time_s"]
+    for run, report in enumerate(server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]):
+        series = report["series"]["time_s"]
         values = array("f", base64.b64decode(series["y"]))
-        each = series.get("x", told["steps"])
+        each = series.get("x", report["steps"])
         if "each" in each:
             at = array("d", base64.b64decode(each["each"]))
         else:

@@ -101,9 +101,9 @@ def test_arabic_runs_from_right_to_left_and_its_charts_from_left_to_right(folder
 def test_pointing_at_a_slow_step_shows_its_cause(folder, open_file):
     page = open_file(folder / "spiky.html")
     page.locator(".mark").nth(1).hover()
-    told = page.get_by_role("status").inner_text()
-    assert told.startswith("step 500: 5.99\u00a0s.")
-    assert "evaluation + checkpoint" in told
+    status = page.get_by_role("status").inner_text()
+    assert status.startswith("step 500: 5.99\u00a0s.")
+    assert "evaluation + checkpoint" in status
 
 
 def test_the_keyboard_reaches_slow_steps_by_one_tab_stop_and_arrows(folder, open_file):

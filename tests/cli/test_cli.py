@@ -122,12 +122,12 @@ def test_an_unexpected_failure_is_one_short_report_and_a_file_with_the_details(
     monkeypatch.delenv("NANOSCOPE_DEBUG", raising=False)
     failing(ZeroDivisionError("a\nlong " + "story " * 100))
     assert cli.run(["demo"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("nanoscope: unexpected ZeroDivisionError: a long story")
-    assert len(told.splitlines()) == 3
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert message.startswith("nanoscope: unexpected ZeroDivisionError: a long story")
+    assert len(message.splitlines()) == 3
+    assert "Traceback" not in message
     (details,) = tmp_path.iterdir()
-    assert str(details) in told
+    assert str(details) in message
     assert "Traceback" in details.read_text("utf-8")
     assert f"nanoscope {__version__}" in details.read_text("utf-8")
 
@@ -149,9 +149,9 @@ def test_an_unexpected_failure_is_reported_even_if_no_file_can_be_written(
     monkeypatch.delenv("NANOSCOPE_DEBUG", raising=False)
     failing(ZeroDivisionError("why"))
     assert cli.run(["demo"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("nanoscope: unexpected ZeroDivisionError: why")
-    assert "NANOSCOPE_DEBUG=1" in told
+    message = capsys.readouterr().err
+    assert message.startswith("nanoscope: unexpected ZeroDivisionError: why")
+    assert "NANOSCOPE_DEBUG=1" in message
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a pipe that nobody reads is another error on Windows")

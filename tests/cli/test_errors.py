@@ -102,16 +102,16 @@ def test_cuda_on_a_machine_without_it(person: Person, small_dataset: DatasetFact
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
     small_dataset()
-    told = person.fails(2, *TRAIN, "--device=cuda")
-    assert "device=cuda: this machine has no usable CUDA GPU" in told
-    assert "--device=cpu" in told
+    message = person.fails(2, *TRAIN, "--device=cuda")
+    assert "device=cuda: this machine has no usable CUDA GPU" in message
+    assert "--device=cpu" in message
 
 
 def test_a_context_longer_than_the_data(person: Person, small_dataset: DatasetFactory) -> None:
     small_dataset()
-    told = person.fails(1, *TRAIN, "--block_size=5000")
-    assert "block_size=5000 is longer than the val split" in told
-    assert "--block_size=" in told
+    message = person.fails(1, *TRAIN, "--block_size=5000")
+    assert "block_size=5000 is longer than the val split" in message
+    assert "--block_size=" in message
 
 
 def test_a_dataset_that_is_not_there_gets_a_suggestion(person: Person, small_dataset: DatasetFactory) -> None:
@@ -132,9 +132,9 @@ def test_ids_beyond_the_vocabulary_are_named_with_their_file(person: Person, tmp
     (folder / "meta.pkl").write_bytes(pickle.dumps(meta))
     for name in ("train", "val"):
         (np.arange(4000, dtype="<u2") % 9).tofile(folder / f"{name}.bin")
-    told = person.fails(1, *TRAIN, "--dataset=data/broken")
-    assert "contains the token id 8, but the vocabulary ends at 7" in told
-    assert ".bin" in told
+    message = person.fails(1, *TRAIN, "--dataset=data/broken")
+    assert "contains the token id 8, but the vocabulary ends at 7" in message
+    assert ".bin" in message
 
 
 @pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
@@ -143,9 +143,9 @@ def test_an_output_folder_that_cannot_be_made(
 ) -> None:
     small_dataset()
     (tmp_path / "file").write_text("in the way", "utf-8")
-    told = person.fails(1, *TRAIN, f"--out_dir={place}")
-    assert f"{Path(place)} cannot be written" in told
-    assert "--out_dir=FOLDER" in told
+    message = person.fails(1, *TRAIN, f"--out_dir={place}")
+    assert f"{Path(place)} cannot be written" in message
+    assert "--out_dir=FOLDER" in message
     assert (tmp_path / "file").read_text("utf-8") == "in the way"
 
 

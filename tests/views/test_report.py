@@ -69,8 +69,8 @@ def page_of_run(tmp_path):
 
 def test_a_run_folder_gets_its_report_inside_and_the_output_says_how_to_open_it(tmp_path):
     write_run(tmp_path / "run")
-    told = report(tmp_path, "run")
-    assert (tmp_path / "run/report.html").resolve().as_uri() in told
+    printed = report(tmp_path, "run")
+    assert (tmp_path / "run/report.html").resolve().as_uri() in printed
 
 
 def test_the_report_of_a_log_is_written_to_the_current_folder_or_to_the_output_option(tmp_path):
@@ -205,10 +205,10 @@ def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
     (tmp_path / "laptop.log").write_text(example_logs.laptop(), "utf-8")
     report(tmp_path, "laptop.log", "gpu.log")
     payload = payload_of(tmp_path / "report.html")
-    told = payload["words"]["en"]["comparison"]
+    comparison = payload["words"]["en"]["comparison"]
     assert [run["name"] for run in payload["runs"]] == ["laptop", "gpu"]
-    assert told["measures_headers"] == ["", "laptop", "gpu", "why"]
-    assert ["best validation loss", "1.8857", "1.4697", "the models differ"] in told["measures"]
+    assert comparison["measures_headers"] == ["", "laptop", "gpu", "why"]
+    assert ["best validation loss", "1.8857", "1.4697", "the models differ"] in comparison["measures"]
     assert [run["tokens_per_step"] for run in payload["runs"]] == [768, 16384]
     for run in payload["runs"]:
         times = [seconds for _, seconds in run["clock"]]
@@ -222,9 +222,9 @@ def test_runs_with_long_names_are_lettered_and_a_key_explains_the_letters(tmp_pa
     report(tmp_path, "a-laptop-with-a-long-name.log", "gpu.log")
     payload = payload_of(tmp_path / "report.html")
     assert [run["label"] for run in payload["runs"]] == ["A", "B"]
-    told = payload["words"]["en"]["comparison"]
-    assert told["key"] == ["A: a-laptop-with-a-long-name", "B: gpu"]
-    assert told["measures_headers"] == ["", "A", "B", "why"]
+    comparison = payload["words"]["en"]["comparison"]
+    assert comparison["key"] == ["A: a-laptop-with-a-long-name", "B: gpu"]
+    assert comparison["measures_headers"] == ["", "A", "B", "why"]
 
 
 def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():

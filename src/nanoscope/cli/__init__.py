@@ -22,7 +22,7 @@ Examples:
   nanoscope demo                                    the one-minute tour
   nanoscope train laptop                            a minute without a GPU
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
-  nanoscope sample runs/laptop --prompt "ROMEO:"    what does it write by now?
+  nanoscope sample runs/laptop --prompt "ROMEO:"    text from the trained model
   nanoscope explain train.log                       any training log, or a run: what happened?
   nanoscope report runs/laptop                      the same as an HTML page with charts
   nanoscope watch                                   all runs in the browser, live

@@ -21,9 +21,9 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     logs
         Two or more log files or directories of nanoscope runs, or one log that contains several runs.
     lang
-        en, ar or hi; the language of your locale unless given.
+        en, ar or hi; default: the language of your locale.
     json
-        Print the comparison for programs (schema nanoscope.compare/1).
+        Print the comparison as JSON (schema nanoscope.compare/1).
     """
     from nanoscope.analysis.compare import compare as compare_runs
     from nanoscope.words.language import choose_language

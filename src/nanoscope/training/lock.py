@@ -1,6 +1,6 @@
 """Only one process at a time trains in a run's folder. Imports no torch.
 
-`.lock` is locked through the operating system, which releases it however the process ends. `lock.json` tells who
+`.lock` is locked through the operating system, which releases it however the process ends. `lock.json` says who
 holds the lock, for the error message that the next process shows.
 """
 

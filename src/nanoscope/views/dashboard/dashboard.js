@@ -1,5 +1,5 @@
 "use strict";
-/* The page of `nanoscope watch`: the list of runs, the report of those that are chosen, and a place for anybody's log. */
+/* The page of `nanoscope watch`: the list of runs, the report of those that are chosen, and a form for any log. */
 
 const { language: usualLanguage, words: allWords } = JSON.parse(document.getElementById("words").textContent);
 const state = {
@@ -72,7 +72,7 @@ function showConnection() {
 }
 
 /** Say what went wrong, until something goes right. */
-function tell(text) {
+function showMessage(text) {
   state.notice = text;
   byId("notice").textContent = text;
   byId("notice").hidden = !text;
@@ -126,7 +126,7 @@ function choose() {
   if (isChosen(chosen)) return;
   Object.assign(state, { chosen, payload: null, log: null });
   if (byId("sample-text")) byId("sample-text").textContent = "";
-  tell("");
+  showMessage("");
   showList();
   showContent();
   look();
@@ -186,13 +186,13 @@ async function look() {
       if (response.ok) {
         state.payload = await response.json();
         wait = state.payload.leisure_seconds;
-        tell("");
+        showMessage("");
       } else {
-        tell(await reasonOf(response));
+        showMessage(await reasonOf(response));
         wait = 2;
       }
     }
-  } catch { wait = 2; } // the server is gone: the stream will tell when it is back
+  } catch { wait = 2; } // the server is gone: the stream reports when it is back
   loading = false;
   if (!isChosen(chosen)) { look(); return; }
   showContent();
@@ -208,17 +208,17 @@ function downloadButton(labels) {
       : [`/api/explain.html?${logQuery(state.log)}`, { method: "POST", body: state.log.content }];
     try {
       const response = await fetch(...place);
-      if (!response.ok) { tell(await reasonOf(response)); return; }
+      if (!response.ok) { showMessage(await reasonOf(response)); return; }
       const name = /filename="([^"]+)"/.exec(response.headers.get("content-disposition") || "");
       const link = make("a", { href: URL.createObjectURL(await response.blob()), download: name ? name[1] : "report.html" });
       link.click();
       URL.revokeObjectURL(link.href);
-    } catch { tell(labelsNow().error_failed); }
+    } catch { showMessage(labelsNow().error_failed); }
   });
   return button;
 }
 
-// --- anybody's log ---
+// --- a pasted log ---
 
 function logButton(labels) {
   const button = make("button", { type: "button", id: "log-open", "aria-expanded": "false", "aria-controls": "log-panel" }, labels.explain_log);
@@ -252,7 +252,7 @@ function logQuery(log) {
 /** Show what the server says about a log: text, or a file. */
 async function explain(name, content) {
   const log = { name, content, max_iters: byId("log-max-iters").value.trim(), device: byId("log-device").value.trim() };
-  tell("");
+  showMessage("");
   byId("log-explain").disabled = true;
   try {
     const response = await fetch(`/api/explain?${logQuery(log)}`, { method: "POST", body: content });
@@ -263,8 +263,8 @@ async function explain(name, content) {
       showContent();
       openLogPanel(false);
       byId("content").focus();
-    } else tell(await reasonOf(response));
-  } catch { tell(labelsNow().error_failed); }
+    } else showMessage(await reasonOf(response));
+  } catch { showMessage(labelsNow().error_failed); }
   byId("log-explain").disabled = false;
 }
 
@@ -278,7 +278,7 @@ addEventListener("drop", (event) => {
   else if (text) explain(labelsNow().pasted, text);
 });
 
-// --- what it writes by now ---
+// --- samples ---
 
 let writing = null; // lets the text that is being written be stopped
 
@@ -305,8 +305,8 @@ async function writeSample(prompt) {
       byId("sample-text").textContent = "";
       for (let part = await reader.read(); !part.done && here(); part = await reader.read()) byId("sample-text").append(part.value);
       if (!here()) writing.abort();
-    } else tell(await reasonOf(response));
-  } catch (error) { if (error.name !== "AbortError") tell(labelsNow().error_failed); }
+    } else showMessage(await reasonOf(response));
+  } catch (error) { if (error.name !== "AbortError") showMessage(labelsNow().error_failed); }
   writing = null;
   byId("sample-go").textContent = labelsNow().write;
 }

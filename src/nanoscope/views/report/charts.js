@@ -102,7 +102,7 @@ function yScale(spec) {
 /**
  * Draw lines and points into `holder`.
  * spec: series [{x, y, label, colour, dots?, errors?}], lines [{x, label, colour}] across the chart, logarithmic,
- * format and formatX of values, readout: the element that tells the values under the pointer.
+ * format and formatX of values, readout: the element that shows the values under the pointer.
  */
 function drawChart(holder, spec) {
   const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } };
@@ -196,7 +196,7 @@ function tellValues(chart, spec) {
 }
 
 /**
- * Buttons over the points of a chart: one tab stop, arrow keys go on, focus and hover tell.
+ * Buttons over the points of a chart: one tab stop, arrow keys move, focus and hover show the text.
  * marks: [{x, y, text}]; `tip` is where the text appears. Takes the place of marks that were there.
  */
 function addMarks(holder, chart, marks, tip, label) {

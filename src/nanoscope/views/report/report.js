@@ -189,16 +189,16 @@ function timeFigure(run, words, labels, level) {
     const name = CAUSE_COLOURS[cause] || CAUSE_COLOURS[cause.split("+")[0]];
     if (points.x.length) series.push({ ...points, label: words.causes[cause], colour: name, dots: true });
   }
-  const told = run.slow.map(([x, y, cause], i) =>
+  const slowPoints = run.slow.map(([x, y, cause], i) =>
     ({ x, y, text: words.slow[i] || `${labels.step} ${x}: ${words.causes[cause]}`, cause: words.causes[cause] }));
   const values = all.y.filter((y) => y !== null);
   const highest = values.reduce((a, b) => Math.max(a, b), 0);
   const lowest = values.reduce((a, b) => Math.min(a, b), Infinity);
   const spec = { series, format: shortTime, logarithmic: highest > 10 * lowest, wide: true };
-  const rows = () => (told.length
-    ? told.slice(0, TABLE_ROWS).sort((a, b) => a.x - b.x).map((slow) => [slow.x, shortTime(slow.y), slow.cause])
+  const rows = () => (slowPoints.length
+    ? slowPoints.slice(0, TABLE_ROWS).sort((a, b) => a.x - b.x).map((slow) => [slow.x, shortTime(slow.y), slow.cause])
     : all.x.map((x, i) => [x, shortTime(all.y[i]), "—"]));
-  return figure(level, labels.time_s, spec, labels, [labels.step, labels.time, labels.cause], rows, told.length ? told : null);
+  return figure(level, labels.time_s, spec, labels, [labels.step, labels.time, labels.cause], rows, slowPoints.length ? slowPoints : null);
 }
 
 function simpleFigure(run, name, format, labels, level) {
@@ -302,13 +302,13 @@ function overlays(runs, labels, state) {
 }
 
 function showComparison(payload, words, labels, state) {
-  const told = words.comparison;
-  const parts = told.leads.map((text) => make("div", { class: "verdict" }, text));
-  if (told.key.length) parts.push(list(told.key));
+  const comparison = words.comparison;
+  const parts = comparison.leads.map((text) => make("div", { class: "verdict" }, text));
+  if (comparison.key.length) parts.push(list(comparison.key));
   parts.push(overlays(payload.runs, labels, state));
-  parts.push(make("div", { class: "cards" }, ...told.sections.filter(([, texts]) => texts.length).map(([title, texts]) => section(2, title, list(texts)))));
-  parts.push(section(2, told.measures_title, table(told.measures_title, told.measures_headers, told.measures)));
-  if (told.settings.length) parts.push(section(2, told.settings_title, table(told.settings_title, told.settings_headers, told.settings)));
+  parts.push(make("div", { class: "cards" }, ...comparison.sections.filter(([, texts]) => texts.length).map(([title, texts]) => section(2, title, list(texts)))));
+  parts.push(section(2, comparison.measures_title, table(comparison.measures_title, comparison.measures_headers, comparison.measures)));
+  if (comparison.settings.length) parts.push(section(2, comparison.settings_title, table(comparison.settings_title, comparison.settings_headers, comparison.settings)));
   parts.push(section(2, labels.runs, ...payload.runs.map((run, i) =>
     folded(run.name, (into) => { into.append(...showRun(run, words.runs[i], labels, 3, state.onPaper)); if (into.isConnected) drawAll(into); },
       { class: "run", "data-key": run.name }, Boolean(state.onPaper)))));
