@@ -17,7 +17,7 @@ class MinGPT(Format):
             r"(?:.*?, {1,4}(?:{steps_s}it/s|{time_s}s/it))?",
             "epoch ",
         ),
-        Line(CheckpointRecord, r"saving (?:model|\S{1,200}\.pt\w?)\s{0,4}$", "saving "),
+        Line(CheckpointRecord, r"saving (?:model(?: with new top score.{0,40})?|\S{1,200}\.pt\w?)\s{0,4}$", "saving "),
         Line(EvalRecord, r"\btest loss: {val}$", "test loss"),
     )
     settings = named("model_type")

@@ -16,7 +16,7 @@ class ModdedNanoGPT(Format):
     lines = (
         Line(
             EvalRecord,
-            r"step:{step}/\d{1,12}\s{1,4}(?:\|\s{1,4})?val_loss[: ]{val}\s{1,4}",
+            r"step:{step}/{total}\s{1,4}(?:\|\s{1,4})?val_loss[: ]{val}\s{1,4}",
             "train_time",
             rest=("elapsed_s",),
         ),
