@@ -83,14 +83,19 @@ def _bar(match: re.Match[str]) -> Bar | None:
     seconds = None
     if rate not in ("", "?") and float(rate.strip(".") or 0) > 0:
         seconds = 1 / float(rate) if per_second else float(rate)
-    counts_steps = unit in ("", "it/s", "s/it") or unit.startswith(("step", "batch", "iter")) or unit.endswith(("step", "batch"))
+    counts_steps = (
+        unit in ("", "it/s", "s/it") or unit.startswith(("step", "batch", "iter")) or unit.endswith(("step", "batch"))
+    )
     position, total = _count(parts["at"]), _count(parts["of"])
     if position is None or total is None:
         return None
+    headed = read_fields(heading)
+    if match.re is _RICH and "epoch" in headed.totals:
+        headed.totals["epoch"] += 1  # its bars count from 0 to N − 1, and show N − 1
     return Bar(
         position,
         total,
-        read_fields(heading),
+        headed,
         read_fields(parts.get("postfix") or ""),
         _seconds(parts.get("elapsed")),
         _seconds(parts.get("left")),

@@ -88,8 +88,9 @@ class RunBuilder:
     def error(self, kind: ErrorKind, message: str, line: int | None = None) -> None:
         """Note an error; it ended the current run. Its line is the current one unless given."""
         self._boundary = True
-        if self.current is not None:
-            self.current.failed = True
+        run = self.current
+        if run is not None and not run.said_finished:  # what happens after the end does no harm
+            run.failed = not run.total_steps or (run.last_step or 0) < run.total_steps
         self.errors.append(LoggedError(line or self.line, kind, message, self.current))
 
     def finish(self) -> list[Run]:
@@ -339,6 +340,7 @@ class RunBuilder:
             if run.total_steps is None and total:
                 run.total_steps = total
             if run.evals and run.evals[-1].step == item.step and run.evals[-1].metric == item.metric:
+                self._eval_clocks.pop(id(item), None)
                 return  # printed twice, or by another rank
             run.evals.append(item)
         elif isinstance(item, EndRecord):

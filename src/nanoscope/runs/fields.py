@@ -48,12 +48,17 @@ _STEP = (
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
 )
 _LOSS = r"loss(?: (?:train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|of|now|step|epoch))*$"
+# Words before 'loss' that do not make it one of several parts.
+_WHOLE = (
+    r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
+    r"|iter|the|and|with|nll|language model|model|ce|cross entropy|rank 0|optimizer|smoothed|raw|info|in|at)"
+)
 _VALIDATION = r"(?:^| )(?:val|valid|validation|test|testing|eval|evaluation|dev|heldout)(?: |$)"
 _TRAINING = r"(?:^| )(?:train|training|tr)(?: |$)"
 _PER_STEP = r"(?:step|iter|iteration|it|batch|update|epoch)"
 _TIME = (
     rf"(?:^| )(?:(?:{_PER_STEP} )?(?:time|dt)|iter dt|dt|time ?taken|seconds?|sec|secs|dur|duration|took|takes|speed|run"
-    rf"|s/step|s/it|(?:time|seconds?|secs?|s)(?: per | ?/ ?){_PER_STEP})$"
+    rf"|step timing in s|s/step|s/it|(?:time|seconds?|secs?|s)(?: per | ?/ ?){_PER_STEP})$"
 )
 _ELAPSED = (
     r"(?:^| )(?:total|elapsed|train|wall|cumulative|running|epoch|training)(?: (?:train(?:ing)? )?)?"
@@ -65,7 +70,9 @@ _TOKENS_PER_SECOND = (
     r"(?:tok(?:en)?s? ?(?:/| per |p) ?s(?:ec(?:ond)?)?|tps|wps|tok s|throughput|tokens? s|total tokens per second)"
 )
 _EACH_DEVICE = r"(?: ?(?:/| per |per)? ?(?:device|gpu|chip|rank))$"
-_MEMORY = r"(?:^| )(?:(?:max |peak |gpu |cuda |vram )*(?:mem|memory|vram)(?: (?:used|allocated|reserved|usage|gb|gib))?)$"
+_MEMORY = (
+    r"(?:^| )(?:(?:max |peak |gpu |cuda |vram )*(?:mem|memory|vram)(?: (?:used|allocated|reserved|usage|gb|gib))?)$"
+)
 
 
 class Meaning(NamedTuple):
@@ -96,7 +103,9 @@ MEANINGS = (  # the first that matches counts
     Meaning("memory_gb", rf"{_MEMORY}|(?:^| )(?:used|allocated|reserved)$", ("bytes", "multiple")),
     Meaning(None, unit=("bytes",)),
     # The label decides.
-    Meaning("total", r"(?:^| )(?:total|max|num(?:ber of)?) (?:train(?:ing)? |optimi[sz]ation )?(?:steps|iters|iterations)$"),
+    Meaning(
+        "total", r"(?:^| )(?:total|max|num(?:ber of)?) (?:train(?:ing)? |optimi[sz]ation )?(?:steps|iters|iterations)$"
+    ),
     Meaning("global_step", r"(?:^| )(?:num updates|global ?step|trainer/global step|current ?steps?)$"),
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch idx)$"),
@@ -105,8 +114,9 @@ MEANINGS = (  # the first that matches counts
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
-    Meaning("loss", _LOSS),
-    Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy|ce)$"),
+    Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
+    Meaning("part_loss", _LOSS),
+    Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
     Meaning("val_loss", r"(?:^| )(?:val|valid|validation)$"),
@@ -130,7 +140,7 @@ MEANINGS = (  # the first that matches counts
 )
 # Names whose values other trainers print as a fraction would be misread; they are counts.
 _COUNTS = frozenset(("step", "global_step", "total", "batch"))
-_LOSSES = frozenset(("loss", "val_loss", "val_bpb", "bpb"))
+_LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
 
 
 def _unit(text: str) -> tuple[UnitKind, float]:
@@ -290,6 +300,8 @@ def _settle(fields: Fields) -> None:
         values["step"] = values.pop("global_step")
     if "total" in values:
         fields.totals.setdefault("step", int(values.pop("total")))
+    if "part_loss" in values:
+        values.setdefault("loss", values.pop("part_loss"))
     if "memory_mb" in values:
         megabytes = values.pop("memory_mb")
         values.setdefault("memory_gb", megabytes / 1e3)

@@ -30,6 +30,7 @@ _PLAIN_ITER = re.compile(
 class NanoGPT(Format):
     name = "nanogpt"
     traits = Traits(
+        trains_language_models=True,
         last_is_total_minus_one=False,
         evaluation_in="same",
         mfu_assumes="A100",
