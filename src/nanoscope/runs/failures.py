@@ -56,13 +56,10 @@ class ErrorFinder:
             line, self._c_error = f"{self._c_error} {line.strip()}", ""
             return self._report(_memory_or("exception", line), line, number - 1)
         if self._in_traceback:
-            if line.lstrip().startswith('File "'):
-                self._frame = (number, line.strip())
-            elif (
-                self._frame
-                and not line.startswith((" ", "\t"))
-                and (other := _ANY_EXCEPTION.match(without_prefix(line)))
-            ):
+            bare = without_prefix(line) if line[:1] in "[0123456789" else line
+            if bare.lstrip().startswith('File "'):
+                self._frame = (number, bare.strip())
+            elif self._frame and not bare.startswith((" ", "\t")) and (other := _ANY_EXCEPTION.match(bare)):
                 return self._read_exception(other, number)
         if not _HINTS.search(line):
             return None

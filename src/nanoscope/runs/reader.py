@@ -16,6 +16,7 @@ from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, Run, Series
 from nanoscope.runs.spans import TimeSpans
 from nanoscope.runs.text import clean_lines
+from nanoscope.runs.wrapping import unwrapped
 from nanoscope.suggest import did_you_mean
 
 MAX_WRAPPED = 4  # lines that one record may be broken into
@@ -118,7 +119,7 @@ class LogReader:
 
 def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read numbered, clean lines of one log."""
-    lines = iter(lines)
+    lines = unwrapped(lines)
     sample: deque[tuple[int, str]] = deque(maxlen=SAMPLE_LINES)
     reader = LogReader(find_format(lines, sample))
     last_number = 0

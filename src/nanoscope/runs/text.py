@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 20
@@ -17,6 +18,7 @@ _UNSEEN = r"\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff"  # among them marks
 _CONTROLS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]")
 _DIRT = re.compile(rf"[\x00-\x08\x0b-\x1f`>^{_UNSEEN}]")  # what `clean` may have to remove
 _PLAIN = bytes({*b"\t\n", *range(0x20, 0x7F)} - {*b"`>^"})  # the ASCII that it never removes
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#x?[0-9a-fA-F]{1,6});")
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
@@ -27,6 +29,8 @@ def _encoding(head: bytes) -> str:
 
 
 def _is_clean(text: str) -> bool:
+    if "&" in text and _ENTITY.search(text):
+        return False
     if text.isascii():
         return not text.encode().translate(None, _PLAIN)  # four times as fast as the search
     return _DIRT.search(text) is None
@@ -66,6 +70,8 @@ def clean(line: str) -> str:
     """The line as a person sees it: no colour codes, control characters, quote marks or code fences."""
     if "\x1b" in line or "^[" in line or "\x9b" in line or "\x9d" in line:
         line = _ESCAPES.sub("", line)
+    if "&" in line and _ENTITY.search(line):
+        line = unescape(line).replace("\xa0", " ")
     if not line.isprintable():
         line = _CONTROLS.sub("", line)
     if line[:4].lstrip().startswith(">"):

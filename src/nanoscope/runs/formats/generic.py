@@ -141,7 +141,7 @@ class Generic(Format):
     # --- one line ---
 
     def parse(self, line: str) -> Iterable[Record]:
-        row = self._tables.row(line)
+        row = self._tables.row(undecorated(line))
         text = row if row is not None else line
         if len(text) > 2000 or text.startswith('  File "'):
             return ()
