@@ -46,7 +46,7 @@ class RunBuilder:
         self._resumed_step: int | None = None  # where the current run was last resumed
         self._fed_at: dict[int, int] = {}  # id of a run → line of its last record
         self._recent_from = 0  # index into the current run's steps: what is earlier does not count as recent
-        self._clock: tuple[int, float] | None = None  # step and reading of a cumulative clock
+        self._clock: tuple[int, float, str] | None = None  # step, reading and source of a cumulative clock
         # Waiting for the step that says which run they are of; where none comes, evaluations are all there is.
         self._queued: list[Evaluation | SavedCheckpoint | EndRecord] = []
         self._queued_totals: dict[int, int] = {}  # id of a queued evaluation → total of its run
@@ -274,10 +274,10 @@ class RunBuilder:
         run.time_source, run.time_spans_steps = clock.source, True
         if clock.resolution_s is not None:
             run.clock_resolution_s = clock.resolution_s
-        before, self._clock = self._clock, (step, clock.seconds)
+        before, self._clock = self._clock, (step, clock.seconds, clock.source)
         if at_start and clock.starts_with_run:
-            before = (0, 0.0)
-        if before is None or clock.seconds < before[1] or step <= before[0]:
+            before = (0, 0.0, clock.source)
+        if before is None or clock.seconds < before[1] or step <= before[0] or before[2] != clock.source:
             return MISSING
         return (clock.seconds - before[1]) / (step - before[0])
 
@@ -285,7 +285,7 @@ class RunBuilder:
 
     def _place_eval(self, record: EvalRecord) -> None:
         if record.clock is not None and record.step is not None:
-            self._clock = (record.step, record.clock.seconds)
+            self._clock = (record.step, record.clock.seconds, record.clock.source)
         val = record.val
         if val != val:
             return

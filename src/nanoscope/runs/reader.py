@@ -15,7 +15,7 @@ from nanoscope.runs.failures import ErrorFinder
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, Run, Series
 from nanoscope.runs.spans import TimeSpans
-from nanoscope.runs.text import clean_lines
+from nanoscope.runs.text import clean_lines, without_prefix
 from nanoscope.runs.wrapping import unwrapped
 from nanoscope.suggest import did_you_mean
 
@@ -82,9 +82,10 @@ class LogReader:
     def _rejoin(self, line: str) -> str | None:
         """Read a record that a terminal broke into several lines, once its last piece has come."""
         if self._wrapped:
-            pieces = [*self._wrapped, line]
-            for joint in ("", " "):
-                kind = self.format.read(joint.join(pieces))
+            bare = without_prefix(line)  # every piece of a broken record got a prefix of its own
+            pieces = [*self._wrapped, bare]
+            for joint, piece in dict.fromkeys((("", line), (" ", line), ("", bare))):
+                kind = self.format.read(joint.join([*self._wrapped, piece]))
                 if kind is not None:
                     self._rejoined += 1
                     self._wrapped.clear()

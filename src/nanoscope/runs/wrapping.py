@@ -25,19 +25,27 @@ def unwrapped(lines: Iterable[NumberedLine]) -> Iterator[NumberedLine]:
 
 
 def wrap_width(lines: list[str]) -> int | None:
-    """The width at which lines were broken: many have exactly this length, and none is longer.
-
-    Records that merely happen to be equally long begin alike; the second half of a broken line does not begin like the first.
-    """
+    """The width at which lines were broken: many have exactly this length, none is longer, and what follows them
+    is no beginning of a line."""
     lengths = Counter(len(line) for line in lines)
     width = max(lengths, default=0)
     if not LEAST_WIDTH <= width <= MOST_WIDTH or lengths[width] < LEAST_FULL:
         return None
-    full = [(a, b) for a, b in pairwise(lines) if len(a) == width and not _ends_whole(a)]
-    if len(full) < LEAST_FULL:
-        return None
-    alike = sum(_shape(a) == _shape(b) or not b.strip() for a, b in full)
-    return width if alike < 0.2 * len(full) else None
+    pairs = list(pairwise(lines))
+    beginnings = Counter(_shape(b) for a, b in pairs if len(a) != width)
+    full = [(a, b) for a, b in pairs if len(a) == width and not _ends_whole(a) and b.strip()]
+    broken = sum(_goes_on(a, b) and _shape(a) != _shape(b) and beginnings[_shape(b)] < 2 for a, b in full)
+    return width if broken >= LEAST_FULL and broken > 0.6 * len(full) else None
+
+
+def _goes_on(line: str, following: str) -> bool:
+    """Whether the end of one line and the beginning of the next look like the middle of something."""
+    if "%|" in line:
+        return not line.rstrip().endswith("]")
+    last, first = line[-1], following[0]
+    if last in " =:,([{|/-_'\"" or first in " .,;:)]}=%/_'|" or first.islower():
+        return True
+    return first.isdigit() and (last.isdigit() or last == ".")
 
 
 def _shape(line: str) -> str:
@@ -47,7 +55,7 @@ def _shape(line: str) -> str:
 
 def _ends_whole(line: str) -> bool:
     """Whether a line as wide as the terminal ends there: a progress bar or a ruler fills the width."""
-    return ("%|" in line and line.rstrip().endswith("]")) or line[-8:] == line[-1:] * 8
+    return line.rstrip().endswith("]") if "%|" in line else len(set(line)) <= 3
 
 
 def _joined(lines: Iterable[NumberedLine], width: int) -> Iterator[NumberedLine]:
