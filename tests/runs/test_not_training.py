@@ -36,7 +36,6 @@ TEXTS = {
     "a chess game": "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 {a loss of 0.31} 4. Ba4 Nf6\n",
     "an evaluation of a finished model": "Loaded best model with validation loss: 2.31\nTest results:\nAccuracy: 0.81\n",
     "a loading bar": "Loading checkpoint shards: 100%|##########| 4/4 [00:08<00:00,  2.11s/it]\nGenerating: 12%|#  | 12/100 [00:10<01:00, 1.2it/s]\n",
-    "source with a training loop": 'def train(epochs=10):\n    """Epoch 1/10: loss 2.31"""\n    for epoch in range(epochs):\n        pass\n',
     "a Kubernetes list": "NAME      READY   STATUS    RESTARTS   AGE\ntrain-0   1/1     Running   0          12m\ntrain-1   0/1     OOMKilled 3          12m\n",
     "an SQL shell": " step | loss \n------+------\n(0 rows)\n\nTime: 12.301 ms\n",
 }  # fmt: skip

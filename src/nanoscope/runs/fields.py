@@ -12,14 +12,18 @@ from typing import Literal, NamedTuple
 
 from nanoscope.runs.run import NOT_FINITE
 
-_NUMBER = re.compile(
-    # A duration: '1 day, 2:03:04', '0:29', '1h02m'.
-    r"(?P<clock>(?<![\w.:-])(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?(?![\w:]))"
-    r"|(?P<spoken>(?<![\w.:-])(?:\d{1,4}\s?d(?:ays?)?,?\s?)?(?:\d{1,4}\s?h(?:ours?|r)?,?\s?\d{1,2}\s?m(?:in)?|\d{1,4}\s?m(?:in)?,?\s?\d{1,2}\s?s(?:ec)?)(?:,?\s?\d{1,2}\s?s(?:ec)?)?\b)"
-    r"|(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][-+]?\d{1,3})?"
-    r"|(?<![\w+-])[-+]?(?:nan|inf(?:inity)?)(?![a-z])",
-    re.IGNORECASE,
+_PLAIN = (
+    r"(?<![\w.])(?=[-+.\d])[-+]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][-+]?\d{1,3})?"
+    r"|(?<![\w+-])(?=[-+nNiI])[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![a-z])"
 )
+_HOURS, _MINUTES, _SECS = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in)?,?\s?", r"\s?s(?:ec)?"
+_NUMBER = re.compile(_PLAIN)
+_NUMBER_OR_DURATION = re.compile(  # '1 day, 2:03:04', '0:29', '1h02m'
+    r"(?P<clock>(?<![\w.:-])(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?(?![\w:]))"
+    rf"|(?P<spoken>(?<![\w.:-])(?:\d{{1,4}}\s?d(?:ays?)?,?\s?)?(?:\d{{1,4}}{_HOURS}\d{{1,2}}{_MINUTES}|\d{{1,4}}{_MINUTES}\d{{1,2}}{_SECS})"
+    rf"(?:\d{{1,2}}{_SECS})?\b)|{_PLAIN}"
+)
+_MAY_BE_DURATION = re.compile(r"\d:\d\d|\d\s?(?:h|hr|hrs|hours?|m|min),?\s?\d")
 # A unit is not the name of the next value: '3.52 tps=1.8e6'.
 _UNIT = re.compile(
     r"\s?(%|[kKmMbBG]?\s?(?:tok(?:en)?s?\s?/\s?s(?:ec(?:ond)?)?(?:/(?:device|gpu|chip))?|tps)\b"
@@ -47,7 +51,7 @@ _STEP = (
     r"(?:^| )(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
 )
-_LOSS = r"loss(?: (?:train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|of|now|step|epoch))*$"
+_LOSS = r"loss(?: (?:train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch))*$"
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
     r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
@@ -115,7 +119,7 @@ MEANINGS = (  # the first that matches counts
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
-    Meaning("part_loss", _LOSS),
+    Meaning("part_loss", rf"^(?:\S+ ){{0,3}}{_LOSS}"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
@@ -219,8 +223,7 @@ def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
     return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
 
 
-def _has_word(text: str) -> bool:
-    return any(character.isalpha() for character in text)
+_has_word = re.compile(r"[^\W\d_]").search
 
 
 def read_fields(line: str) -> Fields:
@@ -229,7 +232,8 @@ def read_fields(line: str) -> Fields:
     values = fields.values
     previous = ""
     end = 0
-    for match in _NUMBER.finditer(line):
+    durations = _MAY_BE_DURATION.search(line) is not None
+    for match in (_NUMBER_OR_DURATION if durations else _NUMBER).finditer(line):
         start = match.start()
         if start < end:
             continue  # part of a label
@@ -237,7 +241,8 @@ def read_fields(line: str) -> Fields:
         text = match.group()
         beginning, end = end, match.end()
         unit = ""
-        if match["clock"] or match["spoken"]:
+        duration = durations and match.lastgroup is not None
+        if duration:
             unit = "s"
         elif line[end : end + 1] not in _NO_UNIT:
             found = _UNIT.match(line, end)
@@ -257,7 +262,7 @@ def read_fields(line: str) -> Fields:
             if after and (previous or beginning == 0) and _meaning_after(after[1], unit) and "/" not in before:
                 before, end = after[1], after.end()
         name_factor = _meaning_after(before, unit)
-        if name_factor is None or (unit == "s" and match["clock"] and not _has_word(before)):
+        if name_factor is None or (duration and not _has_word(before)):
             if text.isdigit() and not _has_word(before) and not unit and len(text) < 13:
                 if fields.pair is None and (behind := _TOTAL_BEHIND.match(line, end)):
                     fields.pair = (int(text), 0)
@@ -281,7 +286,7 @@ def read_fields(line: str) -> Fields:
         previous = name
         if name in values:
             continue
-        value = _seconds(match) if match["clock"] or match["spoken"] else float(text.replace(",", ""))
+        value = _seconds(match) if duration else float(text.replace(",", ""))
         if value - value != 0:  # NaN or infinite: worth knowing only of losses and gradients
             if name not in _LOSSES and name != "grad_norm":
                 continue

@@ -1,28 +1,36 @@
 """Whether a printed time is that of one step, or of all steps since the line before."""
 
 from array import array
+from collections.abc import Iterable
 from itertools import pairwise
-from statistics import median
 
 from nanoscope.runs.fields import timestamp_s
 from nanoscope.runs.run import MISSING, Run
 
-MOST_VOTES = 200
+MOST_SEEN = 1000  # lines whose timestamps are looked at
 LEAST_INTERVAL = 5  # steps between two lines; with fewer, the two readings are too close to tell apart
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle value; `statistics` takes longer to load than a log to read."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
 
 
 class TimeSpans:
     """Compares printed times with the timestamps of their lines, the first step and the tokens per second."""
 
     def __init__(self) -> None:
+        self._seen = 0
         self._before: tuple[Run, int, float] | None = None  # run, step and timestamp of the line before
         self._votes: dict[int, list[bool]] = {}  # id of a run → whether a line's time is all that passed since the last
 
     def see(self, line: str, run: Run | None) -> None:
         """Look at the timestamp of a step's line."""
-        if run is None or not run.steps or run.time_spans_steps or len(self._votes.get(id(run), ())) >= MOST_VOTES:
+        if run is None or not run.steps or run.time_spans_steps or self._seen >= MOST_SEEN:
             return
+        self._seen += 1
         at = timestamp_s(line)
         if at is None:
             return

@@ -9,6 +9,7 @@ _CELL = re.compile(
 )
 _CELL_TAG = re.compile(r"</t[dh]>\s{0,8}<t[dh][^>]{0,80}>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _COLUMNS = re.compile(r"\s{2,}")
 
 
@@ -25,7 +26,7 @@ class TableReader:
             return None
         if "<t" in line:
             line = _TAG.sub("", _CELL_TAG.sub("\t", line)).strip()
-        if not any(character.isdigit() for character in line) or (self._names and _is_head(line)):
+        if not _DIGIT.search(line) or (self._names and _is_head(line)):
             self._see_head(line)
             return None
         if not self._names:

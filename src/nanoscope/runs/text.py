@@ -3,7 +3,6 @@
 import codecs
 import re
 from collections.abc import Iterator
-from html import unescape
 from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 20
@@ -71,6 +70,8 @@ def clean(line: str) -> str:
     if "\x1b" in line or "^[" in line or "\x9b" in line or "\x9d" in line:
         line = _ESCAPES.sub("", line)
     if "&" in line and _ENTITY.search(line):
+        from html import unescape  # loaded only where it is needed: it has a large table
+
         line = unescape(line).replace("\xa0", " ")
     if not line.isprintable():
         line = _CONTROLS.sub("", line)

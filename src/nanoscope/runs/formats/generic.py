@@ -34,6 +34,7 @@ class Level(IntEnum):
 
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
+_NOTED = 50  # records that are searched for what kind of task this is
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
@@ -130,6 +131,7 @@ class Generic(Format):
         self._elapsed_is_left = False
         self._about_language: bool | None = None
         self._averaged = False
+        self._noted = 0
         self._each_device = False
         self._ppl_bits = [0, 0]  # losses whose perplexity is a power of e, and of 2
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
@@ -141,16 +143,17 @@ class Generic(Format):
     # --- one line ---
 
     def parse(self, line: str) -> Iterable[Record]:
-        row = self._tables.row(undecorated(line))
-        text = row if row is not None else line
-        if len(text) > 2000 or text.startswith('  File "'):
+        text = undecorated(line)
+        row = self._tables.row(text)
+        text = text if row is None else row
+        if len(text) > 2000 or text.startswith('File "'):
             return ()
         bars = read_bars(text) if row is None else []
         if bars:
             return self._parse_bars(bars, text)
         if hides_bar(text):
             return ()
-        records = self._parse_values(undecorated(text), line, is_row=row is not None) if _VALUES.search(text) else ()
+        records = self._parse_values(text, line, is_row=row is not None) if _VALUES.search(text) else ()
         if not records and (saved := self._parse_checkpoint(text)):
             return (saved,)
         return records or super().parse(text)
@@ -202,6 +205,9 @@ class Generic(Format):
 
     def _note_meaning(self, text: str, fields: Fields) -> None:
         """What kind of task this is, and what its loss is."""
+        if self._noted >= _NOTED:
+            return
+        self._noted += "loss" in fields or "val_loss" in fields
         if self._about_language is None or self._about_language:
             if _OTHER_TASK.search(text) and ("loss" in fields or "epoch" in fields):
                 self._about_language = False
