@@ -149,7 +149,7 @@ _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
 
 def _unit(text: str) -> tuple[UnitKind, float]:
     """What kind of unit this is, and the factor to the base unit."""
-    base, slash, behind = text.partition("/")
+    base, slash, _ = text.partition("/")
     base = base.strip()
     if "tok" in text or "tps" in text:
         return "tok/s", _MULTIPLES.get(text[0], 1.0)

@@ -12,10 +12,11 @@ from nanoscope.errors import JobError
 from nanoscope.runs.detect import RECORD_BEGINS, SAMPLE_LINES, find_format
 from nanoscope.runs.facts import read_facts
 from nanoscope.runs.failures import ErrorFinder
+from nanoscope.runs.files import lines_of
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, Run, Series
 from nanoscope.runs.spans import TimeSpans
-from nanoscope.runs.text import clean_lines, without_prefix
+from nanoscope.runs.text import without_prefix
 from nanoscope.runs.wrapping import unwrapped
 from nanoscope.suggest import did_you_mean
 
@@ -27,8 +28,8 @@ _RESUMING = re.compile(
 
 
 _LANGUAGE = re.compile(
-    r"Unsloth|LLaMA-?Factory|llmtuner|axolotl|CausalLM|SFTTrainer|language model|vocab(?:ulary)?[ _]size|\bGPT-?[234]?\b|[Ll]lama"
-    r"|mlx_lm|fairseq|tokenizer"
+    r"Unsloth|LLaMA-?Factory|llmtuner|axolotl|CausalLM|SFTTrainer|language model|vocab(?:ulary)?[ _]size|\bGPT-?[234]?\b"
+    r"|[Ll]lama|mlx_lm|fairseq|tokenizer"
 )
 _LOSS_SCALE = re.compile(r"scaler?\b.{0,60}?\breducing (?:loss scale )?to (\d{1,12}(?:\.\d{1,6})?)")
 
@@ -131,7 +132,7 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
 
 def read_stream(stream: BinaryIO, source: str) -> Log:
     """Read a log from an open binary stream."""
-    return read_lines(clean_lines(stream), source)
+    return read_lines(lines_of(stream), source)
 
 
 def read_log(path: str) -> Log:

@@ -59,7 +59,8 @@ def _ends_whole(line: str) -> bool:
 
 
 def _joined(lines: Iterable[NumberedLine], width: int) -> Iterator[NumberedLine]:
-    number, pieces = 0, []
+    number = 0
+    pieces: list[str] = []
     beginnings: Counter[str] = Counter()  # how lines begin that follow a line that was not broken
     for at, line in lines:
         shape = _shape(line)

@@ -459,12 +459,15 @@ class Generic(Format):
 
     def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Iterable[Record]:
         """A line of a step with a validation loss, and perhaps a training loss too."""
+        if self._level in _WEAK:
+            self.builder.forget_runs()
+            self._level, self._bar = Level.NONE, None
         evaluation = self._evaluation(fields, training.step)
         if training.epoch == training.epoch and self.builder.last_step is not None:
             evaluation.step = None if training.step < self.builder.last_step else training.step
         if has_loss:
             timed = fields.values.keys() & {"time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed"}
-            if self._both_are == "steps" or timed or (is_row and self._both_are != "unknown"):
+            if self._both_are == "steps" or timed or is_row:
                 for record in self._submit(Level.LINES, training):
                     self.builder.place(record)
                 evaluation.step = self.builder.last_step
@@ -526,7 +529,7 @@ class Generic(Format):
                 run.unit = "epoch"
                 if run.total_steps is None and self._epochs:
                     run.total_steps = self._epochs
-            total, seconds = self._whole_bar
+            total, _ = self._whole_bar
             if run.total_steps is None and run.unit == "step" and total >= (run.last_step or 0) and len(runs) == 1:
                 run.total_steps = total or None
             if self._about_language is not None:
