@@ -23,6 +23,20 @@ LINES = {
     "tokens per second: 1.5M": {"tok_s": 1_500_000},
     "mfu: 41.2%": {"mfu_pct": 41.2},
     "loss nan, val loss inf": {"loss": math.inf, "val_loss": math.inf},
+    "grad_norm: nan": {"grad_norm": math.inf},
+    "loss scale: 65536.0": {"loss_scale": 65536},
+    "eta: 1 day, 2:03:04": {"eta_s": 93784},
+    "time left: 3.5 hours": {"eta_s": 12600},
+    "ETA 1h02m": {"eta_s": 3720},
+    "data_time: 0.01, time: 0.5": {"data_s": 0.01, "bare_time": 0.5},
+    "4.32 s run, 11.87 loss, 0.001 LR": {"time_s": 4.32, "loss": 11.87, "lr": 0.001},
+    "eval: train loss 3.1, val loss 3.2": {"loss": 3.1, "val_loss": 3.2},
+    "sps=28.1 tps=1.5e6 tps_per_gpu=2e5": {"tok_s": 1.5e6, "tok_s_each": 2e5},
+    "box_loss: 0.4, cls_loss: 0.5, loss: 2.5": {"loss": 2.5},
+    "Peak mem 8.5 GB": {"memory_gb": 8.5},
+    "max mem: 2648": {"memory_gb": 2.648},
+    "| 32.2% bf16 MFU | 1200 tok/s": {"mfu_pct": 32.2, "tok_s": 1200},
+    '"loss": null, "elapsed_time": "0:01:40"': {"elapsed_s": 100},
 }
 
 
@@ -34,13 +48,11 @@ def test_a_value_is_found_in_its_base_unit(line) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "loss scale: 65536.0",
         "best loss 2.1",
         "aux_loss=0.01",
-        "eta: 20 s",
-        "time left: 3.5 hours",
-        "grad_norm: nan",
         "page 5",
+        "loss: 100%",
+        "10:15:30 started",
     ],
 )
 def test_a_number_that_only_looks_like_a_value_is_left_out(line) -> None:
@@ -50,6 +62,8 @@ def test_a_number_that_only_looks_like_a_value_is_left_out(line) -> None:
 def test_the_number_behind_a_slash_is_the_total() -> None:
     assert read_fields("step 5/200").total == 200
     assert read_fields("epoch 1/3").total is None
+    assert read_fields("epoch 1/3").totals == {"epoch": 3}
+    assert read_fields("Epoch [1][50/200]").pair == (50, 200)
 
 
 def test_the_first_value_of_a_name_counts() -> None:

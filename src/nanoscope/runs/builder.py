@@ -1,7 +1,8 @@
 """Places records in runs: decides where a run begins, resumes, is printed twice or is mixed with another.
 
 A format says what a line is; the order of the steps decides which run it belongs to. The rules, in order:
-- a step that another run of the last lines was expected to print continues that run (two runs share one log);
+- a step with the total of another run of this log continues that run (two runs share one log);
+- a step that another run of the last lines was expected to print continues that run;
 - a larger step continues the current run;
 - one of the last few steps again is the same record, printed twice or by another rank;
 - a step back to where the run began, or before, starts a new run; a step back into the middle resumes the run.
@@ -17,6 +18,7 @@ from nanoscope.runs.run import (
     LoggedError,
     Run,
     SavedCheckpoint,
+    Series,
     Traits,
 )
 
@@ -44,8 +46,11 @@ class RunBuilder:
         self._resumed_step: int | None = None  # where the current run was last resumed
         self._fed_at: dict[int, int] = {}  # id of a run → line of its last record
         self._recent_from = 0  # index into the current run's steps: what is earlier does not count as recent
-        self._clock: tuple[int, float] | None = None  # step and reading of a cumulative clock
-        self._queued: list[Evaluation | SavedCheckpoint] = []  # waiting for the step that says which run they are of
+        self._clock: tuple[int, float, str] | None = None  # step, reading and source of a cumulative clock
+        # Waiting for the step that says which run they are of; where none comes, evaluations are all there is.
+        self._queued: list[Evaluation | SavedCheckpoint | EndRecord] = []
+        self._queued_totals: dict[int, int] = {}  # id of a queued evaluation → total of its run
+        self._eval_clocks: dict[int, float] = {}  # id of an evaluation → reading of the clock on its line
         self._epoch = MISSING
         self._epoch_offset = 0
 
@@ -66,8 +71,11 @@ class RunBuilder:
         elif isinstance(record, HeaderRecord):
             self.boundary()
             self.facts["max_iters"] = record.total
-        elif isinstance(record, EndRecord) and self.current is not None:
-            self.current.said_finished = True
+        elif isinstance(record, EndRecord):
+            if self._queued:
+                self._queued.append(record)
+            elif self.current is not None:
+                self.current.said_finished = True
 
     def boundary(self, resuming: bool = False, rollback: bool = False) -> None:
         """Note that a run may begin or resume here; a rollback is a resume by the run itself."""
@@ -80,8 +88,9 @@ class RunBuilder:
     def error(self, kind: ErrorKind, message: str, line: int | None = None) -> None:
         """Note an error; it ended the current run. Its line is the current one unless given."""
         self._boundary = True
-        if self.current is not None:
-            self.current.failed = True
+        run = self.current
+        if run is not None and not run.said_finished:  # what happens after the end does no harm
+            run.failed = not run.total_steps or (run.last_step or 0) < run.total_steps
         self.errors.append(LoggedError(line or self.line, kind, message, self.current))
 
     def finish(self) -> list[Run]:
@@ -92,15 +101,40 @@ class RunBuilder:
                 not run.steps and isinstance(item, Evaluation) and run.evals and item.step < run.evals[-1].step
             ):
                 run = self._new_run()
-            _attach(run, item)
+            self._attach(run, item)
         self._queued = []
+        for run in self.runs:
+            if not run.steps:
+                self._time_evaluations(run)
         return self.runs
+
+    def forget_runs(self) -> None:
+        """Drop what was placed so far: a better kind of record has come. Settings are kept."""
+        for run in self.runs:
+            self.facts = {**run.config, **self.facts}
+        self.runs, self._queued = [], []
+        self.current = self._clock = None
+        for error in self.errors:
+            error.run = None
+
+    def _time_evaluations(self, run: Run) -> None:
+        """Turn the clock on the lines of evaluations into steps: training lines are not in this log."""
+        before: tuple[int, float] | None = None
+        for evaluation in run.evals:
+            seconds = self._eval_clocks.get(id(evaluation))
+            if seconds is None:
+                continue
+            if before and evaluation.step > before[0] and seconds > before[1]:
+                run.time_source, run.time_spans_steps = "cumulative", True
+                each = (seconds - before[1]) / (evaluation.step - before[0])
+                run.steps.append(evaluation.step, MISSING, each, MISSING, MISSING, MISSING, MISSING)
+            before = (evaluation.step, seconds)
 
     # --- steps ---
 
     def _place_next(self, record: StepRecord) -> bool:
         """The case of nearly every line in a long log: the next step of the only run, and nothing in between."""
-        if self._boundary or self._queued or len(self.runs) != 1 or record.clock or record.total:
+        if self._boundary or self._queued or len(self.runs) != 1 or record.clock or record.total or record.extra:
             return False
         step, loss, time_s = record.step, record.loss, record.time_s
         steps = self.runs[0].steps
@@ -117,7 +151,7 @@ class RunBuilder:
         if record.epoch == record.epoch:
             step = self._unroll_epochs(step, record.epoch)
         at_start = self.current is None or self._boundary
-        run = self._run_of(step, loss)
+        run = self._run_of(step, loss, record.total)
         if run is None:
             return
         begins = not run.steps or step == self._resumed_step
@@ -125,16 +159,21 @@ class RunBuilder:
             time_s = self._since_last_reading(run, step, record.clock, at_start)
         if not TINY < time_s < HUGE:
             time_s = MISSING  # 0.00 ms: not measured
-        run.steps.append(step, loss, time_s, record.lr, record.grad_norm, record.tok_s, record.mfu_pct)
+        tok_s = record.tok_s if record.tok_s > 0 else MISSING  # 0: not measured
+        run.steps.append(step, loss, time_s, record.lr, record.grad_norm, tok_s, record.mfu_pct)
+        for name, value in (record.extra or {}).items():
+            run.series.setdefault(name, Series()).append(step, value)
         if record.total:
             run.total_steps = record.total
         self._fed_at[id(run)] = self.line
         if self._queued:
             self._attach_queued(run, step, begins)
 
-    def _run_of(self, step: int, loss: float) -> Run | None:
+    def _run_of(self, step: int, loss: float, total: int | None) -> Run | None:
         """The run that a step belongs to, or None if the record is a copy."""
         run = self.current
+        if run is not None and total and run.total_steps and total != run.total_steps and not self._resuming:
+            run = self._run_with_total(total, step, loss)
         boundary, resuming = self._boundary, self._resuming
         self._boundary = self._resuming = False
         if run is None or not run.steps:
@@ -142,7 +181,7 @@ class RunBuilder:
             run.begins_with_resume = resuming and step > 1
             return run
         other = self._interleaved(step) if not boundary else None
-        if other is not None:
+        if other is not None and not (total and other.total_steps and total != other.total_steps):
             self.current = other
             self._forget_recent(other)
             return other
@@ -172,6 +211,8 @@ class RunBuilder:
     def _resume(self, run: Run, step: int) -> None:
         """Continue the run at `step`, with the settings printed since it stopped."""
         run.steps.cut_from(step)
+        for series in run.series.values():
+            series.cut_from(step)
         run.evals = [e for e in run.evals if e.step <= step]
         run.resumed_at = [s for s in run.resumed_at if s < step] + ([] if self._rollback else [step])
         self._resumed_step = step
@@ -183,6 +224,18 @@ class RunBuilder:
     def _forget_recent(self, run: Run) -> None:
         self._recent_from = len(run.steps)
         self._clock = None
+
+    def _run_with_total(self, total: int, step: int, loss: float) -> Run:
+        """The run that a step of another total than the current run's belongs to: two runs write into one log."""
+        current = self.current
+        for other in reversed(self.runs[-4:]):
+            if other.total_steps == total and other.steps and step >= other.steps.step[-1]:
+                self.current = other
+                self._recent_from, self._clock = max(0, len(other.steps) - 1), None
+                return other
+        if current is not None and step > (current.last_step or 0) and _same_loss(current, step, loss):
+            return current  # the run was extended
+        return self._new_run()
 
     def _interleaved(self, step: int) -> Run | None:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
@@ -221,10 +274,10 @@ class RunBuilder:
         run.time_source, run.time_spans_steps = clock.source, True
         if clock.resolution_s is not None:
             run.clock_resolution_s = clock.resolution_s
-        before, self._clock = self._clock, (step, clock.seconds)
+        before, self._clock = self._clock, (step, clock.seconds, clock.source)
         if at_start and clock.starts_with_run:
-            before = (0, 0.0)
-        if before is None or clock.seconds < before[1] or step <= before[0]:
+            before = (0, 0.0, clock.source)
+        if before is None or clock.seconds < before[1] or step <= before[0] or before[2] != clock.source:
             return MISSING
         return (clock.seconds - before[1]) / (step - before[0])
 
@@ -232,7 +285,7 @@ class RunBuilder:
 
     def _place_eval(self, record: EvalRecord) -> None:
         if record.clock is not None and record.step is not None:
-            self._clock = (record.step, record.clock.seconds)
+            self._clock = (record.step, record.clock.seconds, record.clock.source)
         val = record.val
         if val != val:
             return
@@ -248,42 +301,52 @@ class RunBuilder:
         if step is None:
             step = last if last is not None else 0
         evaluation = Evaluation(step, val, record.train_loss, record.metric, record.seconds, record.stderr)
+        if record.clock is not None:
+            self._eval_clocks[id(evaluation)] = record.clock.seconds
+        if record.total:
+            self._queued_totals[id(evaluation)] = record.total
         run = self.current
         if run is None or last is None or step < last or (self._boundary and run.steps):
             self._queued.append(evaluation)
         else:
-            _attach(run, evaluation)
+            self._attach(run, evaluation)
 
     def _place_checkpoint(self, record: CheckpointRecord) -> None:
         run, step = self.current, record.step
-        if step is None and self._queued:
-            step = self._queued[-1].step
+        waiting = next((item.step for item in reversed(self._queued) if not isinstance(item, EndRecord)), None)
+        if step is None and waiting is not None:
+            step = waiting
         elif step is None:
             step = 0 if run is None else max([run.last_step or 0, *(e.step for e in run.evals[-1:])])
         saved = SavedCheckpoint(step, record.seconds)
         if run is None or self._queued:
             self._queued.append(saved)
         else:
-            _attach(run, saved)
+            self._attach(run, saved)
 
     def _attach_queued(self, run: Run, step: int, begins: bool) -> None:
         """Attach what was waiting for this step; with interleaved runs, some of it may belong to the next one."""
-        waiting = []
+        waiting: list[Evaluation | SavedCheckpoint | EndRecord] = []
         for item in self._queued:
-            if begins or item.step == step or len(self._queued) > 8:
-                _attach(run, item)
+            if begins or isinstance(item, EndRecord) or item.step == step or len(self._queued) > 8:
+                self._attach(run, item)
             else:
                 waiting.append(item)
         self._queued = waiting
 
-
-def _attach(run: Run, item: Evaluation | SavedCheckpoint) -> None:
-    if isinstance(item, Evaluation):
-        if run.evals and run.evals[-1].step == item.step and run.evals[-1].metric == item.metric:
-            return  # printed twice, or by another rank
-        run.evals.append(item)
-    elif not run.checkpoints or run.checkpoints[-1].step != item.step:
-        run.checkpoints.append(item)
+    def _attach(self, run: Run, item: Evaluation | SavedCheckpoint | EndRecord) -> None:
+        if isinstance(item, Evaluation):
+            total = self._queued_totals.pop(id(item), None)
+            if run.total_steps is None and total:
+                run.total_steps = total
+            if run.evals and run.evals[-1].step == item.step and run.evals[-1].metric == item.metric:
+                self._eval_clocks.pop(id(item), None)
+                return  # printed twice, or by another rank
+            run.evals.append(item)
+        elif isinstance(item, EndRecord):
+            run.said_finished = True
+        elif not run.checkpoints or run.checkpoints[-1].step != item.step:
+            run.checkpoints.append(item)
 
 
 def _same_loss(run: Run, step: int, loss: float) -> bool:

@@ -9,10 +9,11 @@ from nanoscope.runs.formats.base import Format
 
 ENOUGH_RECORDS = 60  # of one format, to decide on it
 SAMPLE_LINES = 60_000  # searched for that many; beyond, the first record decides
-_SCORES = {"step": 1.0, "eval": 0.9}  # of a line, by its kind; of any other kind 0.1
+# Of a line, by its kind; of any other kind 0.1. A bar without a loss decides only where there is nothing else.
+_SCORES = {"step": 1.0, "eval": 0.9, "bar": 0.0, "lone bar": 1e-6}
 
 RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
-_RECORD_WORDS = r"loss|train|val|bpb|checkpoint|^[\s|]{0,4}\d{1,9}\s{0,8}[|,\t]"
+_RECORD_WORDS = r"loss|train|val|bpb|checkpoint|^[\s|]{0,8}\d{1,9}\s{0,8}(?:[|,\t]|\s[\d.])|<td>"
 
 
 def find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]]) -> Format:

@@ -97,7 +97,7 @@ def _read_sentences(line: str, facts: dict[str, ConfigValue], typed: set[str]) -
     found = False
     for key, pattern in vocabulary.sentences:
         match = pattern.search(line)
-        size = _size(match[1]) if match and key not in typed else None
+        size = _size(next(filter(None, match.groups()), "")) if match and key not in typed else None
         if size is not None:
             facts[key] = size
             found = True

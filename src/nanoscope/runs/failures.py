@@ -18,6 +18,12 @@ _KILLED = re.compile(
     r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS|exit code:? 137|exit status 137)\b",
     re.IGNORECASE,
 )
+# 'Error: Token out of range at train.cu:675', perhaps glued to a record; complaints about the command line.
+_OTHER_ERROR = re.compile(
+    r"Error: .{1,200} at \S{1,80}\.(?:cuh?|cpp|cc?|h|rs):\d{1,6}\b|Watchdog caught collective operation timeout.{0,200}"
+    r"|^\S{1,80}: error: .{1,200}|^\S{0,80}python\S{0,8}: (?:can't open file|No module named) .{1,200}"
+    r"|^\S{1,80}: (?:line \d{1,6}: )?\S{1,80}: command not found|^Error: (?:No such option|Invalid value|Missing|Got unexpected).{0,200}"
+)
 _C_ERROR = re.compile(
     r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
 )
@@ -25,9 +31,11 @@ _OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemory|MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
     re.I,
 )
+# What ends a traceback, whatever its name.
+_ANY_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z][A-Za-z_]{2,60})(?::\s(.{0,300})|\s{0,4}$)")
 _CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "SignalException")
 _HINTS = re.compile(
-    r"rror|ERROR|xception|illed|nterrupt|CANCEL|fault|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
+    r"rror|ERROR|Watchdog|not found|can't|No module|xception|illed|nterrupt|CANCEL|fault|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
 )
 
 
@@ -37,6 +45,7 @@ class ErrorFinder:
 
     _found: list[tuple[ErrorKind, str]] = field(default_factory=list)
     _in_traceback: bool = False
+    _frame: tuple[int, str] | None = None  # line and text of the last 'File …, line …' of a traceback
     _chained: bool = False
     _c_error: str = ""
     _last_line: int = -1000
@@ -46,12 +55,18 @@ class ErrorFinder:
         if self._c_error:  # a C program says where on one line and what on the next
             line, self._c_error = f"{self._c_error} {line.strip()}", ""
             return self._report(_memory_or("exception", line), line, number - 1)
+        if self._in_traceback:
+            bare = without_prefix(line) if line[:1] in "[0123456789" else line
+            if bare.lstrip().startswith('File "'):
+                self._frame = (number, bare.strip())
+            elif self._frame and not bare.startswith((" ", "\t")) and (other := _ANY_EXCEPTION.match(bare)):
+                return self._read_exception(other, number)
         if not _HINTS.search(line):
             return None
         if line[:1] in "[0123456789" and not line.startswith(("[CUDA", "[NCCL", "[MPI")):
             line = without_prefix(line)
         if line.lstrip().startswith("Traceback (most recent call last)"):
-            self._in_traceback = True
+            self._in_traceback, self._frame = True, None
             return None
         if "During handling of the above exception" in line or "direct cause of the following exception" in line:
             self._chained = True
@@ -69,8 +84,17 @@ class ErrorFinder:
         killed = _KILLED.search(line)
         if killed and "closing signal" not in line:  # torchrun ends the other ranks: a consequence
             return self._report(_memory_or("killed", line), line[killed.start() :], number)
+        other_error = _OTHER_ERROR.search(line)
+        if other_error:
+            return self._report(_memory_or("exception", line), other_error.group(), number)
         if "CUDA out of memory" in line or "CUDA error: out of memory" in line:
             return self._report("out_of_memory", line, number)
+        return None
+
+    def finish(self) -> Failure | None:
+        """The error of a traceback that was cut before it said what it was."""
+        if self._in_traceback and self._frame and not self._found:
+            return self._report("exception", self._frame[1], self._frame[0])
         return None
 
     def _read_exception(self, exception: re.Match[str], number: int) -> Failure | None:
@@ -79,7 +103,8 @@ class ErrorFinder:
         if chained or (self._found and name.endswith(_CONSEQUENCES)):
             return None
         interrupted = name.endswith("KeyboardInterrupt")
-        kind = "interrupted" if interrupted else _memory_or("exception", exception.string)
+        killed = "killed by signal" in exception.string
+        kind = "interrupted" if interrupted else _memory_or("killed" if killed else "exception", exception.string)
         return self._report(kind, exception.group().lstrip("]: "), number)
 
     def _report(self, kind: ErrorKind, message: str, number: int) -> Failure | None:

@@ -16,7 +16,7 @@ from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.events import LARGEST, NewerVersionError, decode
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
-from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run
+from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
 from nanoscope.untrusted import printable
 
 CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
@@ -79,6 +79,8 @@ class EventReader:
         match event:
             case e.Iter():  # nearly all of them
                 builder.place(_step_record(event))
+                if event.data_seconds is not None and builder.last_step == event.step and builder.current is not None:
+                    builder.current.series.setdefault("data_s", Series()).append(event.step, event.data_seconds)
                 if event.eta_seconds is not None:
                     self.details.eta_steps.append(event.step)
                     self.details.eta_seconds.append(event.eta_seconds)

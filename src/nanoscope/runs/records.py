@@ -31,6 +31,7 @@ class StepRecord:
     clock: Clock | None = None
     total: int | None = None  # the number of steps the run is set to take
     epoch: float = MISSING  # only where step numbers may restart with every epoch
+    extra: dict[str, float] | None = None  # what `Run.series` keeps, by name
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -45,6 +46,7 @@ class EvalRecord:
     seconds: float | None = None
     stderr: float | None = None
     clock: Clock | None = None  # a cumulative clock that the line also shows
+    total: int | None = None  # the number of steps the run is set to take
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -32,11 +32,15 @@ class Traits:
     # The device whose peak the MFU is relative to, whatever the trainer runs on.
     mfu_assumes: str | None = None
     mfu_is_moving_average: bool = False
+    trains_language_models: bool = False
+    tok_s_per_device: bool = False
     total_keys: tuple[str, ...] = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 
 
 OWN_FORMAT = "nanoscope"
-OWN_TRAITS = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",))
+OWN_TRAITS = Traits(
+    last_is_total_minus_one=False, evaluation_in="none", trains_language_models=True, total_keys=("max_iters",)
+)
 
 
 class Steps:
@@ -85,6 +89,12 @@ class Series:
     def append(self, step: int, value: float) -> None:
         self.steps.append(step)
         self.values.append(value)
+
+    def cut_from(self, step: int) -> None:
+        """Drop `step` and later steps."""
+        while self.steps and self.steps[-1] >= step:
+            self.steps.pop()
+            self.values.pop()
 
 
 @dataclass(eq=False, repr=False)
@@ -143,6 +153,7 @@ class Run:
     series: dict[str, Series] = field(default_factory=dict)
     unit: Literal["step", "epoch"] = "step"  # what step numbers count
     is_language_model: bool | None = None  # None: nothing says so; only a language model's loss has a perplexity
+    loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
     details: "RunDetails | None" = None  # what only nanoscope's own runs record

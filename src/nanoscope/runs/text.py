@@ -17,6 +17,7 @@ _UNSEEN = r"\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff"  # among them marks
 _CONTROLS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]")
 _DIRT = re.compile(rf"[\x00-\x08\x0b-\x1f`>^{_UNSEEN}]")  # what `clean` may have to remove
 _PLAIN = bytes({*b"\t\n", *range(0x20, 0x7F)} - {*b"`>^"})  # the ASCII that it never removes
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#x?[0-9a-fA-F]{1,6});")
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
@@ -27,6 +28,8 @@ def _encoding(head: bytes) -> str:
 
 
 def _is_clean(text: str) -> bool:
+    if "&" in text and _ENTITY.search(text):
+        return False
     if text.isascii():
         return not text.encode().translate(None, _PLAIN)  # four times as fast as the search
     return _DIRT.search(text) is None
@@ -66,6 +69,10 @@ def clean(line: str) -> str:
     """The line as a person sees it: no colour codes, control characters, quote marks or code fences."""
     if "\x1b" in line or "^[" in line or "\x9b" in line or "\x9d" in line:
         line = _ESCAPES.sub("", line)
+    if "&" in line and _ENTITY.search(line):
+        from html import unescape  # loaded only where it is needed: it has a large table
+
+        line = unescape(line).replace("\xa0", " ")
     if not line.isprintable():
         line = _CONTROLS.sub("", line)
     if line[:4].lstrip().startswith(">"):
@@ -80,9 +87,32 @@ _PREFIX = re.compile(
     r"(?:\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: )?(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[\d.,]{0,8}\]?\s?)?"
     r"(?:- [\w.]{1,40} - [A-Z]{4,8} - |\[[A-Z]{4,8}\]:?\s|[A-Z]{4,8}:\s)?"
 )
+_DATE = r"(?:\d{4}[-/]\d\d[-/]\d\d|\d\d/\d\d/\d{2,4})"
+_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_LEVEL = r"(?:INFO|WARN(?:ING)?|DEBUG|ERROR|CRITICAL)"
+# One of the decorations that a line may begin with; several may follow each other.
+_DECORATION = re.compile(
+    rf"\s{{0,8}}(?:\[[^\]]{{0,60}}(?:{_DATE}|{_TIME}|{_LEVEL}|rank|RANK|\.py)[^\]]{{0,60}}\]:?"
+    r"|\[(?!(?i:train(?:ing)?|val\w{0,7}|eval\w{0,7}|test)\])[A-Za-z_][\w.-]{0,40}\]:?|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
+    rf"|{_DATE}[ T,]{{1,2}}{_TIME}(?:Z|[+-]\d\d:?\d\d)?(?: [AP]M)?|{_TIME}(?=[\s\]|])"
+    rf"|(?:[A-Z][a-z]{{2}} ){{1,2}}\s?\d{{1,2}},? (?:\d{{4}} )?{_TIME}(?: \d{{4}})?"
+    rf"|(?:- )?[\w.]{{1,60}} - {_LEVEL} - |- {_LEVEL} - [\w.]{{1,80}} - |(?:\| )?{_LEVEL}\b(?: \||:)?"
+    r"|[IWE]\d{4} [\d:.]{8,16}\s{1,8}\d{1,9} [^\]\s]{1,80}\]|rank\s?\d{1,5}:|[-|>:]{1,3}(?=\s))\s?"
+)
 
 
 def without_prefix(line: str) -> str:
     """The line without its indentation and what a logger or launcher wrote before it."""
     line = line.lstrip(" \t")
     return line[_PREFIX.match(line).end() :] if line[:1] in "[0123456789" else line  # type: ignore[union-attr]
+
+
+def undecorated(line: str) -> str:
+    """The line without anything that a logger wrote before its message, whichever logger it was."""
+    start = 0
+    for _ in range(8):
+        found = _DECORATION.match(line, start)
+        if found is None:
+            break
+        start = found.end()
+    return line[start:]

@@ -14,7 +14,9 @@ _LOG_TXT_VALUE = r"\d{1,6}\.\d{1,10}|nan|inf"
 
 class BuildNanoGPT(Format):
     name = "build-nanogpt"
-    traits = Traits(last_is_total_minus_one=True, evaluation_in="same", total_keys=("max_steps",))
+    traits = Traits(
+        trains_language_models=True, last_is_total_minus_one=True, evaluation_in="same", total_keys=("max_steps",)
+    )
     lines = (
         Line(
             EvalRecord,

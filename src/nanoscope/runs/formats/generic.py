@@ -1,97 +1,475 @@
-"""Any trainer at all: lines with a step and a loss, as `key: value`, `key=value`, `| … |`, tables or plain words."""
+"""Any other trainer: numbers are found by their meaning, in lines, tables, headings with values below, or bars.
+
+A run is counted by the best kind of record that the log has (see `Level`): where a trainer prints lines for its batches,
+a summary of an epoch adds only its evaluation; where it prints nothing but a progress bar, the bar has to do.
+"""
 
 import re
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
 from itertools import pairwise
 from typing import Literal
 
+from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.fields import Fields, number, read_fields, timestamp_s
 from nanoscope.runs.formats.base import Format, Line, named, step_record
-from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, Record, StepRecord
+from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
 from nanoscope.runs.run import MISSING, Run
+from nanoscope.runs.tables import TableReader
+from nanoscope.runs.text import undecorated
 
-_LOSS = re.compile(r"loss|bpb", re.IGNORECASE)
-# 'Epoch:[0/19](100/24681)', '[100/5000]', '[100 | 120.5]', '120 | loss …': a step that no word names.
-_BARE_STEP = re.compile(
-    r"Epoch:?\s?\[(\d{1,6})/\d{1,6}\]\s?\((\d{1,12})/(\d{1,12})\)|\[\s{0,8}()(\d{1,12})\s?(?:/\s?(\d{1,12})\s?\]|\|\s?[\d.]{1,16}\])"
-    r"|epoch (\d{1,6}):?\s{1,6}(\d{1,12}) / (\d{1,12}) loss|^\s{0,8}()(\d{1,12})(?:/(\d{1,12}))?\s?[|:,]\s"
+
+class Level(IntEnum):
+    """The kinds of training records, from the worst to the best."""
+
+    NONE = 0
+    BARS_ALONE = 1  # bars without a loss
+    TIMES = 2  # lines with a time and no loss
+    BARS = 3  # bars with a loss
+    EPOCHS = 4  # one record for each epoch
+    LINES = 5  # one record for each step that is printed
+
+
+_WEAK = (Level.BARS_ALONE, Level.TIMES)
+_ENOUGH_WEAK = 3  # records without a loss that make a run
+_NOTED = 50  # records that are searched for what kind of task this is
+_LINES_BELOW = 12  # that belong to a heading
+
+_VALUES = re.compile(
+    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
+    re.IGNORECASE,
 )
+# '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
+_BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
-_TIMES = frozenset(("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed"))
-_TABLE_HEAD = re.compile(r"(?:step|iter(?:ation)?|epoch)s?\b.{1,200}loss", re.IGNORECASE)
+_HEADING = re.compile(
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$",
+    re.IGNORECASE,
+)
+_VALIDATION_LINE = re.compile(
+    r"^\W{0,8}(?:\w{1,20}\W{1,4})?(?:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)\b", re.IGNORECASE
+)
+_TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
+_AVERAGE = re.compile(
+    r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
+)
+_MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
+_LANGUAGE = re.compile(r"\bppl\b|perplexity|\bbp[bc]\b|\btok(?:en)?s?\b|\bkt/s|\bwps\b|lm loss|mlm", re.IGNORECASE)
+_OTHER_TASK = re.compile(
+    r"loss_(?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl)_loss\b|acc@?[15]\b|top-?[15]\b|\bm?iou\b|\bdice\b|\bmAP\b|\bwer\b"
+    r"|\bcer\b|\bctc|psnr|\bfid\b|acc_seg|\bauc\b|decode\.|\b[dg]_loss\b|\bloss_[dg]\b",
+    re.IGNORECASE,
+)
+_SAVING = (
+    r"(?i)\b(?:sav(?:ed|ing)|wr(?:ote|iting|itten))\b(?! every).{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
+    r"|\b(?:checkpoint|snapshot|model|weights|adapters?)\b (?:\S{1,80} )?(?:was |has been |is )?(?:saved|written)\b"
+)
+_SAVED_AT = re.compile(
+    r"(?:iter(?:ation)?|step|epoch|update)[ :=#]{1,3}(\d{1,12})\b|\bat (\d{1,12}) (?:iter|step|update)|(?:checkpoint|ckpt|step|iter)[-_](\d{1,12})\b",
+    re.IGNORECASE,
+)
+_NOT_SAVING = re.compile(
+    r"\b(?:will be|every|not sav|to be saved|load|cannot|can't|fail|error|without|would)\b", re.IGNORECASE
+)
+
+
+@dataclass(eq=False, repr=False)
+class Heading:
+    """A line that only says where training is ('Epoch 3/20'); its values are on the lines below."""
+
+    unit: Literal["epoch", "step"]
+    position: int
+    total: int | None
+    fields: Fields
+    lines_left: int = _LINES_BELOW
+    placed: bool = False
+    clock: Clock | None = None
 
 
 class Generic(Format):
     name = "generic"
     fallback = True
     lines = (
-        Line(
-            CheckpointRecord,
-            r"(?i)\b(?:sav(?:ed|ing)|wr(?:ote|iting))\b.{0,40}\b(?:checkpoint|model|ckpt)\b",
-            "",
-            check=lambda found: len(found.string) < 400,
-        ),
-        Line(EndRecord, r"(?i)\btraining (?:is )?(?:complete[d]?|finished|done)\b", ""),
+        Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
+        Line(EndRecord, r"`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached", "stopped"),
     )
-    settings = named("checkpoint_every total_steps train_steps warmup_steps world_size")
+    record_words = ("step", "iter", "epoch", "%|", "it/s", "ms", "nll")
+    settings = named(
+        "checkpoint_every total_steps train_steps warmup_steps world_size",
+        num_train_epochs="epochs", max_epochs="epochs", num_epochs="epochs", n_epochs="epochs",
+        max_update="total_steps", train_iters="max_iters", iters="max_iters", nproc_per_node="world_size",
+    )  # fmt: skip
     header = (
-        ("parameters", r"(?:number of (?:trainable )?|total |num_|model #)param(?:eter)?s\s?[:=]\s?([\d.,]+\s?[KMB]?)"),
-        ("max_iters", r"\btotal steps ([\d,]+) ?\(warmup"),
+        (
+            "parameters",
+            r"(?:number of (?:trainable )?|total |num_|model #|model |trainable )param(?:eter)?s\s?[:=]\s?([\d.,]+\s?[KMB]?)",
+        ),
+        ("max_iters", r"\btotal steps ([\d,]+) ?\(warmup|\bstarting training\W{1,6}iters: ([\d,]+)"),
+        (
+            "tokens_per_step",
+            r"total (?:number of )?tokens per (?:iteration|step|batch)\s?[:=]?\s?([\d,]+)|(?<!total )tokens per (?:step|batch)\s?[:=]\s?([\d,]+)",
+        ),
+        ("gradient_accumulation_steps", r"\bgrad(?:ient)?[ _]accum(?:ulation)?[ _]?(?:steps)?\s?[:=]\s?([\d,]+)"),
+        ("world_size", r"\b(?:world[ _]size|num(?:ber of)? (?:gpus|devices))\s?[:=]\s?([\d,]+)"),
+        ("vocab_size", r"\bvocab(?:ulary)?(?: size)?\s?[:=]\s?([\d,]+)"),
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._columns: list[str] = []  # separator and column names of the table whose head was last seen
+        self._level = Level.NONE
+        self._tables = TableReader()
+        self._heading: Heading | None = None
+        self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
+        self._bar_level = Level.BARS
+        self._whole_bar = (0, 0.0)  # total and seconds per step of a bar that shows the whole run
+        self._epoch_base: int | None = None
+        self._epochs: int | None = None  # how many there will be
+        self._last_elapsed: tuple[int, float] | None = None
+        self._elapsed_is_left = False
+        self._about_language: bool | None = None
+        self._averaged = False
+        self._noted = 0
+        self._each_device = False
+        self._ppl_bits = [0, 0]  # losses whose perplexity is a power of e, and of 2
+        self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
+        self._evals_lead = False  # this trainer evaluates, then prints the step
         # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
         self._both_are: Literal["unknown", "evaluations", "steps"] = "unknown"
         self._held: list[StepRecord] = []
 
+    # --- one line ---
+
     def parse(self, line: str) -> Iterable[Record]:
-        row = self._table_row(line)
-        if row is not None:
-            line = row
-        records: Iterable[Record] = ()
-        if _LOSS.search(line) and not line.startswith('  File "'):
-            records = self._parse_losses(line)
-        return records or super().parse(line)
+        text = undecorated(line)
+        row = self._tables.row(text)
+        text = text if row is None else row
+        if len(text) > 2000 or text.startswith('File "'):
+            return ()
+        bars = read_bars(text) if row is None else []
+        if bars:
+            return self._parse_bars(bars, text)
+        if hides_bar(text):
+            return ()
+        records = self._parse_values(text, line, is_row=row is not None) if _VALUES.search(text) else ()
+        if not records and (saved := self._parse_checkpoint(text)):
+            return (saved,)
+        return records or super().parse(text)
 
-    def _table_row(self, line: str) -> str | None:
-        """A row of a table (CSV, tabs or bars) with the names of the columns before the numbers."""
-        if not self._columns or _TABLE_HEAD.search(line):
-            separator = next((mark for mark in ("|", "\t", ",") if mark in line), None)
-            names = [name.strip() for name in line.strip().strip("|").split(separator)] if separator else []
-            if len(names) >= 2 and _TABLE_HEAD.search(line) and not any(c.isdigit() for c in line) and len(line) < 300:
-                self._columns = [separator or "", *names]
+    def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
+        if len(line) > 400 or not re.search(_SAVING, line) or _NOT_SAVING.search(line):
             return None
-        separator, *names = self._columns
-        cells = [cell.strip() for cell in line.strip().strip("|").split(separator)]
-        if len(cells) != len(names) or not cells[0].isdigit():
-            return None
-        return ", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=True))
+        at = _SAVED_AT.search(line)
+        step = next((int(part) for part in at.groups() if part), None) if at else None
+        if self._level < Level.LINES and self._level != Level.EPOCHS:
+            step = None
+        last = self.builder.last_step
+        if step is not None and last is not None and not 0 <= step <= 2 * last + 2:
+            step = None
+        return CheckpointRecord(step)
 
-    def _parse_losses(self, line: str) -> list[Record]:
-        fields = read_fields(line)
-        training = _step_record(line, fields)
-        if "val_loss" not in fields and "val_bpb" not in fields:
-            if training is None or "loss" not in fields:
-                return []
+    def _parse_values(self, text: str, line: str, is_row: bool) -> Iterable[Record]:
+        fields = read_fields(text)
+        values = fields.values
+        timm = _TRAIN_EPOCH.match(text)
+        if timm:
+            values["epoch"] = float(timm[1])
+        if (
+            _VALIDATION_LINE.match(text)
+            and "val_loss" not in values
+            and "loss" in values
+            and "train" not in text[:40].lower()
+        ):
+            values["val_loss"] = values.pop("loss")
+        has_loss, has_val = "loss" in values, "val_loss" in values or "val_bpb" in values
+        self._note_meaning(text, fields)
+        position = self._position(text, fields)
+        if position is None:
+            if not values:
+                return ()
+            return self._parse_below(fields, has_loss, has_val)
+        if not has_loss and not has_val:
+            return self._parse_no_loss(text, line, fields, position)
+        level, step, total, epoch = position
+        self._end_heading()
+        if level is Level.EPOCHS:
+            return self._epoch_record(fields, step, total, self._time(line, fields, step))
+        record = self._record(line, fields, step, total, epoch)
+        if not has_val:
             self._both_are = "evaluations"
             self._held.clear()
-            return [training]
-        if training is None and self.builder.last_step is None:
+            return self._submit(Level.LINES, record)
+        return self._with_both(fields, record, has_loss, is_row)
+
+    def _note_meaning(self, text: str, fields: Fields) -> None:
+        """What kind of task this is, and what its loss is."""
+        if self._noted >= _NOTED:
+            return
+        self._noted += "loss" in fields or "val_loss" in fields
+        if self._about_language is None or self._about_language:
+            if _OTHER_TASK.search(text) and ("loss" in fields or "epoch" in fields):
+                self._about_language = False
+            elif _LANGUAGE.search(text) and ("loss" in fields or "val_loss" in fields):
+                self._about_language = True
+        if "loss" in fields and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
+            self._averaged = True
+        loss, ppl = fields.get("loss"), fields.get("ppl")
+        if 0.5 < loss < 60 and ppl > 1:
+            self._ppl_bits[0] += abs(2.718281828**loss / ppl - 1) < 0.05
+            self._ppl_bits[1] += abs(2**loss / ppl - 1) < 0.05
+
+    # --- where training is ---
+
+    def _position(self, text: str, fields: Fields) -> tuple[Level, int, int | None, float] | None:
+        """Level, step, total and epoch (only where steps may restart with it) of a line."""
+        epoch = fields.get("epoch")
+        if "epoch" in fields.totals:
+            self._epochs = fields.totals["epoch"]
+        context = self._heading.position if self._heading and self._heading.unit == "epoch" else MISSING
+        if "step" in fields:
+            total = fields.total
+            inside = epoch if fields.epoch_first and epoch == int(epoch) else context
+            if inside == inside:
+                total = total * self._epochs if total and self._epochs else None
+            return Level.LINES, int(fields.get("step")), total, inside if inside == inside else MISSING
+        batch, batches = (
+            (int(fields.get("batch")), fields.totals.get("batch"))
+            if "batch" in fields
+            else (fields.pair or (None, None))
+        )
+        if batch is not None:
+            whole = epoch if epoch == epoch and epoch == int(epoch) else context
+            if batches and whole == whole:
+                step, total = self._unrolled(int(whole), batch, batches)
+                return Level.LINES, step, total, MISSING
+            if "batch" in fields and whole == whole:
+                return Level.LINES, batch, None, whole
+            if fields.pair and batches and whole != whole:
+                return Level.LINES, batch, batches, MISSING
+        if epoch == epoch:
+            return (Level.EPOCHS, int(epoch), fields.totals.get("epoch"), MISSING) if epoch == int(epoch) else None
+        bare = _BARE_STEP.match(text)
+        if bare:
+            return Level.LINES, int(bare[1] or bare[2]), None, context
+        if fields.first is not None and "loss" in fields:
+            return Level.LINES, fields.first, None, context
+        return None
+
+    def _unrolled(self, epoch: int, batch: int, batches: int) -> tuple[int, int | None]:
+        """Step and total of a batch of an epoch."""
+        if self._epoch_base is None or epoch < self._epoch_base:
+            self._epoch_base = min(epoch, 1)
+        epochs = self._epochs
+        if epochs is None:
+            said = self.builder.facts.get("epochs") or (
+                self.builder.current.config.get("epochs") if self.builder.current else None
+            )
+            epochs = said if isinstance(said, int) and 0 < said < 10**6 else None
+        return (
+            epoch - self._epoch_base
+        ) * batches + batch, epochs * batches if epochs and epochs > epoch - self._epoch_base else None
+
+    # --- headings ---
+
+    def _parse_no_loss(
+        self, text: str, line: str, fields: Fields, position: tuple[Level, int, int | None, float]
+    ) -> Iterable[Record]:
+        """A heading, or a step of which only the time is known."""
+        level, step, total, epoch = position
+        names_step = "step" in fields or "epoch" in fields
+        if names_step and _HEADING.match(text) and len(text) < 120:
+            self._end_heading()
+            unit: Literal["epoch", "step"] = "epoch" if level is Level.EPOCHS else "step"
+            self._heading = Heading(unit, step, total if total else fields.totals.get(unit), Fields())
+            return (OtherRecord("header"),)
+        timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
+        if (
+            "step" in fields
+            and timed
+            and level is Level.LINES
+            and re.match(r"\W{0,8}(?:iter|step|it)", text, re.IGNORECASE)
+        ):
+            if total is not None or "time_s" in fields or "steps_s" in fields:
+                return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
+        if self._heading and names_step and self._heading.position == step:
+            return self._parse_below(fields, False, False)
+        return ()
+
+    def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Iterable[Record]:
+        """Values without a position: they belong to the heading above, or to the last step."""
+        heading = self._heading
+        if heading is not None and heading.lines_left > 0:
+            heading.lines_left -= 1
+            for name, value in fields.values.items():
+                heading.fields.values.setdefault(name, value)
+            return (OtherRecord("step" if has_loss else "eval" if has_val else "other"),) if has_loss or has_val else ()
+        if not has_val:
+            return ()
+        evaluation = self._evaluation(fields, None)
+        if self.builder.last_step is None or self._evals_lead:  # if no step follows, the first was only a remark
+            self._early_evals = [evaluation]
+            return (OtherRecord("eval"),) if self._evals_lead else ()
+        return (evaluation,)
+
+    def _end_heading(self) -> None:
+        """Place the values that were printed below a heading."""
+        heading, self._heading = self._heading, None
+        if heading is None or not heading.fields.values:
+            return
+        fields = heading.fields
+        time_s, clock = self._time("", fields, heading.position)
+        if heading.unit == "epoch":
+            records = self._epoch_record(fields, heading.position, heading.total, (time_s, clock))
+        elif "loss" in fields:
+            records = self._submit(
+                Level.LINES, self._step(fields, heading.position, heading.total, MISSING, time_s, clock)
+            )
+            if "val_loss" in fields:
+                records = [*records, self._evaluation(fields, heading.position)]
+        elif "val_loss" in fields:
+            records = [self._evaluation(fields, heading.position)]
+        else:
+            records = []
+        for record in records:
+            self.builder.place(record)
+
+    def _epoch_record(
+        self, fields: Fields, epoch: int, total: int | None, timing: tuple[float, Clock | None]
+    ) -> list[Record]:
+        """The summary of an epoch: a step of its own, or only an evaluation where steps have better records."""
+        records: list[Record] = []
+        if "loss" in fields and self._level <= Level.EPOCHS:
+            total = total or self._epochs
+            records += self._submit(Level.EPOCHS, self._step(fields, epoch, total, MISSING, *timing))
+        if "val_loss" in fields or "val_bpb" in fields:
+            records.append(self._evaluation(fields, epoch if self._level == Level.EPOCHS else None))
+            if self.builder.last_step is None and self._level != Level.EPOCHS:
+                records[-1] = self._evaluation(fields, epoch)
+        return records
+
+    # --- bars ---
+
+    def _parse_bars(self, bars: list[Bar], text: str) -> Iterable[Record]:
+        kind = "bar"
+        for bar in bars:
+            if bar.trains and bar.total > 0:
+                self._note_meaning(text, bar.values)
+                kind = self._take_bar(bar) or kind
+        return (OtherRecord(kind),)
+
+    def _take_bar(self, bar: Bar) -> str | None:
+        fields, heading = bar.values, bar.heading
+        if bar.of_epoch and (bar.position == bar.total or "val_loss" in fields):
+            if self._heading is None:  # no heading: count the epochs
+                last = self.builder.last_step if self._level == Level.EPOCHS else None
+                self._heading = Heading("epoch", (last or 0) + 1, None, Fields())
+            fields.values.setdefault("bare_time", fields.values.pop("time_s", MISSING))
+            if fields.values["bare_time"] != fields.values["bare_time"]:
+                del fields.values["bare_time"]
+            self._heading.lines_left = _LINES_BELOW
+            self._heading.fields.values.update(fields.values)  # a bar is drawn again with better values
+            return "step" if "loss" in fields else None
+        epoch = heading.get("epoch", fields.get("epoch"))
+        if epoch != epoch and self._heading and self._heading.unit == "epoch":
+            epoch = self._heading.position
+        for totals in (heading.totals, fields.totals):
+            self._epochs = totals.get("epoch", self._epochs)
+        if epoch == epoch and epoch == int(epoch) and not (fields.get("epoch") == epoch and "epoch" not in heading):
+            step, total = self._unrolled(int(epoch), bar.position, bar.total)
+        else:
+            step, total = bar.position, bar.total
+            if bar.position and bar.elapsed_s is not None:
+                self._whole_bar = (bar.total, bar.elapsed_s / bar.position)
+        if bar.left_s is not None:
+            fields.values.setdefault("eta_s", bar.left_s)
+        level = Level.BARS if "loss" in fields else Level.BARS_ALONE
+        if level is Level.BARS_ALONE and not (bar.names_itself or heading.values or not self._level) and not self._bar:
+            return None
+        if self._level > Level.BARS or level < self._level or (bar.position == 0 and "loss" not in fields):
+            return None
+        record = self._step(fields, step, total, MISSING, *self._bar_time(bar))
+        if self._bar and record.step != self._bar.step:
+            self._flush_bar()
+        self._bar, self._bar_level = record, level
+        if "val_loss" in fields and bar.position == bar.total:
+            self._flush_bar()
+            self.builder.place(self._evaluation(fields, step))
+        return "step" if level is Level.BARS else "lone bar"
+
+    @staticmethod
+    def _bar_time(bar: Bar) -> tuple[float, Clock | None]:
+        """A fast bar is better timed by its rate than by its clock, which shows whole seconds."""
+        printed = bar.values.get("time_s", bar.values.get("bare_time"))
+        if printed == printed:
+            return printed, None
+        if bar.elapsed_s is None or (bar.seconds_per_step is not None and bar.seconds_per_step < 1):
+            return bar.seconds_per_step or MISSING, None
+        return MISSING, Clock(bar.elapsed_s, "progress_bar", 1.0, starts_with_run=True)
+
+    def _flush_bar(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            for record in self._submit(self._bar_level, bar):
+                self.builder.place(record)
+
+    # --- records ---
+
+    def _submit(self, level: Level, record: StepRecord) -> list[Record]:
+        """The record, if no better kind has been seen; the first of a better kind replaces what was placed."""
+        if level < self._level:
             return []
-        evaluation = EvalRecord(
-            training.step if training else None,
+        if level > self._level:
+            if self._level:
+                evals = self.builder.runs[-1].evals if self.builder.runs else []
+                self.builder.forget_runs()
+                if level is not Level.EPOCHS:
+                    self._early_evals += [EvalRecord(None, e.val, e.train_loss, e.metric) for e in evals[-1:]]
+                self._bar = None
+            self._level = level
+        early, self._early_evals = self._early_evals, []
+        if early:
+            self._evals_lead = self._evals_lead or self.builder.last_step is None
+            early[-1].step = record.step
+        return [*early[-1:], record]
+
+    def _record(self, line: str, fields: Fields, step: int, total: int | None, epoch: float) -> StepRecord:
+        return self._step(fields, step, total, epoch, *self._time(line, fields, step))
+
+    def _step(
+        self, fields: Fields, step: int, total: int | None, epoch: float, time_s: float, clock: Clock | None
+    ) -> StepRecord:
+        values = fields.values
+        extra = {name: values[name] for name in ("loss_scale", "memory_gb", "data_s", "eta_s") if name in values}
+        tok_s = fields.get("tok_s", fields.get("tok_s_each"))
+        self._each_device = "tok_s_each" in values and "tok_s" not in values
+        return step_record(
+            step, fields, time_s=time_s, clock=clock, total=total, epoch=epoch, tok_s=tok_s, extra=extra or None
+        )
+
+    def _evaluation(self, fields: Fields, step: int | None) -> EvalRecord:
+        return EvalRecord(
+            step,
             fields.get("val_loss") if "val_loss" in fields else fields.get("val_bpb"),
             fields.values.get("loss"),
             metric="loss" if "val_loss" in fields else "bpb",
             seconds=fields.values.get("eval_s"),
         )
-        if training is not None and "loss" in fields:
-            if self._both_are == "steps" or not _TIMES.isdisjoint(fields.values):
-                self.builder.place(training)
+
+    def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Iterable[Record]:
+        """A line of a step with a validation loss, and perhaps a training loss too."""
+        if self._level in _WEAK:
+            self.builder.forget_runs()
+            self._level, self._bar = Level.NONE, None
+        evaluation = self._evaluation(fields, training.step)
+        if training.epoch == training.epoch and self.builder.last_step is not None:
+            evaluation.step = None if training.step < self.builder.last_step else training.step
+        if has_loss:
+            timed = fields.values.keys() & {"time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed"}
+            if self._both_are == "steps" or timed or is_row:
+                for record in self._submit(Level.LINES, training):
+                    self.builder.place(record)
                 evaluation.step = self.builder.last_step
             elif self._both_are == "unknown":
                 self._held.append(training)
@@ -101,63 +479,64 @@ class Generic(Format):
 
     def _place_held(self) -> None:
         self._both_are = "steps"
-        for record in self._held:
-            self.builder.place(record)
+        for training in self._held:
+            for record in self._submit(Level.LINES, training):
+                self.builder.place(record)
         self._held.clear()
+
+    # --- times ---
+
+    def _time(self, line: str, fields: Fields, step: int) -> tuple[float, Clock | None]:
+        """Seconds of the step, or the reading of a clock that keeps running."""
+        if "time_s" in fields:
+            return fields.get("time_s"), None
+        if fields.get("steps_s", 0.0) > 0:
+            return 1 / fields.get("steps_s"), None
+        if "bare_time" in fields:
+            return fields.get("bare_time"), None
+        if "elapsed_s" in fields or "bare_elapsed" in fields:
+            elapsed = fields.get("elapsed_s", fields.get("bare_elapsed"))
+            before, self._last_elapsed = self._last_elapsed, (step, elapsed)
+            if before and step > before[0] and elapsed < before[1]:
+                self._elapsed_is_left = True  # it only falls: the time left
+            if not self._elapsed_is_left:
+                return MISSING, Clock(elapsed)
+        bracket = _CLOCK_IN_BRACKETS.search(line)
+        if bracket:
+            return MISSING, Clock(number(bracket[1]))
+        at = timestamp_s(line)
+        if at is not None:
+            return MISSING, Clock(at, "timestamps", 0.001 if _SPLIT_SECONDS.search(line[:80]) else 1.0)
+        return MISSING, None
+
+    # --- the end ---
 
     def end(self) -> None:
         """Now it is known whether lines with both losses are all there is, and whether times only ever rise."""
+        self._flush_bar()
+        self._end_heading()
         self._place_held()
+        if self.builder.last_step is not None:
+            for evaluation in self._early_evals:
+                self.builder.place(evaluation)
+        runs = self.builder.runs
+        if self._level in _WEAK and sum(len(run.steps) for run in runs) < _ENOUGH_WEAK:
+            self.builder.forget_runs()
         for run in self.builder.runs:
             if not run.time_spans_steps and _is_clock(run.steps.time_s):
                 _difference(run)
-
-
-def _step_record(line: str, fields: Fields) -> StepRecord | None:
-    step, total, epoch = _step_of(line, fields)
-    if step is None:
-        return None
-    time_s, clock = _time_of(line, fields)
-    return step_record(step, fields, time_s=time_s, clock=clock, total=total, epoch=epoch)
-
-
-def _step_of(line: str, fields: Fields) -> tuple[int | None, int | None, float]:
-    """Step, total and epoch of a line (the epoch only where steps may restart with it)."""
-    epoch = fields.get("epoch")
-    if "step" in fields:
-        return _whole(fields.get("step")), fields.total, epoch
-    bare = _BARE_STEP.search(line)
-    if bare:
-        parts = [part for part in bare.groups() if part is not None]
-        numbers = [int(part) if part else None for part in parts]
-        total = numbers[2] if len(numbers) > 2 and numbers[0] is None else None
-        return numbers[1], total, float(numbers[0]) if numbers[0] is not None else epoch
-    if epoch == epoch:
-        return _whole(epoch), None, MISSING
-    return None, None, MISSING
-
-
-def _whole(value: float) -> int | None:
-    return int(value) if 0 <= value < 1e12 else None
-
-
-def _time_of(line: str, fields: Fields) -> tuple[float, Clock | None]:
-    """Seconds of the step, or the reading of a clock that keeps running."""
-    if "time_s" in fields:
-        return fields.get("time_s"), None
-    if fields.get("steps_s", 0.0) > 0:
-        return 1 / fields.get("steps_s"), None
-    if "bare_time" in fields:
-        return fields.get("bare_time"), None
-    if "elapsed_s" in fields or "bare_elapsed" in fields:
-        return MISSING, Clock(fields.get("elapsed_s", fields.get("bare_elapsed")))
-    bracket = _CLOCK_IN_BRACKETS.search(line)
-    if bracket:
-        return MISSING, Clock(number(bracket[1]))
-    at = timestamp_s(line)
-    if at is not None:
-        return MISSING, Clock(at, "timestamps", 0.001 if _SPLIT_SECONDS.search(line[:80]) else 1.0)
-    return MISSING, None
+            if self._level == Level.EPOCHS:
+                run.unit = "epoch"
+                if run.total_steps is None and self._epochs:
+                    run.total_steps = self._epochs
+            total, _ = self._whole_bar
+            if run.total_steps is None and run.unit == "step" and total >= (run.last_step or 0) and len(runs) == 1:
+                run.total_steps = total or None
+            if self._about_language is not None:
+                run.is_language_model = self._about_language
+            run.loss_is_average = self._averaged or self._level == Level.BARS
+            run.tok_s_per_device = self._each_device
+            run.loss_in_bits = self._ppl_bits[1] > self._ppl_bits[0]
 
 
 def _is_clock(times: "array[float]") -> bool:

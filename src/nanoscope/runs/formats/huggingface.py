@@ -21,6 +21,7 @@ from nanoscope.runs.run import MISSING, Traits
 _PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<")
 _TOTAL = re.compile(r"Total optimization steps\s?=\s?([\d,]{1,20})")
+_STEPS = ("step", "current_steps", "global_step")
 _SAVING = re.compile(r"Saving model checkpoint to (\S{1,300})")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
@@ -30,7 +31,11 @@ class HuggingFace(Format):
     traits = Traits(last_is_total_minus_one=False, evaluation_in="next", total_keys=("max_iters", "max_steps"))
     lines = (Line(EvalRecord, r"^\s{0,8}eval_loss\s{1,40}=\s{1,40}{val}", "eval_loss"),)
     settings = named("eval_steps logging_steps max_steps save_steps warmup_steps")
-    header = (("max_iters", r"Total optimization steps\s?[:=]\s?([\d,]+)"),)
+    header = (
+        ("max_iters", r"\bTotal (?:optimization |training )?steps\s?[:=]\s?([\d,]+)"),
+        ("epochs", r"Num Epochs\s?=\s?([\d,]{1,6})(?![\d,])"),
+        ("batch_size", r"Instantaneous batch size per device\s?=\s?([\d,]+)"),
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +44,7 @@ class HuggingFace(Format):
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar will show
         self._clock_started = False
         self._tokens_seen: tuple[int, float] | None = None
+        self._last: dict[str, str] = {}  # the log that was placed last
 
     def parse(self, line: str) -> Iterable[Record]:
         bar = _BAR.search(line) if "%|" in line else None
@@ -84,14 +90,27 @@ class HuggingFace(Format):
         return (OtherRecord("bar"),)
 
     def _parse_log(self, pairs: dict[str, str]) -> Record | None:
-        if "loss" in pairs and ("epoch" in pairs or "learning_rate" in pairs or "grad_norm" in pairs):
-            self._place_waiting()
-            self._waiting = pairs
-            return OtherRecord("step")
-        if "eval_loss" in pairs:
+        step = next((int(pairs[key]) for key in _STEPS if pairs.get(key, "").isdigit()), None)
+        if step is not None and pairs.get("total_steps", "").isdigit():
+            self._total = int(pairs["total_steps"])
+        if "eval_loss" in pairs and pairs["eval_loss"] not in ("null", "None"):
             self._place_waiting()
             seconds = _finite(pairs, "eval_runtime")
-            return EvalRecord(None, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
+            return EvalRecord(step, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
+        if step is not None and pairs.get("loss") in ("null", "None"):
+            return EndRecord() if step == self._total else OtherRecord("other")
+        if "num_updates" in pairs:
+            return None  # fairseq
+        if "loss" in pairs and ("epoch" in pairs or "learning_rate" in pairs or "grad_norm" in pairs):
+            if _same(pairs, self._waiting or self._last):  # a callback prints each log a second time, with other digits
+                if self._waiting:
+                    self._waiting = {**pairs, **self._waiting}
+                return OtherRecord("step")
+            self._place_waiting()
+            self._waiting = pairs
+            if step is not None:
+                self._place_waiting(step)
+            return OtherRecord("step")
         if "train_loss" in pairs and "train_runtime" in pairs:
             self._place_waiting()
             return EndRecord()
@@ -102,7 +121,9 @@ class HuggingFace(Format):
         pairs, self._waiting = self._waiting, None
         if pairs is None:
             return
+        self._last = pairs
         step = bar_step if bar_step is not None else self._guess_step()
+        left = _clock_s(pairs.get("remaining_time", ""))
         self.builder.place(
             StepRecord(
                 step,
@@ -111,10 +132,13 @@ class HuggingFace(Format):
                 lr=_finite(pairs, "learning_rate"),
                 grad_norm=_finite(pairs, "grad_norm"),
                 total=self._total,
+                extra=None if left is None else {"eta_s": left},
             )
         )
         run = self.builder.current
-        tokens = _finite(pairs, "num_input_tokens_seen")
+        tokens = _finite(pairs, "num_input_tokens_seen" if "num_input_tokens_seen" in pairs else "num_tokens")
+        if run is not None and (tokens == tokens or "mean_token_accuracy" in pairs):
+            run.is_language_model = True
         if run is not None and tokens == tokens:
             if self._tokens_seen and step > self._tokens_seen[0]:
                 run.config["tokens_per_step"] = round((tokens - self._tokens_seen[1]) / (step - self._tokens_seen[0]))
@@ -128,16 +152,48 @@ class HuggingFace(Format):
         return (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
 
     def _clock(self, pairs: dict[str, str], step: int) -> Clock | None:
-        if "train_runtime" in pairs or "elapsed" in pairs:
+        elapsed = _clock_s(pairs.get("elapsed_time", ""))
+        if elapsed is not None:
+            clock = Clock(elapsed, resolution_s=1.0)
+        elif "train_runtime" in pairs or "elapsed" in pairs:
             clock = Clock(_finite(pairs, "train_runtime" if "train_runtime" in pairs else "elapsed"))
         elif self._bar is not None and self._bar[0] == step:
             clock = Clock(self._bar[1], "progress_bar", resolution_s=1.0)
         else:
             return None
         # A first line far into the run has no zero to count from.
-        clock.starts_with_run = not self._clock_started and step <= 100_000
+        clock.starts_with_run = not self._clock_started and (step <= 1000 or elapsed is None) and step <= 100_000
         self._clock_started = True
         return clock
+
+
+def _same(pairs: dict[str, str], before: dict[str, str]) -> bool:
+    """Whether two logs say the same, each with its own number of digits."""
+    shared = [key for key in ("loss", "learning_rate", "epoch", "grad_norm", *_STEPS) if key in pairs and key in before]
+    return len(shared) >= 2 and all(_same_number(pairs[key], before[key]) for key in shared)
+
+
+def _same_number(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    return abs(number(one) - number(other)) <= 0.51 * max(_last_digit(one), _last_digit(other))
+
+
+def _last_digit(text: str) -> float:
+    """What the last printed digit is worth."""
+    digits, _, exponent = text.lower().partition("e")
+    return 10.0 ** ((int(exponent) if exponent.lstrip("+-").isdigit() else 0) - len(digits.partition(".")[2]))
+
+
+def _clock_s(text: str) -> float | None:
+    """The seconds of '5:13:22'."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts):
+        return None
+    seconds = 0.0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds
 
 
 def _finite(pairs: dict[str, str], key: str) -> float:

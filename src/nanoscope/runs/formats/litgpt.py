@@ -18,7 +18,7 @@ _ITER = re.compile(
 
 class LitGPT(Format):
     name = "litgpt"
-    traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=())
+    traits = Traits(trains_language_models=True, last_is_total_minus_one=False, evaluation_in="none", total_keys=())
     lines = (
         Line(
             EvalRecord,

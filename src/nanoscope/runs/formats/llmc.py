@@ -7,7 +7,12 @@ from nanoscope.runs.run import Traits
 
 class LlmC(Format):
     name = "llm.c"
-    traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("train_num_batches", "max_steps"))
+    traits = Traits(
+        trains_language_models=True,
+        last_is_total_minus_one=False,
+        evaluation_in="none",
+        total_keys=("train_num_batches", "max_steps"),
+    )
     lines = (
         Line(
             StepRecord,

@@ -7,7 +7,9 @@ from nanoscope.runs.run import Traits
 
 class Makemore(Format):
     name = "makemore"
-    traits = Traits(last_is_total_minus_one=True, evaluation_in="none", total_keys=("max_steps",))
+    traits = Traits(
+        trains_language_models=True, last_is_total_minus_one=True, evaluation_in="none", total_keys=("max_steps",)
+    )
     lines = (
         Line(StepRecord, r"step {step} \| loss {loss} \| step time {time_ms}\s?ms", "step time"),
         Line(EvalRecord, r"step {step} train loss: {train_loss} test loss: {val}", "test loss"),

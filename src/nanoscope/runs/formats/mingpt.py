@@ -8,7 +8,9 @@ from nanoscope.runs.run import Traits
 class MinGPT(Format):
     name = "mingpt"
     # iter_dt is the time of one iteration; sampling and saving fall into the next one, which is not printed.
-    traits = Traits(last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",))
+    traits = Traits(
+        trains_language_models=True, last_is_total_minus_one=False, evaluation_in="none", total_keys=("max_iters",)
+    )
     lines = (
         Line(StepRecord, r"iter_dt {time_ms}ms; iter {step}: train loss {loss}", "iter_dt"),
         Line(
@@ -17,7 +19,7 @@ class MinGPT(Format):
             r"(?:.*?, {1,4}(?:{steps_s}it/s|{time_s}s/it))?",
             "epoch ",
         ),
-        Line(CheckpointRecord, r"saving (?:model|\S{1,200}\.pt\w?)\s{0,4}$", "saving "),
+        Line(CheckpointRecord, r"saving (?:model(?: with new top score.{0,40})?|\S{1,200}\.pt\w?)\s{0,4}$", "saving "),
         Line(EvalRecord, r"\btest loss: {val}$", "test loss"),
     )
     settings = named("model_type")

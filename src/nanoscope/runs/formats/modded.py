@@ -12,11 +12,11 @@ _LAST_EVALUATION = re.compile(r"step:(\d{1,9})/\1\s{1,4}(?:\|\s{1,4})?val_loss")
 
 class ModdedNanoGPT(Format):
     name = "modded-nanogpt"
-    traits = Traits(last_is_total_minus_one=False, evaluation_in="none")
+    traits = Traits(trains_language_models=True, last_is_total_minus_one=False, evaluation_in="none")
     lines = (
         Line(
             EvalRecord,
-            r"step:{step}/\d{1,12}\s{1,4}(?:\|\s{1,4})?val_loss[: ]{val}\s{1,4}",
+            r"step:{step}/{total}\s{1,4}(?:\|\s{1,4})?val_loss[: ]{val}\s{1,4}",
             "train_time",
             rest=("elapsed_s",),
         ),

@@ -15,7 +15,12 @@ _STEP = re.compile(
 
 class Nanochat(Format):
     name = "nanochat"
-    traits = Traits(last_is_total_minus_one=True, evaluation_in="none", total_keys=("num_iterations", "max_iters"))
+    traits = Traits(
+        trains_language_models=True,
+        last_is_total_minus_one=True,
+        evaluation_in="none",
+        total_keys=("num_iterations", "max_iters"),
+    )
     lines = (
         Line(EvalRecord, r"[Ss]tep\s{1,8}{step}\s{0,3}\|\s{0,3}Validation {metric}:\s{0,3}{val}", "Validation"),
         Line(CheckpointRecord, r"Saved model (?:parameters|file)? ?to:?(?:.{0,400}model_{step}\.pt)?", "Saved model"),

@@ -16,7 +16,7 @@ def _is_whole(evaluation: re.Match[str]) -> bool:
 
 EVALUATION = Line(
     EvalRecord,
-    r"step\s{1,8}{step}\s?:\s{0,4}train loss:?\s{1,4}(?P<train_loss>[^\s,]{1,24})(?: \([^)]{1,80}\) \||,)\s{0,4}"
+    r"(?i:step)\s{1,8}{step}\s?:\s{0,4}train loss:?\s{1,4}(?P<train_loss>[^\s,]{1,24})(?: \([^)]{1,80}\) \||,)\s{0,4}"
     r"val loss:?\s{1,4}(?P<val>[^\s,]{1,24})",
     "val loss",
     check=_is_whole,
@@ -30,6 +30,7 @@ _PLAIN_ITER = re.compile(
 class NanoGPT(Format):
     name = "nanogpt"
     traits = Traits(
+        trains_language_models=True,
         last_is_total_minus_one=False,
         evaluation_in="same",
         mfu_assumes="A100",
@@ -43,10 +44,11 @@ class NanoGPT(Format):
             r"(?:[\w ]{1,24}[ :=][\d.e+-]{1,16},\s{1,4}){0,4}"
             r"time\s{1,4}{time_ms}\s?ms(?:,\s{1,4}mfu\s{1,4}{mfu_pct}\s?%)?",
             "iter",
+            rest=("tok_s",),
             joined=True,
         ),
         EVALUATION,
-        Line(CheckpointRecord, r"sav(?:ing|ed)(?: \w{1,12})? checkpoint\b", "checkpoint"),
+        Line(CheckpointRecord, r"(?i)sav(?:ing|ed)(?: \w{1,12}){0,2} (?:checkpoint|model)\b", "av"),
         Line(StepRecord, r"(?:^|\s){step} \| loss {loss} \| lr {lr} \| {time_ms}ms(?: \| mfu {mfu_pct}%)?", " | loss "),
     )
     header = (

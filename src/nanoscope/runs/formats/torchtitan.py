@@ -8,7 +8,11 @@ from nanoscope.runs.run import Traits
 class TorchTitan(Format):
     name = "torchtitan"
     traits = Traits(
-        last_is_total_minus_one=False, evaluation_in="next", total_keys=("max_iters", "steps", "training_steps")
+        trains_language_models=True,
+        tok_s_per_device=True,
+        last_is_total_minus_one=False,
+        evaluation_in="next",
+        total_keys=("max_iters", "steps", "training_steps"),
     )
     lines = (
         Line(EvalRecord, r"validate step:\s{0,8}{step}\s{1,8}loss:\s{0,8}{val}", "validate step"),
