@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nanoscope.analysis.findings.advice import Advice
 from nanoscope.analysis.findings.base import Verdict
-from nanoscope.analysis.findings.efficiency import Mfu
+from nanoscope.analysis.findings.efficiency import Achieved, Mfu, Mismatch
 from nanoscope.analysis.findings.learning import (
     Checkpoints,
     Evaluations,
@@ -43,4 +43,6 @@ class Analysis:
     spikes: tuple[LossSpike, ...]
     warmup: Warmup | None
     mfu: Mfu | None
+    achieved: Achieved | None
+    mismatches: tuple[Mismatch, ...]
     advice: tuple[Advice, ...]

@@ -14,7 +14,13 @@ _LOG_TXT_VALUE = r"\d{1,6}\.\d{1,10}|nan|inf"
 
 class BuildNanoGPT(Format):
     name = "build-nanogpt"
-    traits = Traits(last_is_total_minus_one=True, evaluation_in="same", total_keys=("max_steps",))
+    traits = Traits(
+        last_is_total_minus_one=True,
+        evaluation_in="same",
+        evaluates_every=250,
+        evaluates_last=True,
+        total_keys=("max_steps",),
+    )
     lines = (
         Line(
             EvalRecord,
