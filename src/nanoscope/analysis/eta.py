@@ -29,7 +29,10 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
         step_s = normal.mean_s
         return Eta(0.0, 0.0, 0.0, 0.0, 0, step_s, 0, None, 0, None, step_s, 0, "steady", ())
     if progress.total_steps is None or progress.steps_left is None or progress.last_step is None:
-        return NoEta("total_unknown", measure_pace(timing.steady_s, timing.steady_steps, 1.0).step_s)
+        step_s = measure_pace(timing.steady_s, timing.steady_steps, 1.0).step_s
+        cost = timing.eval_cost_s if eval_interval else None
+        evals = 1000 // eval_interval if cost and eval_interval else 0
+        return NoEta("total_unknown", step_s, evals, cost) if run.unit == "step" else NoEta("total_unknown", None)
     left = progress.steps_left
     covered = max(1, run.steps.step[-1] - run.steps.step[0])
     pace = measure_pace(timing.steady_s, timing.steady_steps, left / covered)
@@ -59,7 +62,8 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
         evaluations=evaluations.known,
         drift=pace.drift,
         printed_s=printed,
-        printed_disagrees=printed is not None and not low / (1 + PRINTED_MAY_VARY) <= printed <= high * (1 + PRINTED_MAY_VARY),
+        printed_disagrees=printed is not None and not _within(printed, low, high),
+        unit=run.unit,
     )
 
 
@@ -103,7 +107,7 @@ def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval:
 
 
 def _set_interval(run: Run, last: int) -> int | None:
-    """The interval that the settings give, or that the trainer has unless it is changed, if the log does not refute it."""
+    """The interval that the settings give, or the one in the trainer's script, if the log does not refute it."""
     for key in ("eval_interval", "eval_every", "eval_steps", "val_every", "val_loss_every"):
         value = run.config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -116,7 +120,12 @@ def _set_interval(run: Run, last: int) -> int | None:
 
 def _next_round(step: int) -> int:
     """The next of 10, 20, 25, 50, 100, … after a step: evaluations that have not come by now may come from there on."""
-    return next(m * 10**power for power in range(1, 14) for m in (10, 20, 25, 50) if m * 10**power > 10 * step) // 10
+    size = 10
+    while True:
+        for interval in (size, 2 * size, 5 * size // 2, 5 * size):
+            if interval > step:
+                return interval
+        size *= 10
 
 
 def _stalls_s(timing: Timing, ahead: float) -> float:
@@ -160,6 +169,10 @@ def _moving_average(values: Sequence[float]) -> tuple[float, int, Literal["faste
     if abs(change) < max(0.02, 2 * noise):
         return now, lines, "steady"
     return now, lines, "slower" if change > 0 else "faster"
+
+
+def _within(printed: float, low: float, high: float) -> bool:
+    return low * (1 - PRINTED_MAY_VARY) <= printed <= high * (1 + PRINTED_MAY_VARY)
 
 
 def _scenarios(left: int, step_s: float) -> tuple[Scenario, ...]:

@@ -122,7 +122,7 @@ def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> 
 
 
 def _work_of_steps(run: Run) -> list[float]:
-    """MFU × seconds, the same for every step, out of the printed average: new = kept × old + (1 − kept) × work / time."""
+    """MFU × seconds, which is the work of a step, out of the printed average: new = kept × old + (1 − kept) × MFU."""
     steps, times, printed = run.steps.step, run.steps.time_s, run.steps.mfu_pct
     interval = common_gap(steps)
     work: list[float] = []

@@ -6,6 +6,7 @@ what followed. A run that was even gets a narrow range; one that has changed its
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nanoscope.analysis.numbers import mean
 from nanoscope.estimates import median
@@ -45,10 +46,7 @@ def measure_pace(values: Sequence[float], weights: Sequence[int] | None, ahead: 
 def _block_means(values: Sequence[float], weights: Sequence[int] | None) -> list[float]:
     count = min(BLOCKS, len(values))
     edges = [len(values) * edge // count for edge in range(count + 1)]
-    return [
-        mean(values[a:b], weights[a:b] if weights is not None else None)
-        for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    return [mean(values[a:b], weights[a:b] if weights is not None else None) for a, b in pairwise(edges)]
 
 
 def _predict(past: list[float], ahead: float) -> tuple[float, float]:
@@ -66,9 +64,9 @@ def _steady_drift(past: list[float]) -> float:
     if len(past) < 12:
         return 0.0
     quarters = [mean(past[len(past) * i // 4 : len(past) * (i + 1) // 4]) for i in range(4)]
-    changes = [after - before for before, after in zip(quarters, quarters[1:], strict=False)]
+    changes = [after - before for before, after in pairwise(quarters)]
     sizes = sorted(abs(change) for change in changes)
-    noise = median([abs(b - a) for a, b in zip(past, past[1:], strict=False)]) * (2 / (len(past) / 4)) ** 0.5
+    noise = median([abs(b - a) for a, b in pairwise(past)]) * (2 / (len(past) / 4)) ** 0.5
     agree = min(changes) > 0 or max(changes) < 0
     clear = sizes[0] > DRIFT_SIGMAS * noise and sizes[-1] > LEAST_DRIFT * quarters[-1]
     return mean(changes) if agree and clear and sizes[-1] <= EVEN_DRIFT * sizes[0] else 0.0

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 
 from nanoscope.analysis.findings import MemoryGrowth, SlowingDown, Verdict, WaitingForData
 from nanoscope.analysis.findings.base import Confidence
@@ -13,7 +14,7 @@ from nanoscope.runs.run import Run, Series
 
 SLOWER = 0.10
 SURELY_SLOWER = 0.25
-FLAT = 0.02  # scatter of a stretch of equal steps, as a share
+FLAT = 0.03  # scatter of a stretch of equal steps, as a share
 FEWEST = 12  # normal records
 ENOUGH_RECORDS = 10
 WAITS, SURELY_WAITS = 0.20, 0.40  # of a step
@@ -33,20 +34,21 @@ def judge_pressure(run: Run, timing: Timing) -> tuple[Verdict, ...]:
 def slowing_down(run: Run, timing: Timing) -> SlowingDown | None:
     """Later steps take longer, beyond the noise and to the end of the log, though they do no more work."""
     values, normal = timing.normal_s, timing.normal_step
-    if run.format in SCHEDULED_WORK or normal is None or normal.trend_share is None or len(values) < FEWEST or normal.trend_share < SLOWER:
+    if normal is None or run.format in SCHEDULED_WORK or len(values) < FEWEST or (normal.trend_share or 0.0) < SLOWER:
         return None
+    change = normal.trend_share or 0.0
     third, sixth = len(values) // 3, len(values) // 6
     begin, end = values[:third], values[-third:]
     first, last = median(begin), median(end)
     beyond_noise = last > percentile(begin, 80) and percentile(end, 25) > first
     still_slow = median(values[-max(3, sixth) :]) > (1 + SLOWER / 2) * first  # else the machine was busy for a while
-    if not beyond_noise or not still_slow or _has_more_to_do(run, normal.trend_share):
+    if not beyond_noise or not still_slow or _has_more_to_do(run, change):
         return None
     jump = _sudden_change(values)
     confidence: Confidence = "likely"
     if jump is not None:
         confidence = "hint"
-    elif normal.trend_share >= SURELY_SLOWER and len(values) >= 3 * FEWEST and not normal.jittery:
+    elif change >= SURELY_SLOWER and len(values) >= 3 * FEWEST and not normal.jittery:
         confidence = "sure"
     since = None if jump is None or len(values) != len(run.steps) else run.steps.step[jump]
     return SlowingDown(first, last, last / first - 1, since, confidence=confidence)
@@ -114,7 +116,7 @@ def memory_growth(run: Run) -> MemoryGrowth | None:
     if memory is None or len(memory.values) < ENOUGH_MEMORY_RECORDS:
         return None
     levels = _levels(memory)
-    changes = [after - before for before, after in zip(levels, levels[1:], strict=False)]
+    changes = [after - before for before, after in pairwise(levels)]
     growth = levels[-1] / levels[0] - 1 if levels[0] > 0 else 0.0
     noise = scatter(list(memory.values))
     steady = min(changes) > 2 * noise / (len(memory.values) / BLOCKS) ** 0.5
@@ -123,13 +125,11 @@ def memory_growth(run: Run) -> MemoryGrowth | None:
         return None
     confidence: Confidence = "likely" if growth >= SURELY_GROWS else "hint"
     skipped = len(memory.steps) // 10
-    return MemoryGrowth(
-        levels[0], levels[-1], memory.steps[skipped], memory.steps[-1], growth, confidence=confidence
-    )
+    return MemoryGrowth(levels[0], levels[-1], memory.steps[skipped], memory.steps[-1], growth, confidence=confidence)
 
 
 def _levels(memory: Series) -> list[float]:
     """Typical memory in stretches of equal length, without the first tenth, in which a run finds its size."""
     values = memory.values[len(memory.values) // 10 :]
     edges = [len(values) * edge // BLOCKS for edge in range(BLOCKS + 1)]
-    return [median(values[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    return [median(values[a:b]) for a, b in pairwise(edges)]

@@ -88,8 +88,10 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         why += ["checkpoint"] if shows_saves and index in saved else []
         if why:
             causes[index] = tuple(why)
-    if first and causes.get(measured[0], ())[:2] == ("startup", "evaluation") and not _has_startup(
-        run, causes, extra_s, measured[0]
+    if (
+        first
+        and causes.get(measured[0], ())[:2] == ("startup", "evaluation")
+        and not _has_startup(run, causes, extra_s, measured[0])
     ):
         causes[measured[0]] = causes[measured[0]][1:]
     _extend_startup(causes, set(unexplained), measured)

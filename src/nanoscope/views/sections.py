@@ -47,9 +47,12 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     learned = (analysis.train_loss, analysis.evals, analysis.warmup, *analysis.spikes[:MOST_SPIKES])
     return [
         (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
-        (say("Progress"), [*_texts(language, analysis.progress), *_time_left(analysis, language)]),
+        (
+            say("Progress"),
+            [*_texts(language, analysis.progress, *analysis.mismatches), *_left(analysis, language)],
+        ),
         (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary)),
-        (say("Efficiency"), _texts(language, analysis.mfu)),
+        (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
     ]
 
 
@@ -82,7 +85,7 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         if unexplained:
-            text += " " + REASONS.write(unexplained, language)
+            text += " " + REASONS.write((*unexplained, "compile") if group.compiled else unexplained, language)
         begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
         explained.update(begins or unexplained)
         texts.append(text)
@@ -98,7 +101,7 @@ def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
     return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
 
 
-def _time_left(analysis: Analysis, language: Language) -> list[str]:
+def _left(analysis: Analysis, language: Language) -> list[str]:
     eta = analysis.eta
     if eta is None or analysis.progress.finished:
         return []

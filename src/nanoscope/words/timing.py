@@ -28,7 +28,7 @@ def _changes_pace(eta: f.Eta) -> bool:
     return abs(eta.moving_average_s - eta.step_s) > NOTICEABLE * eta.step_s
 
 
-def _part(count: str, seconds_each: str, counted: Plural) -> Say:
+def _part(count: str, seconds_each: str, counted: Words) -> Say:
     return Say("{count} × {each:duration}", has(count, seconds_each), count=counted, each=attrgetter(seconds_each))
 
 
@@ -43,9 +43,10 @@ CAUSES: dict[f.Cause, Words] = {
 }
 _CAUSES = Each("causes", CAUSES, " + ")
 
-# What the trainer does in that time. The conditions look at the causes alone.
+# What the trainer does in that time. The conditions look at the causes alone; 'compile' is there if the log says so.
 REASONS = First(
-    Say("The first step also compiles, reserves memory and warms up; this happens once.", lambda c: "startup" in c),
+    Say("The first step also compiles the model; this happens once.", lambda c: "startup" in c and "compile" in c),
+    Say("The first step also pays for start-up; this happens once.", lambda c: "startup" in c),
     Say("After a restart the first step pays for start-up again.", lambda c: "resume" in c),
     Say("Before these lines the trainer measures the losses over many batches and writes the model to disk; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c and "checkpoint" in c),
@@ -53,7 +54,8 @@ REASONS = First(
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c),
     Say("The model is written to disk before these lines.", lambda c: "checkpoint" in c),
     Say("They come at equal distances: work that the trainer does now and then.", lambda c: "periodic" in c),
-    Say("Another program, the disk, heat, or a machine that went to sleep are the usual reasons."),
+    Say("The usual reasons are another program, the disk, heat, or a machine that went to sleep; the log does not show "
+        "which."),
 )
 
 NAIVE_ETA = First(
@@ -77,7 +79,8 @@ DIRECTION = By(
 
 _ETA_PARTS = Joined(
     " + ",
-    _part("steps_left", "step_s", Plural("{n} step", "{n} steps", "steps_left")),
+    _part("steps_left", "step_s", By("unit", step=Plural("{n} step", "{n} steps", "steps_left"),
+                                     epoch=Plural("{n} epoch", "{n} epochs", "steps_left"))),
     _part("evals_left", "eval_each_s", Plural("{n} evaluation", "{n} evaluations", "evals_left")),
     _part("checkpoints_left", "checkpoint_each_s", Plural("{n} checkpoint", "{n} checkpoints", "checkpoints_left")),
 )
@@ -85,14 +88,19 @@ _ETA_PARTS = Joined(
 MESSAGES: dict[type[f.Finding], Words] = {
     f.NormalStep: Sentences(
         First(
+            Say("An epoch takes {typical_s:duration} (nine in ten take {range:durations}).",
+                lambda step: step.unit == "epoch", range=_low_to_high),
             Say("A normal step takes {typical_s:duration}, with hardly any spread.", _looks_constant),
             Say("A normal step takes {typical_s:duration} (nine in ten take {range:durations}).", range=_low_to_high),
         ),
-        Say("That is {throughput_tok_s:large} tokens/s.", has("throughput_tok_s")),
+        First(
+            Say("That is {throughput_tok_s:large} tokens/s on each device.",
+                has("throughput_tok_s", "tok_s_per_device")),
+            Say("That is {throughput_tok_s:large} tokens/s.", has("throughput_tok_s")),
+        ),
         Say("The spread is only that of its clock, which ticks every {clock_resolution_s:duration}.",
             known("clock_resolution_s")),
-        Say("Many steps are far slower for no cause in the log: the machine is busy, or data comes late.",
-            has("jittery")),
+        Say("Many steps are far slower, and the log shows no cause.", has("jittery")),
         Say("Steps have become {share:percent} faster since the beginning.", _is_faster,
             share=lambda step: -step.trend_share),
         By(
@@ -112,14 +120,16 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("{causes}: step {first_step:plain} took {typical_s:duration} ({times_slower:significant2}× a normal step).",
             lambda group: group.count == 1, causes=_CAUSES),
         Plural("{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
-               "({times_slower:significant2}× a normal step), {extra_total_s:duration} in all.",
+               "({times_slower:significant2}× a normal step), "
+               "{extra_total_s:duration} more than normal steps would take.",
                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
-               "({times_slower:significant2}× a normal step), {extra_total_s:duration} in all.",
+               "({times_slower:significant2}× a normal step), "
+               "{extra_total_s:duration} more than normal steps would take.",
                "count", known("period_steps"), causes=_CAUSES),
         Plural("{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
-               "{extra_total_s:duration} in all.",
+               "{extra_total_s:duration} more than normal steps would take.",
                "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
-               "{extra_total_s:duration} in all.",
+               "{extra_total_s:duration} more than normal steps would take.",
                "count", causes=_CAUSES),
     ),
     f.PhaseCost: By(
@@ -130,7 +140,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
         checkpoint=Plural(
             "{n} checkpoint of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
             "{n} checkpoints of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
-        startup=Say("Start-up: {total_s:duration}, {share:percent} of the time so far."),
+        startup=First(
+            Say("Start-up and the first evaluation together: {total_s:duration}, {share:percent} of the time so far.",
+                has("with_evaluation")),
+            Say("Start-up: {total_s:duration}, {share:percent} of the time so far."),
+        ),
         sample=Plural(
             "{n} sample of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
             "{n} samples of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
@@ -147,18 +161,53 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.Scenario: Say("If a step took {step_s:duration}: {remaining_s:rough}."),
     f.Eta: First(
         Say("Nothing is left to do: the run is complete.", lambda eta: eta.steps_left <= 0),
-        Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
+        Sentences(
+            Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
+            By(
+                "evaluations",
+                left_out=Say("Evaluations are not included, except in the upper end of the range: "
+                             "the log does not show how often they come."),
+                likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
+                           has("evals_left")),
+            ),
+            First(
+                Say("Steps keep getting slower; the estimate follows that.", lambda eta: eta.drift > 0),
+                Say("Steps keep getting faster; the estimate follows that.", lambda eta: eta.drift < 0),
+            ),
+            First(
+                Say("The trainer's own estimate is {printed_s:duration3}; the times in the log do not support it.",
+                    has("printed_s", "printed_disagrees")),
+                Say("The trainer's own estimate is {printed_s:duration3}.", has("printed_s")),
+            ),
+        ),
     ),
     f.NoEta: Sentences(
         By(
             "reason",
-            total_unknown=Say("No time left can be given: the log does not say how many steps are planned. "
-                              "Tell it with {option}.", option="--max_iters N"),
-            no_times=Say("No time left can be given: the log has no step times."),
-            not_finite=Say("No time left is given: the loss is not a number, so waiting for the end is no use."),
+            total_unknown=Say("Can't estimate the time remaining: the log doesn't say how many steps the run will take "
+                              "({option}).", option="--max_iters N"),
+            no_times=Say("Can't estimate the time remaining: the log has no step times."),
+            not_finite=Say("No time remaining is given: the loss is not a number, so there is nothing to wait for."),
         ),
-        Say("A thousand steps take {time:duration}.", known("step_s"), time=lambda no_eta: no_eta.step_s * 1000),
+        First(
+            Plural("1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluation "
+                   "of {eval_each_s:duration}.",
+                   "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluations "
+                   "of {eval_each_s:duration}.", "evals_in_thousand", has("evals_in_thousand")),
+            Say("1,000 more steps take about {thousand_s:duration}.", known("step_s")),
+        ),
     ),
+    f.SlowingDown: First(
+        Say("Since step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than before "
+            "({first_third_s:duration}). The change was sudden: each step may do more work, or something else may use "
+            "the machine.", known("since_step")),
+        Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+            "({first_third_s:duration}). The log does not show why."),
+    ),
+    f.WaitingForData: Say("{share:percent} of each step is spent waiting for data: {data_s:duration} of "
+                          "{step_s:duration}."),
+    f.MemoryGrowth: Say("Memory grew from {first_gb:number2} GB at step {first_step:plain} to {last_gb:number2} GB at "
+                        "step {last_step:plain}, by {share:percent}, and has not levelled off."),
 }
 # fmt: on
 

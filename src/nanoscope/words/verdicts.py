@@ -20,6 +20,8 @@ TITLES: dict[type[f.Finding], Words] = {
     f.SlowingDown: Say("Slowing down"),
     f.TooShort: Say("Too short to judge"),
     f.NoTraining: Say("No training in this log"),
+    f.WaitingForData: Say("Waiting for data"),
+    f.MemoryGrowth: Say("Memory keeps growing"),
 }
 
 _STEPS = Plural("{n} step", "{n} steps", "over_steps")
@@ -72,8 +74,6 @@ MESSAGES: dict[type[f.Finding], Words] = {
             _LAST_GOOD,
         ),
     ),
-    f.SlowingDown: Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
-                       "({first_third_s:duration})."),
     f.TooShort: Plural("The log covers {n} step, in too few lines to say how the model learns.",
                        "The log covers {n} steps, in too few lines to say how the model learns.", "steps"),
     f.NoTraining: First(

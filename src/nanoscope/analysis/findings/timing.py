@@ -123,15 +123,26 @@ class Eta(Finding):
     moving_average_lines: int
     direction: Literal["faster", "slower", "steady"]
     scenarios: tuple[Scenario, ...]
-    # 'steps': the log has no word on how often evaluations come, or what one costs; 'likely': from the first step's cost
+    # 'likely': their cost is part of the first step's; 'left_out': how often they come is unknown; 'none': invisible
     evaluations: Literal["known", "likely", "left_out", "none"] = "none"
     drift: float = 0.0  # change of the step time, from each quarter of the log to the next, that is followed
     printed_s: float | None = None  # the time left as the trainer itself prints it
     printed_disagrees: bool = False  # by more than both ranges
+    unit: Literal["step", "epoch"] = "step"  # what the steps are
 
 
 class NoEta(Finding):
-    """Why the time left cannot be estimated; `step_s` still tells how long N steps take."""
+    """Why the time left cannot be estimated; `thousand_s` still tells how long 1,000 steps take."""
 
     reason: Literal["total_unknown", "no_times", "not_finite"]
     step_s: float | None
+    evals_in_thousand: int = 0  # evaluations that come within 1,000 steps
+    eval_each_s: float | None = None
+
+    @property
+    def steps_s(self) -> float:
+        return 1000 * (self.step_s or 0.0)
+
+    @property
+    def thousand_s(self) -> float:
+        return self.steps_s + self.evals_in_thousand * (self.eval_each_s or 0.0)
