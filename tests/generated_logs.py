@@ -168,6 +168,7 @@ LOGS: Mapping[str, str] = {
     "slowing down": nanogpt(ms=lambda s: 100 + s / 10, head=settings(max_iters=2000)),
     "getting faster": nanogpt(ms=lambda s: 200 - s / 10, head=settings(max_iters=2000)),
     "lately slower": nanogpt(ms=lambda s: 100 + (10 if s > 800 else 0), head=settings(max_iters=2000)),
+    "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "jittery": nanogpt(ms=lambda s: 100 + (80 if s * 7919 % 97 < 12 else 0)),
     "coarse clock": nanogpt(ms=lambda s: 15.625 * (2 + s % 20 // 10), head=settings(max_iters=2000)),
     "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 0 else 0)),

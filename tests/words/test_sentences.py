@@ -38,7 +38,7 @@ TABLES: list[tuple[type[findings.Finding], Words]] = [
 WITHOUT_A_MESSAGE = {
     ("NormalStep", "source"): {"printed"},
     ("Eta", "direction"): {"steady"},
-    ("Eta", "evaluations"): {"known", "none"},
+    ("Eta", "evaluations"): {"known"},
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
 from nanoscope.analysis.numbers import common_gap
+from nanoscope.analysis.progress import tokens_in_step
 from nanoscope.estimates import median
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import OWN_FORMAT, Run
@@ -21,6 +22,8 @@ PLAUSIBLE = (0.3, 0.7)
 WORTH_BELIEVING = 0.05  # less, against a peak that nothing confirms, is more likely a wrong peak than a slow trainer
 IMPOSSIBLE = 1.05  # of a peak: beyond what a rounded peak explains
 SAME_PEAK = 0.15  # two peaks that differ by less are those of one device
+ATTENTION = 0.25  # of the arithmetic: what 6 × parameters leaves out
+LEAST_TFLOPS = 0.01  # less is not worth a line
 CPU_NAMES = ("cpu", "mps")
 BLOCK = 10  # printed values, whose rounding averages out
 
@@ -43,6 +46,8 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
         if assumed and peak and assumed > peak:  # of all devices together, if it is a whole number of peaks
             devices = round(assumed / peak)
             peak = devices * peak if abs(assumed / (devices * peak) - 1) <= SAME_PEAK else peak
+    if assumed is None and settled and peak and _confirms(run, normal, settled * peak):
+        assumed = peak
     if run.format == OWN_FORMAT and peak is None:
         peak = assumed  # nanoscope looks up or measures the peak of the device it runs on
     achieved = settled * assumed if settled and assumed else None
@@ -86,7 +91,9 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
 def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | None) -> Achieved | None:
     """Arithmetic per second from the size of the model and its speed, for logs that print no MFU of use."""
     per_token, tok_s = _flops_per_token(run), normal.throughput_tok_s if normal else None
-    if not per_token or not tok_s:
+    if not per_token or not tok_s or (tokens_in_step(run) is None and not run.tok_s_per_device):
+        return None
+    if per_token * tok_s < LEAST_TFLOPS * 1e12:
         return None
     device_name = device_option or _device_of(run)
     device = find_peak(device_name) if device_name else None
@@ -162,6 +169,12 @@ def _implied_peak(run: Run, normal: NormalStep | None, settled: float) -> float 
     if not isinstance(per_token, int | float) or not tok_s or run.tok_s_per_device:
         return None
     return per_token * tok_s / 1e12 / settled
+
+
+def _confirms(run: Run, normal: NormalStep | None, achieved: float) -> bool:
+    """Whether the model's size and its speed give about as many TFLOP/s."""
+    per_token, tok_s = _flops_per_token(run), normal.throughput_tok_s if normal else None
+    return bool(per_token and tok_s) and abs(achieved * 1e12 / (per_token or 1.0) / (tok_s or 1.0) - 1) <= ATTENTION
 
 
 def _flops_per_token(run: Run) -> float | None:

@@ -15,6 +15,8 @@ from nanoscope.runs.run import Run, Series
 SLOWER = 0.10
 SURELY_SLOWER = 0.25
 FLAT = 0.03  # scatter of a stretch of equal steps, as a share
+SIGMAS, SURE_SIGMAS = 4.0, 12.0  # of the difference between the first and the last third
+MOST_LEVELS = 8
 FEWEST = 12  # normal records
 ENOUGH_RECORDS = 10
 WAITS, SURELY_WAITS = 0.20, 0.40  # of a step
@@ -40,17 +42,27 @@ def slowing_down(run: Run, timing: Timing) -> SlowingDown | None:
     third, sixth = len(values) // 3, len(values) // 6
     begin, end = values[:third], values[-third:]
     first, last = median(begin), median(end)
-    beyond_noise = last > percentile(begin, 80) and percentile(end, 25) > first
+    noise = ((robust_sigma(begin) ** 2 + robust_sigma(end) ** 2) / third) ** 0.5
+    beyond_noise = last - first > SIGMAS * noise and last > percentile(begin, 80) and percentile(end, 25) > first
     still_slow = median(values[-max(3, sixth) :]) > (1 + SLOWER / 2) * first  # else the machine was busy for a while
+    if normal.clock_resolution_s and last - first < 2 * normal.clock_resolution_s:
+        return None
     if not beyond_noise or not still_slow or _has_more_to_do(run, change):
         return None
-    jump = _sudden_change(values)
+    jumps = _sudden_changes(values)
+    if len(jumps) > 1 and not any(speed > 0 for speed in run.steps.tok_s):
+        return None  # from one even level to the next, again and again: that is a schedule, not a machine
     confidence: Confidence = "likely"
-    if jump is not None:
+    if jumps or len(values) < 2 * FEWEST or last - first < SURE_SIGMAS / 2 * noise:
         confidence = "hint"
-    elif change >= SURELY_SLOWER and len(values) >= 3 * FEWEST and not normal.jittery:
+    elif (
+        last - first > SURE_SIGMAS * noise
+        and change >= SURELY_SLOWER
+        and len(values) >= 3 * FEWEST
+        and not normal.jittery
+    ):
         confidence = "sure"
-    since = None if jump is None or len(values) != len(run.steps) else run.steps.step[jump]
+    since = run.steps.step[jumps[0] * len(run.steps) // len(values)] if len(jumps) == 1 else None
     return SlowingDown(first, last, last / first - 1, since, confidence=confidence)
 
 
@@ -69,19 +81,22 @@ def _has_more_to_do(run: Run, change: float) -> bool:
     return False
 
 
-def _sudden_change(values: Sequence[float]) -> int | None:
-    """Where flat times jump to another flat level, if that is all that happened."""
+def _sudden_changes(values: Sequence[float]) -> list[int]:
+    """Where times jump from one even level to another, if they do nothing else; else nothing."""
     width = max(3, len(values) // 300)
     levels = [median(values[i : i + width]) for i in range(0, len(values) - width + 1, width)]
-    jumps = [abs(b - a) for a, b in zip(levels, levels[2:], strict=False)]
-    if not jumps:
-        return None
-    place = max(range(len(jumps)), key=jumps.__getitem__)
-    before, after = values[: place * width], values[(place + 3) * width :]
-    if min(len(before), len(after)) < 6:
-        return None
-    flat = all(robust_sigma(part) < FLAT * median(part) for part in (before, after))
-    return (place + 1) * width if flat and jumps[place] > SLOWER / 2 * median(before) else None
+    jumping = [abs(after - before) > SLOWER / 2 * before for before, after in zip(levels, levels[2:], strict=False)]
+    # Blocks i and i+2 differ: the jump is in block i+1 or at its edges.
+    stretches: list[tuple[int, int]] = []
+    begin = 0
+    for block, jumps in enumerate([*jumping, True], start=1):
+        if jumps:
+            stretches.append((begin, block if block <= len(jumping) else len(levels)))
+            begin = block + 1
+    stretches = [(a, b) for a, b in stretches if b > a]
+    parts = [values[a * width : b * width] for a, b in stretches]
+    even = all(len(part) >= 2 * width and robust_sigma(part) < FLAT * median(part) for part in parts)
+    return [a * width for a, _ in stretches[1:]] if even and len(parts) <= MOST_LEVELS else []
 
 
 def waiting_for_data(run: Run) -> WaitingForData | None:

@@ -24,8 +24,12 @@ def _is_faster(step: f.NormalStep) -> bool:
     return step.trend_share is not None and step.trend_share < -WORTH_SAYING
 
 
-def _changes_pace(eta: f.Eta) -> bool:
-    return abs(eta.moving_average_s - eta.step_s) > NOTICEABLE * eta.step_s
+def _is_slower_now(eta: f.Eta) -> bool:
+    return eta.moving_average_s > (1 + NOTICEABLE) * eta.step_s
+
+
+def _is_faster_now(eta: f.Eta) -> bool:
+    return eta.moving_average_s < (1 - NOTICEABLE) * eta.step_s
 
 
 def _part(count: str, seconds_each: str, counted: Words) -> Say:
@@ -71,10 +75,10 @@ DIRECTION = By(
     "direction",
     faster=Plural("Getting faster: the last {n} line averages {moving_average_s:duration}.",
                   "Getting faster: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _changes_pace),
+                  "moving_average_lines", _is_faster_now),
     slower=Plural("Getting slower: the last {n} line averages {moving_average_s:duration}.",
                   "Getting slower: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _changes_pace),
+                  "moving_average_lines", _is_slower_now),
 )
 
 _ETA_PARTS = Joined(
@@ -165,6 +169,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
             By(
                 "evaluations",
+                none=Say("Evaluations are not included: no printed time holds them.", has("evals_left")),
                 left_out=Say("Evaluations are not included, except in the upper end of the range: "
                              "the log does not show how often they come."),
                 likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
@@ -198,9 +203,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
     ),
     f.SlowingDown: First(
-        Say("Since step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than before "
-            "({first_third_s:duration}). The change was sudden: each step may do more work, or something else may use "
-            "the machine.", known("since_step")),
+        Say("Since about step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than "
+            "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something else "
+            "may use the machine.", known("since_step")),
         Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
             "({first_third_s:duration}). The log does not show why."),
     ),
