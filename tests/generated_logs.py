@@ -260,6 +260,8 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
     yield log(half_done, unit="epoch")
     yield log(nanogpt(), unit="epoch")
+    yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
+    yield log(nanogpt(ms=lambda s: 9000 if s == 300 else steady(s)), unit="epoch")
     yield log(nanogpt(), unit="epoch", said_finished=True)
     yield log(nanogpt(head=settings(max_iters=1000)), unit="epoch")
     one_of_many = "Number of parameters: 10,650,000\n" + _nanochat("/02000").replace("48.00", "0.00")

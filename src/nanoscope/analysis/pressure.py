@@ -63,7 +63,7 @@ def slowing_down(run: Run, timing: Timing) -> SlowingDown | None:
     ):
         confidence = "sure"
     since = run.steps.step[jumps[0] * len(run.steps) // len(values)] if len(jumps) == 1 else None
-    return SlowingDown(first, last, last / first - 1, since, confidence=confidence)
+    return SlowingDown(first, last, last / first - 1, since, run.unit, confidence=confidence)
 
 
 def _has_more_to_do(run: Run, change: float) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowRecord
 from nanoscope.analysis.numbers import common_gap, mean
-from nanoscope.analysis.slow import SlowRecords, compiles, find_slow, steps_covered
+from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, steps_covered
 from nanoscope.estimates import median, percentile, robust_sigma
 from nanoscope.runs.run import Run
 
@@ -71,6 +71,8 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         first_extra_s=None if eval_cost is not None else _unsplit_first_step(slow),
     )
     phase_costs, run_s = _phase_costs(run, timing)
+    if len(normal) < FEW and not run.phases:
+        phase_costs = ()  # shares of so short a time say nothing about the run
     return replace(timing, phase_costs=phase_costs, run_s=run_s)
 
 
@@ -184,6 +186,7 @@ def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep, compiled: bool) ->
                 typical_s=typical,
                 extra_total_s=sum(extras),
                 times_slower=typical / normal.typical_s,
+                unit=normal.unit,
                 compiled=compiled and causes[0] in ("startup", "resume"),
             )
         )

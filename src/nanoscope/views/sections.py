@@ -26,6 +26,7 @@ MOST_ADVICE = 5
 MOST_SPIKES = 3
 STRIKING = 3.0  # times slower: such a step is explained however little it costs
 WORTH_SHARE = 0.01  # of the time: a phase that costs less gets no line
+LARGE_SHARE = 0.2  # of the time: such a phase comes before everything else about time
 LONG_S = 60.0  # of waiting: from here on, what a faster step would bring is of interest
 
 
@@ -90,7 +91,8 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
-    texts.append(" ".join(sentence(cost, language) for cost in costs))
+    matters_most = bool(costs) and costs[0].share >= LARGE_SHARE
+    texts.insert(0 if matters_most else len(texts), " ".join(sentence(cost, language) for cost in costs))
     return [*texts, *_texts(language, analysis.hidden_evaluations)]
 
 

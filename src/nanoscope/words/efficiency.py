@@ -13,8 +13,12 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "reason",
             not_measured=Say("MFU was never measured: a negative figure only holds its place."),
             peak_unknown=Say("MFU is printed as 0: the trainer does not know the peak of this device."),
-            above_one=Say("The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "
-                          "trainer divides by the peak of another device, or miscounts the work."),
+            above_one=Sentences(
+                Say("The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "
+                    "trainer divides by the peak of another device, or miscounts the work."),
+                Say("If the work is counted correctly, {achieved_tflops:significant} TFLOP/s were achieved.",
+                    known("achieved_tflops")),
+            ),
             does_not_fit=Say("These figures do not fit together: the printed MFU of {settled:percent} means "
                              "{achieved_tflops:significant} TFLOP/s, more than the {peak_tflops:significant} TFLOP/s "
                              "that {device} can do. Check the device, the batch and the number of parameters."),
@@ -33,7 +37,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
         First(
             Say("On {device} (peak {peak}) that is {recomputed:percent}.",
-                lambda mfu: mfu.recomputed is not None and mfu.reason == "assumes_other_device",
+                lambda mfu: mfu.recomputed is not None and mfu.reason in ("assumes_other_device", "above_one"),
                 peak=Verbatim("{peak_tflops:significant} TFLOPS; {peak_source}")),
             Say("{option} works out the share for your device.",
                 lambda mfu: mfu.device is None and mfu.trust == "wrong_peak", option="--device NAME"),

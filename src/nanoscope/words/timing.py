@@ -8,6 +8,7 @@ from nanoscope.words.language import Language
 from nanoscope.words.templates import By, Each, First, Joined, Plural, Say, Sentences, Verbatim, Words, has, known
 
 WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
+FEW = 5  # steps say little about their spread
 NOTICEABLE = 0.03  # of a step: a smaller change of pace is not mentioned
 ENGLISH = Language("en")
 
@@ -30,6 +31,11 @@ def _is_slower_now(eta: f.Eta) -> bool:
 
 def _is_faster_now(eta: f.Eta) -> bool:
     return eta.moving_average_s < (1 - NOTICEABLE) * eta.step_s
+
+
+def _leaves_out_most(eta: f.Eta) -> bool:
+    between = eta.expected_s - eta.steps_left * eta.step_s
+    return between > (eta.expected_s - eta.naive_s) / 2
 
 
 def _part(count: str, seconds_each: str, counted: Words) -> Say:
@@ -66,8 +72,10 @@ NAIVE_ETA = First(
     Say("Last printed time × steps left would be {naive_s:duration3}: too much, because that line is slower than a "
         "normal step.", lambda eta: eta.naive_s > eta.expected_s * (1 + WORTH_SAYING)),
     Say("Last printed time × steps left would be {naive_s:duration3}: too little, because it leaves out the "
-        "evaluations and checkpoints to come, or caught a fast step.",
-        lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
+        "evaluations and checkpoints to come.",
+        lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING) and _leaves_out_most(eta)),
+    Say("Last printed time × steps left would be {naive_s:duration3}: too little, because that line is faster than the "
+        "mean step.", lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
     Say("Last printed time × steps left gives about the same: {naive_s:duration3}."),
 )
 
@@ -94,6 +102,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         First(
             Say("An epoch takes {typical_s:duration} (nine in ten take {range:durations}).",
                 lambda step: step.unit == "epoch", range=_low_to_high),
+            Say("A normal step takes {typical_s:duration}, going by the few that the log shows.",
+                lambda step: step.steps < FEW),
             Say("A normal step takes {typical_s:duration}, with hardly any spread.", _looks_constant),
             Say("A normal step takes {typical_s:duration} (nine in ten take {range:durations}).", range=_low_to_high),
         ),
@@ -121,6 +131,14 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("Slow: of these {time_s:duration}, {extra_s:duration} are not training but {causes}.", causes=_CAUSES),
     ),
     f.SlowGroup: First(
+        Say("{causes}: epoch {first_step:plain} took {typical_s:duration} "
+            "({times_slower:significant2}× a normal epoch).",
+            lambda group: group.unit == "epoch" and group.count == 1, causes=_CAUSES),
+        Plural("{causes}: {n} slow epoch, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+               "{extra_total_s:duration} more than normal epochs would take.",
+               "{causes}: {n} slow epochs, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+               "{extra_total_s:duration} more than normal epochs would take.",
+               "count", lambda group: group.unit == "epoch", causes=_CAUSES),
         Say("{causes}: step {first_step:plain} took {typical_s:duration} ({times_slower:significant2}× a normal step).",
             lambda group: group.count == 1, causes=_CAUSES),
         Plural("{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
@@ -203,6 +221,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
     ),
     f.SlowingDown: First(
+        Say("Epochs take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+            "({first_third_s:duration}). The log does not show why.", lambda verdict: verdict.unit == "epoch"),
         Say("Since about step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than "
             "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something else "
             "may use the machine.", known("since_step")),

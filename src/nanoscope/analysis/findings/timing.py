@@ -48,6 +48,7 @@ class SlowGroup(Finding):
     typical_s: float
     extra_total_s: float  # more than normal steps take, over the printed lines
     times_slower: float
+    unit: Literal["step", "epoch"] = "step"  # what the step numbers count
     compiled: bool = False  # the settings say that the trainer compiles its model, and this is the first step
 
 
@@ -78,6 +79,7 @@ class SlowingDown(Verdict):
     last_third_s: float
     share: float
     since_step: int | None = None  # set where the change was sudden
+    unit: Literal["step", "epoch"] = "step"
 
 
 class WaitingForData(Verdict):
