@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
 from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.progress import tokens_in_step
-from nanoscope.estimates import median
+from nanoscope.estimates import ENOUGH, median
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import OWN_FORMAT, Run
 
@@ -135,7 +135,7 @@ def _work_of_steps(run: Run) -> list[float]:
     work: list[float] = []
     gained = weight = 0.0
     count = 0
-    for index in range(1, len(steps)):
+    for index in range(max(1, len(steps) - ENOUGH), len(steps)):
         before, after, time_s = printed[index - 1], printed[index], times[index]
         if not (before > 0 and after > 0 and 0 < time_s < math.inf and steps[index] - steps[index - 1] == interval):
             gained = weight = 0.0
