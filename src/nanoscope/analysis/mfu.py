@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
 from nanoscope.analysis.numbers import common_gap
-from nanoscope.analysis.progress import tokens_in_step
+from nanoscope.analysis.progress import tokens_in_step, trained_parameters
 from nanoscope.estimates import ENOUGH, median
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import OWN_FORMAT, Run
@@ -102,11 +102,11 @@ def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | N
     share = tflops / peak if peak else None
     if share is not None and share > IMPOSSIBLE and not run.tok_s_per_device:
         share = None  # several devices, then
-    parameters = run.config.get("parameters")
+    parameters = None if run.config.get("flops_per_token") else trained_parameters(run)
     return Achieved(
         tflops=tflops,
         per_device=run.tok_s_per_device,
-        parameters=parameters if isinstance(parameters, int) else None,
+        parameters=parameters,
         device=device.name if device else None,
         peak_tflops=peak,
         share=share,
@@ -178,10 +178,10 @@ def _confirms(run: Run, normal: NormalStep | None, achieved: float) -> bool:
 
 
 def _flops_per_token(run: Run) -> float | None:
-    said, parameters = run.config.get("flops_per_token"), run.config.get("parameters")
+    said, parameters = run.config.get("flops_per_token"), trained_parameters(run)
     if isinstance(said, int | float) and said > 0:
         return float(said)
-    return 6.0 * parameters if isinstance(parameters, int) and parameters > 0 else None
+    return 6.0 * parameters if parameters else None
 
 
 def _device_of(run: Run) -> str | None:

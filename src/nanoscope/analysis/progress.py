@@ -4,8 +4,12 @@ from itertools import pairwise
 
 from nanoscope.analysis.findings import RunProgress
 from nanoscope.estimates import spread_indices
-from nanoscope.runs.run import Run
+from nanoscope.runs.run import OWN_FORMAT, Run
 
+LEAST_TOKENS = 64  # a 'total batch size' below it counts sequences
+WHOLE_MODEL_TRAINERS = {
+    "nanogpt", "build-nanogpt", "nanochat", "llm.c", "modded-nanogpt", "mingpt", "makemore", OWN_FORMAT,
+}  # fmt: skip
 # Training tokens of the texts that nanoGPT prepares itself, as its scripts print them.
 WELL_KNOWN_DATA = {"shakespeare_char": 1_003_854, "shakespeare": 301_966}
 
@@ -28,7 +32,7 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     # A printed step is over; an evaluation comes before the step of its number.
     done = max(last, run.last_step + 1 if run.last_step is not None else 0) if last is not None else None
     seen = done * tokens_per_step if tokens_per_step and done else None
-    data, parameters = train_tokens(run), run.config.get("parameters")
+    data, parameters = train_tokens(run), trained_parameters(run)
     return RunProgress(
         last_step=last,
         total_steps=total,
@@ -37,9 +41,15 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
         tokens_per_step=tokens_per_step,
         tokens_seen=seen,
         passes_over_data=seen / data if seen and data else None,
-        tokens_per_parameter=seen / parameters if seen and isinstance(parameters, int) and parameters > 0 else None,
+        tokens_per_parameter=seen / parameters if seen and parameters else None,
         unit=run.unit,
     )
+
+
+def trained_parameters(run: Run) -> int | None:
+    """Parameters of the model, where the trainer trains all of them: others may print those of an adapter."""
+    said = run.config.get("parameters")
+    return said if isinstance(said, int) and said > 0 and run.format in WHOLE_MODEL_TRAINERS else None
 
 
 def train_tokens(run: Run) -> int | None:
@@ -67,7 +77,7 @@ def set_tokens_in_step(run: Run) -> int | None:
     """Tokens that one step trains on: said, or computed from batch, block and accumulation."""
     said = run.config.get("tokens_per_step") or run.config.get("total_batch_size")
     if isinstance(said, int):
-        return said
+        return said if said >= LEAST_TOKENS else None
     sizes = [run.config.get(key) for key in ("batch_size", "block_size")]
     if all(isinstance(size, int) for size in sizes):
         accumulation = run.config.get("gradient_accumulation_steps", 1)

@@ -32,7 +32,7 @@ def _step_of_data(run: Run, progress: RunProgress) -> Mismatch | None:
 def _beyond_total(run: Run, progress: RunProgress) -> Mismatch | None:
     """A run that has gone beyond its own total: one of the two numbers means something else."""
     last, total = run.last_step, progress.total_steps
-    if last is None or not total or last <= total:
+    if last is None or not total or last <= total or progress.finished:
         return None
     return Mismatch("beyond_total", last, total, last / total)
 

@@ -11,6 +11,8 @@ from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, steps
 from nanoscope.estimates import median, percentile, robust_sigma
 from nanoscope.runs.run import Run
 
+CLOCK_TICKS = 4.0  # of a coarse clock, that equal steps may seem to differ by
+CLOCK_RECORDS = 1_000
 PERIOD_FITS = 0.7  # of the distances; the last may be cut short by the end of the run
 
 
@@ -101,17 +103,18 @@ def _normal_step(
     if throughput is None and tokens_per_step:
         throughput = tokens_per_step / typical
     lands = records.evaluation_lands
+    low, high = percentile(values, 5), percentile(values, 95)
     return NormalStep(
         typical_s=typical,
-        low_s=percentile(values, 5),
-        high_s=percentile(values, 95),
+        low_s=low,
+        high_s=high,
         mean_s=mean_s,
         steps=len(values),
         trend_share=trend,
         first_third_s=first,
         last_third_s=last,
         jittery=records.jittery,
-        clock_resolution_s=records.clock_resolution_s,
+        clock_resolution_s=_spread_of_clock(run, normal, high - low, records),
         includes_evaluation=None if run.traits.evaluation_in is None and lands is None else lands is not None,
         source=run.time_source,
         throughput_tok_s=throughput,
@@ -119,6 +122,14 @@ def _normal_step(
         tok_s_per_device=run.tok_s_per_device and printed is not None,
         unit=run.unit,
     )
+
+
+def _spread_of_clock(run: Run, normal: Sequence[int], spread_s: float, records: SlowRecords) -> float | None:
+    """The step of the clock, if the times spread no further than it explains."""
+    if records.clock_resolution_s is None:
+        return None
+    covered = median([steps_covered(run, index) for index in normal[:CLOCK_RECORDS]])
+    return records.clock_resolution_s if spread_s * covered <= CLOCK_TICKS * records.clock_resolution_s else None
 
 
 def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

@@ -40,7 +40,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
                 lambda mfu: mfu.recomputed is not None and mfu.reason in ("assumes_other_device", "above_one"),
                 peak=Verbatim("{peak_tflops:significant} TFLOPS; {peak_source}")),
             Say("{option} works out the share for your device.",
-                lambda mfu: mfu.device is None and mfu.trust == "wrong_peak", option="--device NAME"),
+                lambda mfu: mfu.device is None and mfu.assumed_tflops and mfu.trust == "wrong_peak",
+                option="--device NAME"),
         ),
     ),
     f.Achieved: Sentences(

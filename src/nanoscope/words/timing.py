@@ -55,8 +55,8 @@ _CAUSES = Each("causes", CAUSES, " + ")
 
 # What the trainer does in that time. The conditions look at the causes alone; 'compile' is there if the log says so.
 REASONS = First(
-    Say("The first step also compiles the model; this happens once.", lambda c: "startup" in c and "compile" in c),
-    Say("The first step also pays for start-up; this happens once.", lambda c: "startup" in c),
+    Say("It also compiles the model, which happens once.", lambda c: "startup" in c and "compile" in c),
+    Say("It also pays for start-up, which happens once.", lambda c: "startup" in c),
     Say("After a restart the first step pays for start-up again.", lambda c: "resume" in c),
     Say("Before these lines the trainer measures the losses over many batches and writes the model to disk; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c and "checkpoint" in c),
