@@ -1,5 +1,6 @@
 """Small logs that together make nanoscope say everything it can say, each named after what it shows."""
 
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 import example_logs
 from nanoscope.runs import events
+from nanoscope.runs.reader import read_stream
+from nanoscope.runs.run import Log, Series
 
 Curve = Callable[[int], float]
 
@@ -239,6 +242,7 @@ LOGS: Mapping[str, str] = {
     "slowing down": nanogpt(ms=lambda s: 100 + s / 10, head=settings(max_iters=2000)),
     "getting faster": nanogpt(ms=lambda s: 200 - s / 10, head=settings(max_iters=2000)),
     "lately slower": nanogpt(ms=lambda s: 100 + (10 if s > 800 else 0), head=settings(max_iters=2000)),
+    "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "jittery": nanogpt(ms=lambda s: 100 + (80 if s * 7919 % 97 < 12 else 0)),
     "coarse clock": nanogpt(ms=lambda s: 15.625 * (2 + s % 20 // 10), head=settings(max_iters=2000)),
     "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 0 else 0)),
@@ -283,7 +287,61 @@ LOGS: Mapping[str, str] = {
     "mfu on an A100": nanogpt(mfu=lambda s: 40.0, head=["NVIDIA A100-SXM4-40GB"]),
     "mfu of another device": nanogpt(head=["NVIDIA GeForce RTX 4070 Ti"]),
     "mfu plausible": nanogpt(mfu=lambda s: 40.0),
+    "mfu too high for the device": nanogpt(mfu=lambda s: 90.0, head=["NVIDIA GeForce RTX 3090"]),
+    "mfu of an assumed peak": "Estimated FLOPs per token: 1.000000e+09\n" + _nanochat("/02000"),
+    "speed and size": nanogpt(mfu=None, head=["number of parameters: 10.65M", "tokens per iteration will be: 1,000"]),
+    "speed, size and device": nanogpt(
+        mfu=None,
+        head=["number of parameters: 10.65M", "tokens per iteration will be: 1,000", "NVIDIA A100-SXM4-40GB"],
+    ),
+    "speed and work": "Estimated FLOPs per token: 1.000000e+09\n" + _nanochat("/02000").replace("48.00", "0.00"),
+    # reconciling
+    "a step of half the data": nanogpt(
+        head=settings(gradient_accumulation_steps=40, batch_size=12, block_size=1024, dataset="shakespeare_char")
+    ),
+    "a step of a third of the data": nanogpt(head=["train has 100,000 tokens", "tokens per iteration will be: 30,000"]),
+    "beyond the total": _nanochat("/00500"),
+    "tokens that do not fit": "Total batch size: 4,000\n" + _nanochat("/02000"),
+    # time left
+    "before the second evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000, eval_interval=100)),
+    "only the first evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000)),
+    "compiled": nanogpt(
+        300, val=falling, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(max_iters=2000, compile=True)
+    ),
+    "one evaluation in a thousand": nanogpt(2000, val=falling, eval_every=600),
+    "suddenly slower": nanogpt(ms=lambda s: 100 if s < 500 else 150),
 }
+
+
+def made_up_logs() -> Iterable[Log]:
+    """Logs with what only some trainers print, whichever way they print it."""
+
+    def log(text: str, **fields: object) -> Log:
+        read = read_stream(io.BytesIO(text.encode()), "train.log")
+        for name, value in fields.items():
+            setattr(read.runs[0], name, value)
+        return read
+
+    def series(value: Curve) -> Series:
+        column = Series()
+        for step in _WIDE:
+            column.append(step, value(step))
+        return column
+
+    half_done = nanogpt(head=settings(max_iters=2000))
+    yield log(half_done, series={"eta_s": series(lambda s: 100.0)})
+    yield log(half_done, series={"eta_s": series(lambda s: 1000.0)})
+    yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
+    yield log(half_done, unit="epoch")
+    yield log(nanogpt(), unit="epoch")
+    yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
+    yield log(nanogpt(ms=lambda s: 9000 if s == 300 else steady(s)), unit="epoch")
+    yield log(nanogpt(), unit="epoch", said_finished=True)
+    yield log(nanogpt(head=settings(max_iters=1000)), unit="epoch")
+    one_of_many = "Number of parameters: 10,650,000\n" + _nanochat("/02000").replace("48.00", "0.00")
+    yield log(one_of_many, tok_s_per_device=True)
+
+
 _SMALL = settings(n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1e-3)
 _OTHER_RATE = settings(
     n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1

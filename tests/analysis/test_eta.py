@@ -2,8 +2,10 @@
 
 import pytest
 
+from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.eta import scenario
 from nanoscope.analysis.findings import Eta, NoEta
+from nanoscope.runs.run import Series
 
 NOTES = (
     "step 0: train loss 10.8792, val loss 10.8798\niter 0: loss 10.8723, time 27374.65ms, mfu -100.00%\n"
@@ -124,3 +126,78 @@ def test_an_evaluation_after_the_last_printed_step_counts_as_progress(explain, n
     progress = explain(nanogpt_log(last=57, every=5, eval_every=19), max_iters=57).progress
 
     assert (progress.last_step, progress.steps_left, progress.finished) == (57, 0, True)
+
+
+def test_the_parts_add_up_to_the_whole(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=1000), max_iters=3000).eta
+
+    assert eta.steps_left * eta.step_s + eta.evals_left * eta.eval_each_s == pytest.approx(eta.expected_s)
+
+
+def test_before_the_second_evaluation_the_header_and_the_first_step_tell_of_those_to_come(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=200, header=["Overriding: eval_interval = 250"]), max_iters=2000).eta
+
+    assert eta.evaluations == "likely"
+    assert eta.evals_left == 8
+    assert eta.low_s < 1800 * 0.1 + 8 * 4.0 < eta.high_s
+
+
+def test_evaluations_of_unknown_frequency_are_only_in_the_upper_end_of_the_range(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=200), max_iters=2000).eta
+
+    assert eta.evaluations == "left_out"
+    assert eta.expected_s == pytest.approx(180, rel=0.02)
+    assert eta.high_s > 1800 * 0.1 + 7 * 4.0
+
+
+def test_with_compiling_turned_off_the_first_step_shows_what_an_evaluation_costs(explain, nanogpt_log) -> None:
+    header = ["Overriding: eval_interval = 250", "Overriding: compile = False"]
+    analysis = explain(nanogpt_log(last=200, startup_s=0, header=header), max_iters=2000)
+
+    assert analysis.slow_steps[0].causes == ("evaluation",)
+    assert analysis.eta.expected_s == pytest.approx(1800 * 0.1 + 8 * 4.0, rel=0.02)
+
+
+def test_an_even_run_has_a_narrower_range_than_a_restless_one(explain, nanogpt_log) -> None:
+    def width(step_s) -> float:
+        eta = explain(nanogpt_log(last=1000, eval_every=None, step_s=step_s), max_iters=3000).eta
+        return (eta.high_s - eta.low_s) / eta.expected_s
+
+    assert width(lambda s: 0.1) < 0.15
+    assert width(lambda s: 0.1 if s % 600 < 300 else 0.14) > 0.3
+
+
+def test_a_steady_drift_is_followed(explain, nanogpt_log) -> None:
+    def step_s(step: int) -> float:
+        return 0.1 * (1 + step / 2000)
+
+    eta = explain(nanogpt_log(last=1000, eval_every=None, startup_s=0, step_s=step_s), max_iters=1200).eta
+
+    assert eta.drift > 0
+    assert eta.expected_s == pytest.approx(sum(step_s(s) for s in range(1001, 1201)), rel=0.03)
+
+
+@pytest.mark.parametrize(("printed", "disagrees"), [(100.0, False), (400.0, True)])
+def test_the_estimate_of_the_trainer_stands_beside_ours(read_run, nanogpt_log, printed, disagrees) -> None:
+    run = read_run(nanogpt_log(last=1000, eval_every=None))
+    run.series["eta_s"] = Series()
+    run.series["eta_s"].append(1000, printed)
+    eta = analyse(run, Options(max_iters=2000)).eta
+
+    assert (eta.printed_s, eta.printed_disagrees) == (printed, disagrees)
+
+
+def test_a_run_beyond_its_total_is_neither_finished_nor_given_a_time(explain) -> None:
+    line = "step {0:05d}/00050 (1.00%) | loss: 4.0 | lrm: 1.00 | dt: 500.00ms | tok/sec: 1,000 | mfu: 40.00\n"
+    analysis = explain("".join(line.format(s) for s in range(80)))
+
+    assert analysis.progress.finished is None
+    assert isinstance(analysis.eta, NoEta)
+    assert [mismatch.kind for mismatch in analysis.mismatches] == ["beyond_total"]
+
+
+def test_a_thousand_steps_hold_their_evaluations(explain, nanogpt_log) -> None:
+    eta = explain(nanogpt_log(last=1000)).eta
+
+    assert eta.evals_in_thousand == 4
+    assert eta.thousand_s == pytest.approx(100 + 4 * 4.0, rel=0.02)

@@ -43,6 +43,56 @@ def test_a_moving_average_that_lags_is_said(explain) -> None:
     assert mfu.lag == pytest.approx(0.42 * (1 - 0.9**5), rel=0.05)
 
 
+def test_evaluations_do_not_pull_the_mfu_of_a_normal_step_down(explain) -> None:
+    lines, average = [], None
+    for step in range(0, 4000, 10):
+        time_s = 5.0 if step % 50 == 0 else 0.1
+        now = 0.40 * 0.1 / time_s
+        average = now if average is None else 0.9 * average + 0.1 * now
+        lines.append(f"iter {step}: loss 0.8010, time {time_s * 1000:.2f}ms, mfu {100 * average:.2f}%\n")
+        if step % 50 == 40:
+            lines.append(f"step {step + 10}: train loss 0.8, val loss 0.9\n")
+    mfu = explain("".join(lines)).mfu
+
+    assert mfu.settled == pytest.approx(0.40, rel=0.02)
+    assert mfu.logged < 0.35
+
+
+def test_the_figures_can_be_computed_from_each_other(explain) -> None:
+    mfu = explain("".join(ITER.format(s, "9.10") for s in range(100)), device="RTX 4070 Ti").mfu
+
+    assert mfu.achieved_tflops == pytest.approx(mfu.settled * mfu.assumed_tflops)
+    assert mfu.recomputed == pytest.approx(mfu.achieved_tflops / mfu.peak_tflops)
+
+
+def test_more_than_the_given_device_can_do_is_not_repeated_as_true(explain) -> None:
+    mfu = explain("".join(ITER.format(s, "50.00") for s in range(100)), device="RTX 3090").mfu
+
+    assert (mfu.trust, mfu.reason, mfu.recomputed) == ("wrong_peak", "does_not_fit", None)
+
+
+@pytest.mark.parametrize(("name", "trust", "share"), [("T4", "wrong_peak", 0.018), ("H100", "ok", None)])
+def test_a_peak_that_the_trainer_looked_up_is_believed_only_if_it_fits_the_device(explain, name, trust, share) -> None:
+    peak = 989.4e12 if name == "H100" else 100e12
+    tok_s = round(0.4 * peak / 1e9) if name == "H100" else round(0.0116 * peak / 1e9)
+    shown = 40.0 if name == "H100" else 1.16
+    line = "step {0:05d}/02000 (1.00%) | loss: 4.0 | lrm: 1.00 | dt: 500.00ms | tok/sec: {1} | bf16_mfu: {2}\n"
+    text = "Estimated FLOPs per token: 1.000000e+09\n" + "".join(line.format(s, tok_s, shown) for s in range(50))
+    mfu = explain(text, device=name).mfu
+
+    assert mfu.trust == trust
+    if share is not None:
+        assert mfu.recomputed == pytest.approx(share, abs=0.02)
+
+
+def test_arithmetic_achieved_needs_no_mfu_and_no_device(explain) -> None:
+    head = "number of parameters: 100.00M\ntokens per iteration will be: 50,000\n"
+    achieved = explain(head + "".join(f"iter {s}: loss 0.8010, time 500.00ms\n" for s in range(30))).achieved
+
+    assert achieved.tflops == pytest.approx(6 * 100e6 * 50_000 / 0.5 / 1e12, rel=0.01)
+    assert achieved.share is None
+
+
 def test_a_cpu_has_no_peak_to_recompute_with(explain) -> None:
     mfu = explain("Overriding: device = cpu\n" + "".join(ITER.format(s, "0.01") for s in range(100))).mfu
 

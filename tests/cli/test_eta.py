@@ -32,7 +32,7 @@ def test_the_time_left_is_shown_with_the_naive_estimate_and_for_faster_steps(her
 def test_without_a_total_it_names_the_option_that_gives_one(here, capsys):
     assert run(["eta", "waiting.log"]) == 0
     text = said(capsys)
-    assert "does not say how many steps are planned" in text
+    assert "doesn't say how many steps the run will take" in text
     assert "--max_iters N" in text
 
 

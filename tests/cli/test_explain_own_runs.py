@@ -54,7 +54,7 @@ def test_an_infinite_loss_is_reported_with_the_last_good_checkpoint(here, capsys
 
     assert "Loss is not a number." in text
     assert "The last good checkpoint is that of step 20." in text
-    assert "waiting for the end is no use" in text
+    assert "there is nothing to wait for" in text
     assert "1. Resume from the checkpoint of step 20, the last good one." in text
 
 

@@ -56,6 +56,8 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     """All texts about all generated logs, runs and comparisons."""
     for text in generated_logs.LOGS.values():
         yield from texts_of(read(text), text, language)
+    for log in generated_logs.made_up_logs():
+        yield report(log, language)
     for texts in generated_logs.COMPARED.values():
         runs = [read(text).runs[-1] for text in texts]
         page = page_of(language)

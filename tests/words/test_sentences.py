@@ -39,6 +39,7 @@ WITHOUT_A_MESSAGE = {
     ("NormalStep", "source"): {"printed"},
     ("Eta", "direction"): {"steady"},
     ("Schedule", "stage"): {"constant", "decay"},
+    ("Eta", "evaluations"): {"known"},
 }
 
 
@@ -96,11 +97,23 @@ def test_compared_runs_are_called_by_their_names():
 
 def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
     finding = findings.Mfu(
-        0.1107, 0.0999, "wrong_peak", "assumes_other_device", "A100", "RTX 4070 Ti", 80.2, "vendor", 0.43, 0.01
+        logged=0.0999,
+        settled=0.1107,
+        last=0.0999,
+        trust="wrong_peak",
+        reason="assumes_other_device",
+        assumed_device="A100",
+        assumed_tflops=312.0,
+        achieved_tflops=34.54,
+        device="RTX 4070 Ti",
+        peak_tflops=80.2,
+        peak_source="vendor",
+        recomputed=0.4307,
+        lag=0.01,
     )
     assert english(finding) == (
-        "The printed MFU of 11.1% is measured against the peak of A100, which this is not. "
-        "On RTX 4070 Ti (peak 80.2 TFLOPS; vendor) it is 43%."
+        "Achieved 34.5 TFLOP/s = MFU 11.1% × 312 TFLOP/s, the peak of A100, which the trainer assumes. "
+        "On RTX 4070 Ti (peak 80.2 TFLOPS; vendor) that is 43%."
     )
 
 

@@ -14,12 +14,13 @@ from nanoscope.analysis.findings import (
     NoEta,
     NonFinite,
     NoTraining,
-    SlowingDown,
     Verdict,
 )
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
-from nanoscope.analysis.mfu import analyse_mfu
+from nanoscope.analysis.mfu import analyse_achieved, analyse_mfu
+from nanoscope.analysis.pressure import judge_pressure
 from nanoscope.analysis.progress import analyse_progress, tokens_in_step
+from nanoscope.analysis.reconcile import reconcile
 from nanoscope.analysis.timing import analyse_timing
 from nanoscope.runs.run import Log, LoggedError, Run
 
@@ -43,17 +44,17 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
         eta = NoEta("not_finite", None)
     verdicts: tuple[Verdict, ...] = learning.verdicts
-    normal = timing.normal_step
-    if normal and normal.slowing_down and normal.first_third_s and normal.last_third_s and normal.trend_share:
-        verdicts = (*verdicts, SlowingDown(normal.first_third_s, normal.last_third_s, normal.trend_share))
+    verdicts = (*verdicts, *judge_pressure(run, timing))
     if not run.steps and not run.evals:
         verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
+    mfu = analyse_mfu(run, timing.normal_step, options.device)
+    achieved = analyse_achieved(run, timing.normal_step, options.device)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
         summary=_summary(run, log, timing.log_interval),
         verdicts=verdicts,
         progress=progress,
-        timing=normal,
+        timing=timing.normal_step,
         slow_steps=timing.slow_steps,
         slow_groups=timing.slow_groups,
         phase_costs=timing.phase_costs,
@@ -66,7 +67,9 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         gradients=learning.gradients,
         checkpoints=learning.checkpoints,
         spikes=learning.spikes,
-        mfu=analyse_mfu(run, options.device),
+        mfu=mfu,
+        achieved=None if mfu and mfu.achieved_tflops else achieved,
+        mismatches=reconcile(run, progress, timing.normal_step),
         advice=advise(run, progress, timing, eta, learning, verdicts, errors),
     )
 

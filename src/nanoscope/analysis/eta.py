@@ -1,66 +1,145 @@
 """The time that is left: steps × mean step + the evaluations and checkpoints still to come."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from nanoscope.analysis.findings import Eta, NoEta, RunProgress, Scenario
 from nanoscope.analysis.numbers import mean
+from nanoscope.analysis.pace import measure_pace
 from nanoscope.analysis.progress import last_step_of
 from nanoscope.analysis.timing import Timing
-from nanoscope.estimates import multiples_between, percentile, time_left
+from nanoscope.estimates import multiples_between
 from nanoscope.runs.run import Run
 
-DRIFT = 0.10  # beyond this change over the run, only its last third tells how fast it is now
 MOVING_AVERAGE_LINES = 20
+COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
+EVALUATION_SHARE, LEAST_SHARE = 0.6, 0.2  # of a first step's extra time that an evaluation took
+PRINTED_MAY_VARY = 0.1  # a trainer's own estimate, which comes without a range
+PRINTED_LAG = 5  # steps
 ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
 
 
 def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Eta | NoEta:
     """The time left, or why there is none."""
     normal = timing.normal_step
-    if progress.finished:
-        step_s = normal.mean_s if normal else 0.0
-        return Eta(0.0, 0.0, 0.0, 0.0, 0, step_s, 0, None, 0, None, step_s, 0, "steady", ())
     if normal is None:
         return NoEta("no_times", None)
-    step_s = _mean_now(timing)
+    if progress.finished:
+        step_s = normal.mean_s
+        return Eta(0.0, 0.0, 0.0, 0.0, 0, step_s, 0, None, 0, None, step_s, 0, "steady", ())
     if progress.total_steps is None or progress.steps_left is None or progress.last_step is None:
-        return NoEta("total_unknown", step_s)
+        step_s = measure_pace(timing.steady_s, timing.steady_steps, 1.0).step_s
+        cost = timing.eval_cost_s if eval_interval else None
+        evals = 1000 // eval_interval if cost and eval_interval else 0
+        return NoEta("total_unknown", step_s, evals, cost) if run.unit == "step" else NoEta("total_unknown", None)
     left = progress.steps_left
-    evals_left = multiples_between(progress.last_step, last_step_of(run, progress.total_steps), eval_interval)
-    cost = timing.eval_cost_s
+    covered = max(1, run.steps.step[-1] - run.steps.step[0])
+    pace = measure_pace(timing.steady_s, timing.steady_steps, left / covered)
+    evaluations = _evaluations_left(run, progress, timing, eval_interval)
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
-    extras = [(evals_left, cost), (saves_left, save_cost)]
-    expected = time_left(left, step_s, extras)
-    quick = min(normal.typical_s, step_s, percentile(timing.normal_s, 25))
-    slow = max(normal.mean_s, step_s, normal.typical_s, percentile(timing.normal_s, 75))
+    saves_s = saves_left * (save_cost or 0.0)
+    expected = left * pace.step_s + evaluations.expected_s + saves_s
+    low = left * pace.low_s + evaluations.low_s + saves_s * (1 - COST_MAY_VARY)
+    high = left * pace.high_s + evaluations.high_s + saves_s * (1 + COST_MAY_VARY) + _stalls_s(timing, left / covered)
     average, lines, direction = _moving_average(timing.steady_s)
+    printed = _printed(run, progress.last_step)
     return Eta(
         expected_s=expected,
-        low_s=min(time_left(left, quick, extras), expected * 0.98),
-        high_s=max(left * slow + time_left(0, 0.0, extras) * 1.1, expected * 1.02),
-        naive_s=left * (timing.last_printed_s or step_s),
+        low_s=low,
+        high_s=high,
+        naive_s=left * (timing.last_printed_s or pace.step_s),
         steps_left=left,
-        step_s=step_s,
-        evals_left=evals_left,
-        eval_each_s=cost,
+        step_s=pace.step_s,
+        evals_left=evaluations.count,
+        eval_each_s=evaluations.each_s,
         checkpoints_left=saves_left,
         checkpoint_each_s=save_cost,
         moving_average_s=average,
         moving_average_lines=lines,
         direction=direction,
-        scenarios=_scenarios(left, step_s),
+        scenarios=_scenarios(left, pace.step_s),
+        evaluations=evaluations.known,
+        drift=pace.drift,
+        printed_s=printed,
+        printed_disagrees=printed is not None and not _within(printed, low, high),
+        unit=run.unit,
     )
 
 
-def _mean_now(timing: Timing) -> float:
-    """The mean normal step; of the last third where the run has drifted; one-off stalls are not extrapolated."""
-    values, weights = timing.steady_s, timing.steady_steps
-    trend = timing.normal_step.trend_share if timing.normal_step else None
-    if trend is not None and abs(trend) >= DRIFT:
-        third = max(1, len(values) // 3)
-        values, weights = values[-third:], weights[-third:] if weights else None
-    return mean(values, weights)
+@dataclass(eq=False, repr=False)
+class _EvaluationsLeft:
+    """The evaluations to come: how many, what they cost, and what that rests on."""
+
+    known: Literal["known", "likely", "left_out", "none"]
+    count: int = 0
+    each_s: float | None = None
+    low_s: float = 0.0
+    high_s: float = 0.0
+
+    @property
+    def expected_s(self) -> float:
+        return self.count * (self.each_s or 0.0)
+
+
+def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval: int | None) -> _EvaluationsLeft:
+    last, total = progress.last_step or 0, progress.total_steps or 0
+    end = last_step_of(run, total)
+    cost, first = timing.eval_cost_s, timing.first_extra_s
+    seen = len(run.evals)
+    if (cost is None and first is None) or not seen:
+        return _EvaluationsLeft("none", multiples_between(last, end, interval))
+    every = interval or _set_interval(run, last)
+    if every is None:  # how often they come is not known: their cost is only in the upper end of the range
+        often = multiples_between(last, end, _next_round(max(last, 1)))
+        return _EvaluationsLeft("left_out", high_s=often * (cost if cost is not None else first or 0.0))
+    count = multiples_between(last, end, every)
+    final = 1 if run.traits.evaluates_last and end % every else 0
+    count += final
+    if cost is not None:
+        vary = COST_MAY_VARY if seen > 2 else 2 * COST_MAY_VARY
+        low = (count - final) * cost * (1 - vary)  # the last one is a habit of the trainer, which the log need not show
+        return _EvaluationsLeft("known", count, cost, low, count * cost * (1 + vary))
+    # Of the first step's extra time, an unknown part was start-up.
+    assert first is not None
+    each = first * EVALUATION_SHARE
+    return _EvaluationsLeft("likely", count, each, (count - final) * each * LEAST_SHARE, count * first)
+
+
+def _set_interval(run: Run, last: int) -> int | None:
+    """The interval that the settings give, or the one in the trainer's script, if the log does not refute it."""
+    for key in ("eval_interval", "eval_every", "eval_steps", "val_every", "val_loss_every"):
+        value = run.config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    usual = run.traits.evaluates_every
+    if usual is None or not run.evals or run.evals[-1].step % usual:
+        return None
+    return usual if last < run.evals[-1].step + usual else None
+
+
+def _next_round(step: int) -> int:
+    """The next of 10, 20, 25, 50, 100, … after a step: evaluations that have not come by now may come from there on."""
+    size = 10
+    while True:
+        for interval in (size, 2 * size, 5 * size // 2, 5 * size):
+            if interval > step:
+                return interval
+        size *= 10
+
+
+def _stalls_s(timing: Timing, ahead: float) -> float:
+    """What stalls may add if they go on as before. One is not a habit."""
+    stalls = [slow.extra_s for slow in timing.slow_steps if slow.causes == ("stall",)]
+    return sum(stalls) * ahead if len(stalls) > 1 else max(stalls, default=0.0) * min(1.0, ahead)
+
+
+def _printed(run: Run, last: int) -> float | None:
+    """The time left that the trainer printed with its last lines."""
+    series = run.series.get("eta_s")
+    if series is None or not series.values or series.steps[-1] < last - PRINTED_LAG:
+        return None
+    return series.values[-1]
 
 
 def _checkpoints_left(run: Run, progress: RunProgress, timing: Timing) -> tuple[int, float | None]:
@@ -90,6 +169,10 @@ def _moving_average(values: Sequence[float]) -> tuple[float, int, Literal["faste
     if abs(change) < max(0.02, 2 * noise):
         return now, lines, "steady"
     return now, lines, "slower" if change > 0 else "faster"
+
+
+def _within(printed: float, low: float, high: float) -> bool:
+    return low * (1 - PRINTED_MAY_VARY) <= printed <= high * (1 + PRINTED_MAY_VARY)
 
 
 def _scenarios(left: int, step_s: float) -> tuple[Scenario, ...]:

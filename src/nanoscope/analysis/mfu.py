@@ -1,67 +1,187 @@
-"""The printed MFU: whose peak it was divided by, and what it is on the device at hand."""
+"""How well the device is used: arithmetic achieved per second, and what share of a peak that is.
+
+One definition: the share that a normal step reaches, without the evaluations that pull a printed moving average down.
+The share printed, times the peak that the trainer assumed, is the arithmetic achieved; that, over the peak of the
+device at hand, is the share of that device.
+"""
 
 import math
 from array import array
+from collections.abc import Sequence
 
-from nanoscope.analysis.findings import Mfu, MfuReason, MfuTrust
-from nanoscope.estimates import median, percentile
+from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
+from nanoscope.analysis.numbers import common_gap
+from nanoscope.analysis.progress import tokens_in_step, trained_parameters
+from nanoscope.estimates import ENOUGH, median
 from nanoscope.hardware.peaks import Peak, find_peak
-from nanoscope.runs.run import Run
+from nanoscope.runs.run import OWN_FORMAT, Run
 
-LAG = 0.05  # a moving average this far below its settled value is no longer the speed of a normal step
+LAG = 0.05  # a moving average this far below the value of a normal step is no longer its speed
+KEPT = 0.9  # of the value before, in nanoGPT's moving average
 PLAUSIBLE = (0.3, 0.7)
+WORTH_BELIEVING = 0.05  # less, against a peak that nothing confirms, is more likely a wrong peak than a slow trainer
+IMPOSSIBLE = 1.05  # of a peak: beyond what a rounded peak explains
+SAME_PEAK = 0.15  # two peaks that differ by less are those of one device
+ATTENTION = 0.25  # of the arithmetic: what 6 × parameters leaves out
+LEAST_TFLOPS = 0.01  # less is not worth a line
 CPU_NAMES = ("cpu", "mps")
+BLOCK = 10  # printed values, whose rounding averages out
 
 
-def analyse_mfu(run: Run, device_option: str | None) -> Mfu | None:
+def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) -> Mfu | None:
     """What the log's MFU is worth; None if it prints none."""
     printed = array("d", (mfu / 100 for mfu in run.steps.mfu_pct if math.isfinite(mfu)))
     if not printed:
         return None
-    assumed_name = _assumed(run)
-    assumed = find_peak(assumed_name) if assumed_name else None
     device_name = device_option or _device_of(run)
     device = find_peak(device_name) if device_name else None
-    dtype = _dtype(run)
+    peak = _tflops(device, _dtype(run))
+    assumed_name, assumed = _assumed(run)
     measured = array("d", (mfu for mfu in printed if mfu > 0))
-    logged = median(measured) if measured else None
     last = measured[-1] if measured else None
-    smoothed = run.traits.mfu_is_moving_average
-    settled = percentile(measured, 90) if smoothed and measured else logged
+    settled, smoothed = _settled(run, normal, measured)
     lag = settled - last if smoothed and len(measured) >= 5 and settled and last else None
+    if assumed is None and settled:
+        assumed = _implied_peak(run, normal, settled)
+        if assumed and peak and assumed > peak:  # of all devices together, if it is a whole number of peaks
+            devices = round(assumed / peak)
+            peak = devices * peak if abs(assumed / (devices * peak) - 1) <= SAME_PEAK else peak
+    if assumed is None and settled and peak and _confirms(run, normal, settled * peak):
+        assumed = peak
+    if run.format == OWN_FORMAT and peak is None:
+        peak = assumed  # nanoscope looks up or measures the peak of the device it runs on
+    achieved = settled * assumed if settled and assumed else None
+    recomputed = achieved / peak if achieved and peak else None
     trust: MfuTrust
     reason: MfuReason
     if settled is None:
         trust, reason = "unmeasured", "not_measured" if min(printed) < 0 else "peak_unknown"
+    elif recomputed is not None and recomputed > IMPOSSIBLE:
+        trust, reason, recomputed = "wrong_peak", "does_not_fit", None
     elif settled > 1:
         trust, reason = "wrong_peak", "above_one"
     elif assumed is None:
-        trust, reason = "ok", "trainer_knows_device"
-    elif device is not None and device.name == assumed.name:
+        trust, reason = "ok" if settled >= WORTH_BELIEVING else "wrong_peak", "unchecked"
+    elif peak is not None and abs(assumed / peak - 1) <= SAME_PEAK:
         lagging = lag is not None and lag > LAG * settled
         trust, reason = ("smoothing_lag", "moving_average") if lagging else ("ok", "matches_device")
-    elif device_name:
+    elif device_name and (peak or assumed_name):
         trust, reason = "wrong_peak", "assumes_other_device"
+    elif assumed_name is None:
+        trust, reason = "ok" if settled >= WORTH_BELIEVING else "wrong_peak", "unchecked"
     else:  # a figure that good trainers reach on the assumed device is likely to have been measured on it
         trust, reason = "ok" if PLAUSIBLE[0] <= settled <= PLAUSIBLE[1] else "wrong_peak", "device_unknown"
     return Mfu(
-        logged=logged,
+        logged=median(measured) if measured else None,
+        settled=settled,
         last=last,
         trust=trust,
         reason=reason,
         assumed_device=assumed_name,
+        assumed_tflops=assumed,
+        achieved_tflops=achieved,
         device=device.name if device else device_name,
-        peak_tflops=_tflops(device, dtype),
+        peak_tflops=peak,
         peak_source=device.source if device else None,
-        recomputed=_recompute(settled, assumed, device, dtype),
+        recomputed=recomputed,
         lag=lag,
     )
 
 
-def _assumed(run: Run) -> str | None:
-    """The device that the trainer takes for granted."""
-    said = run.config.get("mfu_assumes")
-    return str(said) if said else run.traits.mfu_assumes
+def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | None) -> Achieved | None:
+    """Arithmetic per second from the size of the model and its speed, for logs that print no MFU of use."""
+    per_token, tok_s = _flops_per_token(run), normal.throughput_tok_s if normal else None
+    if not per_token or not tok_s or (tokens_in_step(run) is None and not run.tok_s_per_device):
+        return None
+    if per_token * tok_s < LEAST_TFLOPS * 1e12:
+        return None
+    device_name = device_option or _device_of(run)
+    device = find_peak(device_name) if device_name else None
+    tflops = per_token * tok_s / 1e12
+    peak = _tflops(device, _dtype(run))
+    share = tflops / peak if peak else None
+    if share is not None and share > IMPOSSIBLE and not run.tok_s_per_device:
+        share = None  # several devices, then
+    parameters = None if run.config.get("flops_per_token") else trained_parameters(run)
+    return Achieved(
+        tflops=tflops,
+        per_device=run.tok_s_per_device,
+        parameters=parameters,
+        device=device.name if device else None,
+        peak_tflops=peak,
+        share=share,
+    )
+
+
+# --- what a normal step reaches ---
+
+
+def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> tuple[float | None, bool]:
+    """The share that a normal step reaches, and whether the printed values are a moving average."""
+    if not measured:
+        return None, False
+    if not run.traits.mfu_is_moving_average:
+        return median(measured), False
+    work = _work_of_steps(run)
+    if normal is None or not work:
+        return median(measured), True
+    return median(work) / normal.typical_s, True
+
+
+def _work_of_steps(run: Run) -> list[float]:
+    """MFU × seconds, which is the work of a step, out of the printed average: new = kept × old + (1 − kept) × MFU."""
+    steps, times, printed = run.steps.step, run.steps.time_s, run.steps.mfu_pct
+    interval = common_gap(steps)
+    work: list[float] = []
+    gained = weight = 0.0
+    count = 0
+    for index in range(max(1, len(steps) - ENOUGH), len(steps)):
+        before, after, time_s = printed[index - 1], printed[index], times[index]
+        if not (before > 0 and after > 0 and 0 < time_s < math.inf and steps[index] - steps[index - 1] == interval):
+            gained = weight = 0.0
+            count = 0
+            continue
+        gained += after - KEPT * before
+        weight += (1 - KEPT) / time_s
+        count += 1
+        if count == BLOCK or (index == len(steps) - 1 and not work and count > 2):
+            work.append(gained / weight / 100)
+            gained = weight = 0.0
+            count = 0
+    return [value for value in work if value > 0]
+
+
+# --- peaks ---
+
+
+def _assumed(run: Run) -> tuple[str | None, float | None]:
+    """The device that the trainer takes for granted, and its peak in TFLOPS."""
+    said = run.config.get("peak_flops")
+    if isinstance(said, int | float) and said > 0:
+        return None, said / 1e12
+    name = run.config.get("mfu_assumes") or run.traits.mfu_assumes
+    return (str(name), _tflops(find_peak(str(name)), "bfloat16")) if name else (None, None)
+
+
+def _implied_peak(run: Run, normal: NormalStep | None, settled: float) -> float | None:
+    """The peak that the trainer must have divided by, where the log has the arithmetic of a token and the speed."""
+    per_token, tok_s = run.config.get("flops_per_token"), normal.throughput_tok_s if normal else None
+    if not isinstance(per_token, int | float) or not tok_s or run.tok_s_per_device:
+        return None
+    return per_token * tok_s / 1e12 / settled
+
+
+def _confirms(run: Run, normal: NormalStep | None, achieved: float) -> bool:
+    """Whether the model's size and its speed give about as many TFLOP/s."""
+    per_token, tok_s = _flops_per_token(run), normal.throughput_tok_s if normal else None
+    return bool(per_token and tok_s) and abs(achieved * 1e12 / (per_token or 1.0) / (tok_s or 1.0) - 1) <= ATTENTION
+
+
+def _flops_per_token(run: Run) -> float | None:
+    said, parameters = run.config.get("flops_per_token"), trained_parameters(run)
+    if isinstance(said, int | float) and said > 0:
+        return float(said)
+    return 6.0 * parameters if parameters else None
 
 
 def _device_of(run: Run) -> str | None:
@@ -84,9 +204,3 @@ def _tflops(peak: Peak | None, dtype: str) -> float | None:
         return None
     flops = peak.flops(dtype) or peak.flops("float16") or peak.flops("float32")
     return flops / 1e12 if flops else None
-
-
-def _recompute(settled: float | None, assumed: Peak | None, device: Peak | None, dtype: str) -> float | None:
-    """The same work over the device's own peak."""
-    of, by = _tflops(assumed, "bfloat16"), _tflops(device, dtype)
-    return settled * of / by if settled and of and by else None

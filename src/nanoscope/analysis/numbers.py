@@ -1,5 +1,6 @@
 """Statistics that the analyses share beyond those of estimates.py, in plain Python as well."""
 
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +24,17 @@ def blocks(count: int, at_least: int, at_most_blocks: int = 64) -> list[tuple[in
     return list(pairwise(count * edge // number for edge in range(number + 1)))
 
 
-def common_gap(steps: Iterable[int]) -> int | None:
-    """The usual distance between steps; None for fewer than two."""
+def common_gap(steps: "Sequence[int] | array[int]") -> int | None:
+    """The usual distance between steps; of distances that are equally frequent, the one whose grid holds most steps."""
     gaps = Counter(b - a for a, b in pairwise(steps) if b > a)
-    return min(gaps, key=lambda gap: (-gaps[gap], gap)) if gaps else None
+    if not gaps:
+        return None
+    most = max(gaps.values())
+    usual = [gap for gap in gaps if gaps[gap] == most]
+    if len(usual) == 1:
+        return usual[0]
+    # The first and the last distance may be cut short: a run ends when it ends.
+    return max(usual, key=lambda gap: (sum(step % gap in (0, gap - 1) for step in steps), gap))
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:

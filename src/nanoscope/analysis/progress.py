@@ -4,7 +4,14 @@ from itertools import pairwise
 
 from nanoscope.analysis.findings import RunProgress
 from nanoscope.estimates import spread_indices
-from nanoscope.runs.run import Run
+from nanoscope.runs.run import OWN_FORMAT, Run
+
+LEAST_TOKENS = 64  # a 'total batch size' below it counts sequences
+WHOLE_MODEL_TRAINERS = {
+    "nanogpt", "build-nanogpt", "nanochat", "llm.c", "modded-nanogpt", "mingpt", "makemore", OWN_FORMAT,
+}  # fmt: skip
+# Training tokens of the texts that nanoGPT prepares itself, as its scripts print them.
+WELL_KNOWN_DATA = {"shakespeare_char": 1_003_854, "shakespeare": 301_966}
 
 
 def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> RunProgress:
@@ -17,15 +24,40 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     left = None
     if finished:
         left = 0
+    elif total is not None and run.last_step is not None and run.last_step > total:
+        pass  # that total counts something else
     elif total is not None and last is not None:
         left = max(0, last_step_of(run, total) - last)
     tokens_per_step = tokens_in_step(run)
     # A printed step is over; an evaluation comes before the step of its number.
     done = max(last, run.last_step + 1 if run.last_step is not None else 0) if last is not None else None
     seen = done * tokens_per_step if tokens_per_step and done else None
-    train_tokens = run.config.get("train_tokens")
-    passes = seen / train_tokens if seen and isinstance(train_tokens, int) and train_tokens > 0 else None
-    return RunProgress(last, total, left, finished, tokens_per_step, seen, passes)
+    data, parameters = train_tokens(run), trained_parameters(run)
+    return RunProgress(
+        last_step=last,
+        total_steps=total,
+        steps_left=left,
+        finished=finished,
+        tokens_per_step=tokens_per_step,
+        tokens_seen=seen,
+        passes_over_data=seen / data if seen and data else None,
+        tokens_per_parameter=seen / parameters if seen and parameters else None,
+        unit=run.unit,
+    )
+
+
+def trained_parameters(run: Run) -> int | None:
+    """Parameters of the model, where the trainer trains all of them: others may print those of an adapter."""
+    said = run.config.get("parameters")
+    return said if isinstance(said, int) and said > 0 and run.format in WHOLE_MODEL_TRAINERS else None
+
+
+def train_tokens(run: Run) -> int | None:
+    """Tokens of the training data: said, or known by the data's name."""
+    said = run.config.get("train_tokens")
+    if isinstance(said, int) and said > 0:
+        return said
+    return WELL_KNOWN_DATA.get(str(run.config.get("dataset", "")))
 
 
 def last_step_of(run: Run, total: int) -> int:
@@ -37,10 +69,15 @@ def last_step_of(run: Run, total: int) -> int:
 
 
 def tokens_in_step(run: Run) -> int | None:
+    """Tokens that one step trains on: set, or from the speed."""
+    return set_tokens_in_step(run) or _tokens_from_speed(run)
+
+
+def set_tokens_in_step(run: Run) -> int | None:
     """Tokens that one step trains on: said, or computed from batch, block and accumulation."""
     said = run.config.get("tokens_per_step") or run.config.get("total_batch_size")
     if isinstance(said, int):
-        return said
+        return said if said >= LEAST_TOKENS else None
     sizes = [run.config.get(key) for key in ("batch_size", "block_size")]
     if all(isinstance(size, int) for size in sizes):
         accumulation = run.config.get("gradient_accumulation_steps", 1)
@@ -48,7 +85,7 @@ def tokens_in_step(run: Run) -> int | None:
         for size in sizes:
             product *= int(size or 0)
         return product or None
-    return _tokens_from_speed(run)
+    return None
 
 
 def _tokens_from_speed(run: Run) -> int | None:
@@ -56,7 +93,7 @@ def _tokens_from_speed(run: Run) -> int | None:
     speeds, times = run.steps.tok_s, run.steps.time_s
     pairs = [(speeds[index], times[index]) for index in spread_indices(len(times))]
     products = sorted(speed * time for speed, time in pairs if 0 < speed < float("inf") and 0 < time < float("inf"))
-    if not products or run.time_spans_steps:
+    if not products or run.time_spans_steps or run.tok_s_per_device:
         return None
     middle = products[len(products) // 2]
     consistent = sum(abs(p - middle) < 0.01 * middle for p in products) > 0.8 * len(products)
@@ -78,6 +115,8 @@ def _finished(run: Run, total: int | None, last: int | None, log_interval: int |
         return False if run.failed else None
     if run.said_finished:
         return True
+    if total is not None and run.last_step is not None and run.last_step > total:
+        return None
     if total is not None:
         end = last_step_of(run, total)
         evaluated_last = bool(run.evals) and run.evals[-1].step >= end

@@ -14,10 +14,12 @@ from typing import Literal
 
 from nanoscope.analysis.findings import Cause
 from nanoscope.analysis.numbers import Baseline, common_gap
-from nanoscope.estimates import EXPLAINED_SHARE, is_slow, median, percentile, robust_sigma, spread_indices
+from nanoscope.estimates import is_slow, median, percentile, robust_sigma, spread_indices
 from nanoscope.runs.run import Run
 
-STARTUP_SHARE = 0.25
+STARTUP_SHARE = 0.25  # of a normal step, or of an evaluation where the first step holds one: less is no start-up
+SEEN_SHARE, SEEN_SIGMAS = 0.08, 5.0  # over the usual time, for a step that is known to hold an evaluation or a save
+FEW = 5  # normal records: among fewer, nothing that is not explained can be called slow
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
 
@@ -50,7 +52,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
 
     special = evaluated | resumed | first
     plain: Sequence[int] = array("q", (index for index in measured if index not in special))
-    if len(plain) < 3:
+    if not plain:
         plain = [index for index in measured if index not in first] or measured
     baseline = Baseline(plain, array("d", (times[index] for index in plain)))
     sample = [plain[i] for i in spread_indices(len(plain))]
@@ -61,17 +63,19 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     explained: dict[int, float] = {}  # index → share of a normal step that it takes more
     unexplained: list[int] = []
     extra_s: dict[int, float] = {}
-    surely_normal_s = baseline.lowest * (1 + EXPLAINED_SHARE)
+    marked = evaluated | (saved if lands is not None else set())
+    surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
     candidates = [index for index in measured if times[index] > surely_normal_s]
     for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
         share = times[index] / level - 1
-        if share > EXPLAINED_SHARE:
+        if share > SEEN_SHARE:
             covered = steps_covered(run, index)
             noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
             extra_s[index] = (times[index] - level) * covered
-            if is_slow(times[index], level, noise, explained=True):
+            stands_out = index in marked and share > SEEN_SIGMAS * noise
+            if stands_out or is_slow(times[index], level, noise, explained=True):
                 explained[index] = share
-            if is_slow(times[index], level, noise):
+            if len(plain) >= FEW and is_slow(times[index], level, noise):
                 unexplained.append(index)
 
     causes: dict[int, tuple[Cause, ...]] = {}
@@ -84,6 +88,12 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         why += ["checkpoint"] if shows_saves and index in saved else []
         if why:
             causes[index] = tuple(why)
+    if (
+        first
+        and causes.get(measured[0], ())[:2] == ("startup", "evaluation")
+        and not _has_startup(run, causes, extra_s, measured[0])
+    ):
+        causes[measured[0]] = causes[measured[0]][1:]
     _extend_startup(causes, set(unexplained), measured)
 
     left = [index for index in unexplained if index not in causes]
@@ -162,6 +172,22 @@ def _is_opening(run: Run, index: int, interval: int | None) -> bool:
     steps = run.steps.step
     at_start = steps[0] <= 1 or run.begins_with_resume or (run.time_spans_steps and steps[0] <= (interval or 1))
     return at_start and steps[index] <= steps[0] + 1
+
+
+def _has_startup(run: Run, causes: dict[int, tuple[Cause, ...]], extra_s: dict[int, float], first: int) -> bool:
+    """Whether a first step that holds an evaluation cost clearly more than the evaluations that came later."""
+    later = [extra_s[index] for index, why in causes.items() if index != first and why[0] == "evaluation"]
+    if later:
+        return extra_s[first] > (1 + STARTUP_SHARE) * median(later)
+    return compiles(run) is not False  # with nothing to compile, the evaluation is the likelier reason
+
+
+def compiles(run: Run) -> bool | None:
+    """Whether the trainer compiles its model before the first step; None if the log does not say."""
+    said = run.config.get("compile")
+    if isinstance(said, bool):
+        return said
+    return False if run.config.get("device") == "cpu" else None
 
 
 def _mostly(slow: dict[int, float], marked: set[int]) -> bool:

@@ -3,14 +3,17 @@
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowRecord
 from nanoscope.analysis.numbers import common_gap, mean
-from nanoscope.analysis.slow import SlowRecords, find_slow, steps_covered
+from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, steps_covered
 from nanoscope.estimates import median, percentile, robust_sigma
 from nanoscope.runs.run import Run
 
-SLOWING_DOWN = 0.10
+CLOCK_TICKS = 4.0  # of a coarse clock, that equal steps may seem to differ by
+CLOCK_RECORDS = 1_000
+PERIOD_FITS = 0.7  # of the distances; the last may be cut short by the end of the run
 
 
 @dataclass(eq=False, repr=False)
@@ -29,6 +32,7 @@ class Timing:
     steady_s: Sequence[float] = ()  # the same, without one-off stalls
     steady_steps: Sequence[int] | None = None  # how many steps each of those stands for; None: one
     last_printed_s: float | None = None
+    first_extra_s: float | None = None  # of a first step with an evaluation, where no later one tells the two apart
     run_s: float | None = None  # the run's time over the steps of the log, as far as the log shows it
 
 
@@ -49,22 +53,28 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         SlowRecord(steps[index], times[index], records.extra_s[index], causes)
         for index, causes in records.causes.items()
     )
+    eval_cost = eval_cost if eval_cost is not None else _evaluation_cost(slow)
     normal_s = _picked(times, normal)
-    normal_step = _normal_step(run, normal, normal_s, records, tokens_per_step)
+    steady_s = _picked(times, steady) if stalled else normal_s
+    weights = array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None
+    normal_step = _normal_step(run, normal, normal_s, mean(steady_s, weights), records, tokens_per_step)
     timing = Timing(
         log_interval=interval,
-        eval_cost_s=eval_cost if eval_cost is not None else _evaluation_cost(slow),
+        eval_cost_s=eval_cost,
         checkpoint_cost_s=checkpoint_cost if checkpoint_cost is not None else _checkpoint_cost(slow),
         normal_step=normal_step,
         slow_steps=slow,
-        slow_groups=_groups(slow, normal_step),
+        slow_groups=_groups(slow, normal_step, compiles(run) is True),
         hidden=_hidden(run, records, interval, eval_interval),
         normal_s=normal_s,
-        steady_s=_picked(times, steady) if stalled else normal_s,
-        steady_steps=array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None,
+        steady_s=steady_s,
+        steady_steps=weights,
         last_printed_s=times[records.measured[-1]],
+        first_extra_s=None if eval_cost is not None else _unsplit_first_step(slow),
     )
     phase_costs, run_s = _phase_costs(run, timing)
+    if len(normal) < FEW and not run.phases:
+        phase_costs = ()  # shares of so short a time say nothing about the run
     return replace(timing, phase_costs=phase_costs, run_s=run_s)
 
 
@@ -78,54 +88,57 @@ def _picked(values: "array[float]", indices: Sequence[int]) -> "array[float]":
 
 
 def _normal_step(
-    run: Run, normal: Sequence[int], values: Sequence[float], records: SlowRecords, tokens_per_step: int | None
+    run: Run,
+    normal: Sequence[int],
+    values: Sequence[float],
+    mean_s: float,
+    records: SlowRecords,
+    tokens_per_step: int | None,
 ) -> NormalStep:
-    weights = [steps_covered(run, index) for index in normal] if run.time_spans_steps else None
     typical = median(values)
-    first, last, trend, slowing = _trend(values)
-    slowing = slowing and trend is not None and not _has_more_to_do(run, normal, trend)
+    first, last, trend = _trend(values)
     tok_s = array("d", (speed for index in normal if (speed := run.steps.tok_s[index]) == speed))
-    throughput = median(tok_s) if tok_s else None
+    printed = median(tok_s) if tok_s else None
+    throughput = printed
     if throughput is None and tokens_per_step:
         throughput = tokens_per_step / typical
     lands = records.evaluation_lands
+    low, high = percentile(values, 5), percentile(values, 95)
     return NormalStep(
         typical_s=typical,
-        low_s=percentile(values, 5),
-        high_s=percentile(values, 95),
-        mean_s=mean(values, weights),
+        low_s=low,
+        high_s=high,
+        mean_s=mean_s,
         steps=len(values),
         trend_share=trend,
         first_third_s=first,
         last_third_s=last,
-        slowing_down=slowing,
         jittery=records.jittery,
-        clock_resolution_s=records.clock_resolution_s,
+        clock_resolution_s=_spread_of_clock(run, normal, high - low, records),
         includes_evaluation=None if run.traits.evaluation_in is None and lands is None else lands is not None,
         source=run.time_source,
         throughput_tok_s=throughput,
+        printed_tok_s=printed,
+        tok_s_per_device=run.tok_s_per_device and printed is not None,
+        unit=run.unit,
     )
 
 
-def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float | None, bool]:
-    """Typical time of the first and last third, the change, and whether the run slows down beyond its noise."""
+def _spread_of_clock(run: Run, normal: Sequence[int], spread_s: float, records: SlowRecords) -> float | None:
+    """The step of the clock, if the times spread no further than it explains."""
+    if records.clock_resolution_s is None:
+        return None
+    covered = median([steps_covered(run, index) for index in normal[:CLOCK_RECORDS]])
+    return records.clock_resolution_s if spread_s * covered <= CLOCK_TICKS * records.clock_resolution_s else None
+
+
+def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Typical time of the first and last third, and the change."""
     third = len(values) // 3
     if third < 4:
-        return None, None, None, False
-    begin, end = values[:third], values[-third:]
-    first, last = median(begin), median(end)
-    change = last / first - 1
-    beyond_noise = last > percentile(begin, 80) and percentile(end, 25) > first
-    return first, last, change, change >= SLOWING_DOWN and beyond_noise
-
-
-def _has_more_to_do(run: Run, normal: Sequence[int], change: float) -> bool:
-    """Whether later steps take longer because batch or window grow by design."""
-    speeds, times = run.steps.tok_s, run.steps.time_s
-    tokens = [speeds[index] * times[index] for index in normal if speeds[index] > 0]  # in each step
-    third = len(tokens) // 3
-    grown = median(tokens[-third:]) / median(tokens[:third]) - 1 if third else 0.0
-    return bool(run.config.get("window_grows")) or grown > 0.8 * change
+        return None, None, None
+    first, last = median(values[:third]), median(values[-third:])
+    return first, last, last / first - 1
 
 
 # --- costs ---
@@ -139,6 +152,11 @@ def _later(slow: tuple[SlowRecord, ...]) -> list[SlowRecord]:
 def _evaluation_cost(slow: tuple[SlowRecord, ...]) -> float | None:
     extras = [s.extra_s for s in _later(slow) if "evaluation" in s.causes]
     return median(extras) if extras else None
+
+
+def _unsplit_first_step(slow: tuple[SlowRecord, ...]) -> float | None:
+    """What a first step cost that holds start-up and an evaluation, with no later evaluation to tell them apart."""
+    return next((s.extra_s for s in slow[:1] if s.causes[:2] == ("startup", "evaluation")), None)
 
 
 def _checkpoint_cost(slow: tuple[SlowRecord, ...]) -> float | None:
@@ -162,27 +180,37 @@ def _printed_costs(run: Run) -> tuple[float | None, float | None]:
     return (median(evals) if evals else None), (median(saves) if saves else None)
 
 
-def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep) -> tuple[SlowGroup, ...]:
+def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep, compiled: bool) -> tuple[SlowGroup, ...]:
     by_causes: dict[tuple[Cause, ...], list[SlowRecord]] = {}
     for step in slow:
         by_causes.setdefault(step.causes, []).append(step)
     groups = []
     for causes, members in by_causes.items():
         extras = [member.extra_s for member in members]
-        gap = common_gap(member.step for member in members) if len(members) > 2 else None
         typical = median([member.time_s for member in members])
         groups.append(
             SlowGroup(
                 causes=causes,
                 count=len(members),
                 first_step=members[0].step,
-                period_steps=gap if causes != ("stall",) else None,
+                period_steps=None if causes == ("stall",) else _period([member.step for member in members]),
                 typical_s=typical,
                 extra_total_s=sum(extras),
                 times_slower=typical / normal.typical_s,
+                unit=normal.unit,
+                compiled=compiled and causes[0] in ("startup", "resume"),
             )
         )
     return tuple(sorted(groups, key=lambda group: -group.extra_total_s))
+
+
+def _period(steps: list[int]) -> int | None:
+    """The distance at which these steps come, if nearly all come at it or at a multiple of it."""
+    gap = common_gap(steps) if len(steps) > 2 else None
+    if not gap:
+        return None
+    fitting = sum((after - before) % gap == 0 for before, after in pairwise(steps))
+    return gap if fitting >= PERIOD_FITS * (len(steps) - 2) else None
 
 
 def _hidden(
@@ -208,11 +236,20 @@ def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float
     if whole is None and timing.normal_step:
         steps = run.steps.step
         whole = (steps[-1] - steps[0] + 1) * timing.normal_step.mean_s + sum(spent.values())
-        whole += sum(s.extra_s for s in timing.slow_steps if "resume" in s.causes)
+        # A stall is one event: it is not assumed between the printed lines as well.
+        whole += sum(s.extra_s for s in timing.slow_steps if "resume" in s.causes or s.causes == ("stall",))
         if any(s.causes == ("evaluation", "checkpoint") for s in timing.slow_steps):
             whole -= spent["checkpoint"]  # it is in the evaluations' time as well
+    unsplit = timing.first_extra_s is not None and not run.phases
     costs = [
-        PhaseCost(phase, counts[phase], total / counts[phase], total, min(1.0, total / whole))  # type: ignore[arg-type]
+        PhaseCost(
+            phase,  # type: ignore[arg-type]
+            counts[phase],
+            total / counts[phase],
+            total,
+            min(1.0, total / whole),
+            with_evaluation=phase == "startup" and unsplit,
+        )
         for phase, total in spent.items()
         if whole and total > 0 and counts[phase]
     ]

@@ -105,7 +105,9 @@ def _read_sentences(line: str, facts: dict[str, ConfigValue], typed: set[str]) -
 
 
 def _size(text: str) -> int | None:
-    """The number in '10.65M' or '16,384'; None if it is damaged."""
+    """The number in '10.65M', '16,384' or '3.49e+09'; None if it is damaged."""
+    if "e+" in text.lower():
+        return int(float(text))  # the pattern that found it lets nothing else through
     multiple = _MULTIPLES.get(text[-1:].upper(), 1)
     digits = text.rstrip("KMBkmb ").replace(",", "").rstrip(".")
     return int(float(digits) * multiple) if len(digits) < 16 and digits.replace(".", "", 1).isdecimal() else None

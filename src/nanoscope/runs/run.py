@@ -29,6 +29,8 @@ class Traits:
     last_is_total_minus_one: bool | None = None
     # The step whose printed time includes an evaluation: the same, the next or none; None: decide from the data.
     evaluation_in: Literal["same", "next", "none"] | None = None
+    evaluates_every: int | None = None  # steps, as its script has it unless somebody changes it
+    evaluates_last: bool = False  # also at the last step of all
     # The device whose peak the MFU is relative to, whatever the trainer runs on.
     mfu_assumes: str | None = None
     mfu_is_moving_average: bool = False

@@ -30,6 +30,7 @@ MOST_ADVICE = 5
 MOST_SPIKES = 3
 STRIKING = 3.0  # times slower: such a step is explained however little it costs
 WORTH_SHARE = 0.01  # of the time: a phase that costs less gets no line
+LARGE_SHARE = 0.2  # of the time: such a phase comes before everything else about time
 LONG_S = 60.0  # of waiting: from here on, what a faster step would bring is of interest
 
 
@@ -54,9 +55,12 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     )  # fmt: skip
     return [
         (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
-        (say("Progress"), [*_texts(language, analysis.progress), *_time_left(analysis, language)]),
+        (
+            say("Progress"),
+            [*_texts(language, analysis.progress, *analysis.mismatches), *_left(analysis, language)],
+        ),
         (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary)),
-        (say("Efficiency"), _texts(language, analysis.mfu)),
+        (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
     ]
 
 
@@ -95,12 +99,13 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         if unexplained:
-            text += " " + REASONS.write(unexplained, language)
+            text += " " + REASONS.write((*unexplained, "compile") if group.compiled else unexplained, language)
         begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
-    texts.append(" ".join(sentence(cost, language) for cost in costs))
+    matters_most = bool(costs) and costs[0].share >= LARGE_SHARE
+    texts.insert(0 if matters_most else len(texts), " ".join(sentence(cost, language) for cost in costs))
     return [*texts, *_texts(language, analysis.hidden_evaluations)]
 
 
@@ -111,7 +116,7 @@ def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
     return group.extra_total_s < WORTH_SHARE * normal.mean_s * normal.steps
 
 
-def _time_left(analysis: Analysis, language: Language) -> list[str]:
+def _left(analysis: Analysis, language: Language) -> list[str]:
     eta = analysis.eta
     if eta is None or analysis.progress.finished:
         return []

@@ -1,4 +1,4 @@
-"""What was read, how far the run is, what the model has learnt, and how well it uses its device."""
+"""What the model has learnt."""
 
 from nanoscope.analysis import findings as f
 from nanoscope.words.templates import (
@@ -15,14 +15,8 @@ from nanoscope.words.templates import (
     known,
 )  # fmt: skip
 
-NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th step ends before its last one
 LEAST_NOISE = 0.00005  # what four decimals can show
 MOST_PERPLEXITY = 1e6
-
-
-def _did_all_steps(run: f.RunProgress) -> bool:
-    total, last = run.total_steps, run.last_step
-    return total is not None and last is not None and bool(run.finished) and last >= NEARLY_ALL * total
 
 
 def _began_above_uniform(loss: f.TrainLoss) -> bool:
@@ -35,40 +29,6 @@ _BITS = Say("{bits_per_char:number2} bits per character", known("bits_per_char")
 _UNIFORM = Verbatim("ln({vocab_size:plain}) = {uniform_loss:number2}")
 
 MESSAGES: dict[type[f.Finding], Words] = {
-    f.LogSummary: Sentences(
-        Say("The log begins at step {first_step:plain}, in the middle of the run.",
-            has("begins_mid_run", "first_step")),
-        Say("The run was resumed at step {resumed_at:steps}.", has("resumed_at")),
-        Say("Steps are missing from the middle of the log.", has("elided")),
-        Plural("{n} line was a repetition and was counted once.",
-               "{n} lines were repetitions and were counted once.", "duplicates_dropped", has("duplicates_dropped")),
-        Plural("{n} record was broken over several lines and put together again.",
-               "{n} records were broken over several lines and put together again.",
-               "rejoined_lines", has("rejoined_lines")),
-    ),
-    f.LogError: By(
-        "kind",
-        out_of_memory=Say("Line {line:plain}: memory ran out. {message:line}"),
-        killed=Say("Line {line:plain}: the system ended the run. {message:line}"),
-        interrupted=Say("Line {line:plain}: the run was stopped before its end. {message:line}"),
-        exception=Say("Line {line:plain}: the program stopped with an error. {message:line}"),
-    ),
-    f.RunProgress: Sentences(
-        First(
-            Say("Finished: all {total_steps} steps are done.", _did_all_steps),
-            Say("Finished early, at step {last_step} of {total_steps}.", has("total_steps", "finished")),
-            Say("Finished at step {last_step}.", has("finished")),
-            Say("At step {last_step} of {total_steps} ({share:percent}).", known("total_steps", "last_step"),
-                share=lambda run: run.last_step / max(run.total_steps, 1)),
-            Say("At step {last_step}.", known("last_step")),
-        ),
-        First(
-            Say("{tokens_seen:large} tokens read: the data {passes_over_data:significant2} times over.",
-                lambda run: (run.passes_over_data or 0) >= 1),
-            Say("{tokens_seen:large} tokens read: {passes_over_data:percent} of the data.", known("passes_over_data")),
-            Say("{tokens_seen:large} tokens read.", known("tokens_seen")),
-        ),
-    ),
     f.TrainLoss: Sentences(
         Clauses(
             First(
@@ -138,28 +98,5 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "{recovered_step:plain}.", known("recovered_step")),
         Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and wasn't back by the end of the "
             "log."),
-    ),
-    f.Mfu: Sentences(
-        By(
-            "reason",
-            not_measured=Say("MFU was never measured: a negative figure only holds its place."),
-            above_one=Say("The printed MFU of {logged:percent} is impossible: the trainer divides by the peak of "
-                          "another device, or miscounts the work."),
-            assumes_other_device=Say("The printed MFU of {logged:percent} is measured against the peak of "
-                                     "{assumed_device}, which this is not."),
-            device_unknown=Say("The printed MFU of {logged:percent} is true only on {assumed_device}, "
-                               "whose peak it assumes."),
-            moving_average=Say("The printed MFU (last {last:percent}) is a moving average that slow steps drag down; "
-                               "between them it is {logged:percent}."),
-            peak_unknown=Say("MFU {logged:percent} cannot be checked: the peak of this device is not known."),
-            matches_device=Say("MFU {logged:percent}: this share of the device's arithmetic peak is used."),
-            trainer_knows_device=Say("MFU {logged:percent}: this share of the device's arithmetic peak is used."),
-        ),
-        First(
-            Say("On {device} (peak {peak}) it is {recomputed:percent}.", known("recomputed"),
-                peak=Verbatim("{peak_tflops:significant} TFLOPS; {peak_source}")),
-            Say("{option} works it out for your device.",
-                lambda mfu: mfu.device is None and mfu.trust == "wrong_peak", option="--device NAME"),
-        ),
     ),
 }

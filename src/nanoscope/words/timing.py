@@ -8,6 +8,7 @@ from nanoscope.words.language import Language
 from nanoscope.words.templates import By, Each, First, Joined, Plural, Say, Sentences, Verbatim, Words, has, known
 
 WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
+FEW = 5  # steps say little about their spread
 NOTICEABLE = 0.03  # of a step: a smaller change of pace is not mentioned
 ENGLISH = Language("en")
 
@@ -24,11 +25,20 @@ def _is_faster(step: f.NormalStep) -> bool:
     return step.trend_share is not None and step.trend_share < -WORTH_SAYING
 
 
-def _changes_pace(eta: f.Eta) -> bool:
-    return abs(eta.moving_average_s - eta.step_s) > NOTICEABLE * eta.step_s
+def _is_slower_now(eta: f.Eta) -> bool:
+    return eta.moving_average_s > (1 + NOTICEABLE) * eta.step_s
 
 
-def _part(count: str, seconds_each: str, counted: Plural) -> Say:
+def _is_faster_now(eta: f.Eta) -> bool:
+    return eta.moving_average_s < (1 - NOTICEABLE) * eta.step_s
+
+
+def _leaves_out_most(eta: f.Eta) -> bool:
+    between = eta.expected_s - eta.steps_left * eta.step_s
+    return between > (eta.expected_s - eta.naive_s) / 2
+
+
+def _part(count: str, seconds_each: str, counted: Words) -> Say:
     return Say("{count} × {each:duration}", has(count, seconds_each), count=counted, each=attrgetter(seconds_each))
 
 
@@ -43,9 +53,10 @@ CAUSES: dict[f.Cause, Words] = {
 }
 _CAUSES = Each("causes", CAUSES, " + ")
 
-# What the trainer does in that time. The conditions look at the causes alone.
+# What the trainer does in that time. The conditions look at the causes alone; 'compile' is there if the log says so.
 REASONS = First(
-    Say("The first step also compiles, reserves memory and warms up; this happens once.", lambda c: "startup" in c),
+    Say("It also compiles the model, which happens once.", lambda c: "startup" in c and "compile" in c),
+    Say("It also pays for start-up, which happens once.", lambda c: "startup" in c),
     Say("After a restart the first step pays for start-up again.", lambda c: "resume" in c),
     Say("Before these lines the trainer measures the losses over many batches and writes the model to disk; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c and "checkpoint" in c),
@@ -53,15 +64,18 @@ REASONS = First(
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c),
     Say("The model is written to disk before these lines.", lambda c: "checkpoint" in c),
     Say("They come at equal distances: work that the trainer does now and then.", lambda c: "periodic" in c),
-    Say("Another program, the disk, heat, or a machine that went to sleep are the usual reasons."),
+    Say("The usual reasons are another program, the disk, heat, or a machine that went to sleep; the log does not show "
+        "which."),
 )
 
 NAIVE_ETA = First(
     Say("Last printed time × steps left would be {naive_s:duration3}: too much, because that line is slower than a "
         "normal step.", lambda eta: eta.naive_s > eta.expected_s * (1 + WORTH_SAYING)),
     Say("Last printed time × steps left would be {naive_s:duration3}: too little, because it leaves out the "
-        "evaluations and checkpoints to come, or caught a fast step.",
-        lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
+        "evaluations and checkpoints to come.",
+        lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING) and _leaves_out_most(eta)),
+    Say("Last printed time × steps left would be {naive_s:duration3}: too little, because that line is faster than the "
+        "mean step.", lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
     Say("Last printed time × steps left gives about the same: {naive_s:duration3}."),
 )
 
@@ -69,15 +83,16 @@ DIRECTION = By(
     "direction",
     faster=Plural("Getting faster: the last {n} line averages {moving_average_s:duration}.",
                   "Getting faster: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _changes_pace),
+                  "moving_average_lines", _is_faster_now),
     slower=Plural("Getting slower: the last {n} line averages {moving_average_s:duration}.",
                   "Getting slower: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _changes_pace),
+                  "moving_average_lines", _is_slower_now),
 )
 
 _ETA_PARTS = Joined(
     " + ",
-    _part("steps_left", "step_s", Plural("{n} step", "{n} steps", "steps_left")),
+    _part("steps_left", "step_s", By("unit", step=Plural("{n} step", "{n} steps", "steps_left"),
+                                     epoch=Plural("{n} epoch", "{n} epochs", "steps_left"))),
     _part("evals_left", "eval_each_s", Plural("{n} evaluation", "{n} evaluations", "evals_left")),
     _part("checkpoints_left", "checkpoint_each_s", Plural("{n} checkpoint", "{n} checkpoints", "checkpoints_left")),
 )
@@ -85,14 +100,21 @@ _ETA_PARTS = Joined(
 MESSAGES: dict[type[f.Finding], Words] = {
     f.NormalStep: Sentences(
         First(
+            Say("An epoch takes {typical_s:duration} (nine in ten take {range:durations}).",
+                lambda step: step.unit == "epoch", range=_low_to_high),
+            Say("A normal step takes {typical_s:duration}, going by the few that the log shows.",
+                lambda step: step.steps < FEW),
             Say("A normal step takes {typical_s:duration}, with hardly any spread.", _looks_constant),
             Say("A normal step takes {typical_s:duration} (nine in ten take {range:durations}).", range=_low_to_high),
         ),
-        Say("That is {throughput_tok_s:large} tokens/s.", has("throughput_tok_s")),
+        First(
+            Say("That is {throughput_tok_s:large} tokens/s on each device.",
+                has("throughput_tok_s", "tok_s_per_device")),
+            Say("That is {throughput_tok_s:large} tokens/s.", has("throughput_tok_s")),
+        ),
         Say("The spread is only that of its clock, which ticks every {clock_resolution_s:duration}.",
             known("clock_resolution_s")),
-        Say("Many steps are far slower for no cause in the log: the machine is busy, or data comes late.",
-            has("jittery")),
+        Say("Many steps are far slower, and the log shows no cause.", has("jittery")),
         Say("Steps have become {share:percent} faster since the beginning.", _is_faster,
             share=lambda step: -step.trend_share),
         By(
@@ -109,17 +131,27 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("Slow: of these {time_s:duration}, {extra_s:duration} are not training but {causes}.", causes=_CAUSES),
     ),
     f.SlowGroup: First(
+        Say("{causes}: epoch {first_step:plain} took {typical_s:duration} "
+            "({times_slower:significant2}× a normal epoch).",
+            lambda group: group.unit == "epoch" and group.count == 1, causes=_CAUSES),
+        Plural("{causes}: {n} slow epoch, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+               "{extra_total_s:duration} more than normal epochs would take.",
+               "{causes}: {n} slow epochs, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+               "{extra_total_s:duration} more than normal epochs would take.",
+               "count", lambda group: group.unit == "epoch", causes=_CAUSES),
         Say("{causes}: step {first_step:plain} took {typical_s:duration} ({times_slower:significant2}× a normal step).",
             lambda group: group.count == 1, causes=_CAUSES),
         Plural("{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
-               "({times_slower:significant2}× a normal step), {extra_total_s:duration} in all.",
+               "({times_slower:significant2}× a normal step), "
+               "{extra_total_s:duration} more than normal steps would take.",
                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
-               "({times_slower:significant2}× a normal step), {extra_total_s:duration} in all.",
+               "({times_slower:significant2}× a normal step), "
+               "{extra_total_s:duration} more than normal steps would take.",
                "count", known("period_steps"), causes=_CAUSES),
         Plural("{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
-               "{extra_total_s:duration} in all.",
+               "{extra_total_s:duration} more than normal steps would take.",
                "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
-               "{extra_total_s:duration} in all.",
+               "{extra_total_s:duration} more than normal steps would take.",
                "count", causes=_CAUSES),
     ),
     f.PhaseCost: By(
@@ -130,7 +162,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
         checkpoint=Plural(
             "{n} checkpoint of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
             "{n} checkpoints of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
-        startup=Say("Start-up: {total_s:duration}, {share:percent} of the time so far."),
+        startup=First(
+            Say("Start-up and the first evaluation together: {total_s:duration}, {share:percent} of the time so far.",
+                has("with_evaluation")),
+            Say("Start-up: {total_s:duration}, {share:percent} of the time so far."),
+        ),
         sample=Plural(
             "{n} sample of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
             "{n} samples of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
@@ -147,18 +183,56 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.Scenario: Say("If a step took {step_s:duration}: {remaining_s:rough}."),
     f.Eta: First(
         Say("Nothing is left to do: the run is complete.", lambda eta: eta.steps_left <= 0),
-        Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
+        Sentences(
+            Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
+            By(
+                "evaluations",
+                none=Say("Evaluations are not included: no printed time holds them.", has("evals_left")),
+                left_out=Say("Evaluations are not included, except in the upper end of the range: "
+                             "the log does not show how often they come."),
+                likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
+                           has("evals_left")),
+            ),
+            First(
+                Say("Steps keep getting slower; the estimate follows that.", lambda eta: eta.drift > 0),
+                Say("Steps keep getting faster; the estimate follows that.", lambda eta: eta.drift < 0),
+            ),
+            First(
+                Say("The trainer's own estimate is {printed_s:duration3}; the times in the log do not support it.",
+                    has("printed_s", "printed_disagrees")),
+                Say("The trainer's own estimate is {printed_s:duration3}.", has("printed_s")),
+            ),
+        ),
     ),
     f.NoEta: Sentences(
         By(
             "reason",
-            total_unknown=Say("No time left can be given: the log does not say how many steps are planned. "
-                              "Tell it with {option}.", option="--max_iters N"),
-            no_times=Say("No time left can be given: the log has no step times."),
-            not_finite=Say("No time left is given: the loss is not a number, so waiting for the end is no use."),
+            total_unknown=Say("Can't estimate the time remaining: the log doesn't say how many steps the run will take "
+                              "({option}).", option="--max_iters N"),
+            no_times=Say("Can't estimate the time remaining: the log has no step times."),
+            not_finite=Say("No time remaining is given: the loss is not a number, so there is nothing to wait for."),
         ),
-        Say("A thousand steps take {time:duration}.", known("step_s"), time=lambda no_eta: no_eta.step_s * 1000),
+        First(
+            Plural("1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluation "
+                   "of {eval_each_s:duration}.",
+                   "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluations "
+                   "of {eval_each_s:duration}.", "evals_in_thousand", has("evals_in_thousand")),
+            Say("1,000 more steps take about {thousand_s:duration}.", known("step_s")),
+        ),
     ),
+    f.SlowingDown: First(
+        Say("Epochs take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+            "({first_third_s:duration}). The log does not show why.", lambda verdict: verdict.unit == "epoch"),
+        Say("Since about step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than "
+            "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something else "
+            "may use the machine.", known("since_step")),
+        Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+            "({first_third_s:duration}). The log does not show why."),
+    ),
+    f.WaitingForData: Say("{share:percent} of each step is spent waiting for data: {data_s:duration} of "
+                          "{step_s:duration}."),
+    f.MemoryGrowth: Say("Memory grew from {first_gb:number2} GB at step {first_step:plain} to {last_gb:number2} GB at "
+                        "step {last_step:plain}, by {share:percent}, and has not levelled off."),
 }
 # fmt: on
 

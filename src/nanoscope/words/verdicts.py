@@ -39,6 +39,8 @@ TITLES: dict[type[f.Finding], Words] = {
     f.SlowingDown: Say("Slowing down"),
     f.TooShort: Say("Too early to judge"),
     f.NoTraining: Say("No training in this log"),
+    f.WaitingForData: Say("Waiting for data"),
+    f.MemoryGrowth: Say("Memory keeps growing"),
 }
 _CONFIDENCE = By(
     "confidence",
@@ -169,8 +171,6 @@ MESSAGES: dict[type[f.Finding], Words] = {
                              "weights hardly change any more."),
     f.ScaleCollapse: Say("Since step {step:plain} the loss scale has fallen from {first:large} to "
                          "{last:significant2}: gradients overflow again and again, and such steps are skipped."),
-    f.SlowingDown: Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
-                       "({first_third_s:duration})."),
     f.TooShort: First(
         Plural("The log covers {n} step, all of them while the learning rate warms up.",
                "The log covers {n} steps, all of them while the learning rate warms up.",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nanoscope.analysis.findings.advice import Advice
 from nanoscope.analysis.findings.base import Verdict
-from nanoscope.analysis.findings.efficiency import Mfu
+from nanoscope.analysis.findings.efficiency import Achieved, Mfu, Mismatch
 from nanoscope.analysis.findings.learning import (
     Checkpoints,
     Evaluations,
@@ -47,4 +47,6 @@ class Analysis:
     checkpoints: Checkpoints
     spikes: tuple[LossSpike, ...]
     mfu: Mfu | None
+    achieved: Achieved | None
+    mismatches: tuple[Mismatch, ...]
     advice: tuple[Advice, ...]

@@ -1,5 +1,7 @@
 """How much of a run a log holds, and how far the run is."""
 
+from typing import Literal
+
 from nanoscope.analysis.findings.base import Finding
 from nanoscope.runs.run import ErrorKind
 
@@ -35,3 +37,5 @@ class RunProgress(Finding):
     tokens_per_step: int | None
     tokens_seen: int | None
     passes_over_data: float | None  # if the log says how many tokens there are
+    tokens_per_parameter: float | None = None
+    unit: Literal["step", "epoch"] = "step"  # what the step numbers count

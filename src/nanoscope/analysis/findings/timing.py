@@ -19,12 +19,14 @@ class NormalStep(Finding):
     trend_share: float | None  # change of the typical time from the first third to the last
     first_third_s: float | None
     last_third_s: float | None
-    slowing_down: bool
     jittery: bool  # many steps are far above the typical one, without a cause in the log
     clock_resolution_s: float | None  # set if the spread is only the clock's own steps
     includes_evaluation: bool | None  # whether printed times include the evaluation; None: unknown
     source: TimeSource
     throughput_tok_s: float | None
+    printed_tok_s: float | None = None  # as the log has it; else the throughput was computed
+    tok_s_per_device: bool = False  # the throughput is one device's
+    unit: Literal["step", "epoch"] = "step"  # what the times are those of
 
 
 class SlowRecord(Finding):
@@ -44,8 +46,10 @@ class SlowGroup(Finding):
     first_step: int
     period_steps: int | None  # the distance between them, if it is regular
     typical_s: float
-    extra_total_s: float  # over the printed lines
+    extra_total_s: float  # more than normal steps take, over the printed lines
     times_slower: float
+    unit: Literal["step", "epoch"] = "step"  # what the step numbers count
+    compiled: bool = False  # the settings say that the trainer compiles its model, and this is the first step
 
 
 class PhaseCost(Finding):
@@ -56,6 +60,7 @@ class PhaseCost(Finding):
     each_s: float
     total_s: float
     share: float
+    with_evaluation: bool = False  # the start-up holds an evaluation, and no later one tells the two apart
 
 
 class HiddenEvaluations(Finding):
@@ -68,10 +73,31 @@ class HiddenEvaluations(Finding):
 
 
 class SlowingDown(Verdict):
-    """Steps take longer at the end than at the beginning."""
+    """Steps take longer at the end than at the beginning, and nothing in the log says that they do more."""
 
     first_third_s: float
     last_third_s: float
+    share: float
+    since_step: int | None = None  # set where the change was sudden
+    unit: Literal["step", "epoch"] = "step"
+
+
+class WaitingForData(Verdict):
+    """A noticeable part of a step is spent waiting for its data."""
+
+    data_s: float
+    step_s: float  # with the waiting
+    share: float
+    records: int
+
+
+class MemoryGrowth(Verdict):
+    """Memory grows steadily, beyond what the first steps need."""
+
+    first_gb: float
+    last_gb: float
+    first_step: int
+    last_step: int
     share: float
 
 
@@ -92,17 +118,33 @@ class Eta(Finding):
     steps_left: int
     step_s: float  # the mean used
     evals_left: int
-    eval_each_s: float | None  # None: not visible in the log
+    eval_each_s: float | None  # None: not visible in the log, or part of no printed time
     checkpoints_left: int
     checkpoint_each_s: float | None  # None: part of eval_each_s, or not visible
     moving_average_s: float  # over the last `moving_average_lines` normal lines
     moving_average_lines: int
     direction: Literal["faster", "slower", "steady"]
     scenarios: tuple[Scenario, ...]
+    # 'likely': their cost is part of the first step's; 'left_out': how often they come is unknown; 'none': invisible
+    evaluations: Literal["known", "likely", "left_out", "none"] = "none"
+    drift: float = 0.0  # change of the step time, from each quarter of the log to the next, that is followed
+    printed_s: float | None = None  # the time left as the trainer itself prints it
+    printed_disagrees: bool = False  # by more than both ranges
+    unit: Literal["step", "epoch"] = "step"  # what the steps are
 
 
 class NoEta(Finding):
-    """Why the time left cannot be estimated; `step_s` still tells how long N steps take."""
+    """Why the time left cannot be estimated; `thousand_s` still tells how long 1,000 steps take."""
 
     reason: Literal["total_unknown", "no_times", "not_finite"]
     step_s: float | None
+    evals_in_thousand: int = 0  # evaluations that come within 1,000 steps
+    eval_each_s: float | None = None
+
+    @property
+    def steps_s(self) -> float:
+        return 1000 * (self.step_s or 0.0)
+
+    @property
+    def thousand_s(self) -> float:
+        return self.steps_s + self.evals_in_thousand * (self.eval_each_s or 0.0)

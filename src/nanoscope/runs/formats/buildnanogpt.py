@@ -15,7 +15,12 @@ _LOG_TXT_VALUE = r"\d{1,6}\.\d{1,10}|nan|inf"
 class BuildNanoGPT(Format):
     name = "build-nanogpt"
     traits = Traits(
-        trains_language_models=True, last_is_total_minus_one=True, evaluation_in="same", total_keys=("max_steps",)
+        trains_language_models=True,
+        last_is_total_minus_one=True,
+        evaluation_in="same",
+        evaluates_every=250,
+        evaluates_last=True,
+        total_keys=("max_steps",),
     )
     lines = (
         Line(

@@ -33,6 +33,8 @@ class Nanochat(Format):
     header = (
         ("tokens_per_step", r"total batch size\s?[:=]?\s?([\d,]+)"),
         ("max_iters", r"number of iterations(?: from [^:]{1,40})?\s?[:=]\s?([\d,]+)"),
+        ("flops_per_token", r"estimated flops per token:\s?(\d\.\d{1,8}e[+]\d{1,2})\b"),
+        ("peak_flops", r"\bpeak flops \(bf16\):\s?(\d\.\d{1,8}e[+]\d{1,2})\b"),
     )
 
     def parse(self, line: str) -> Iterable[Record]:

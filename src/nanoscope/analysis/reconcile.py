@@ -1,0 +1,50 @@
+"""Numbers of a log held against each other, before anything is said: what does not fit is a finding.
+
+Only what can be checked by arithmetic, and only where both sides are known: silence is better than a false alarm.
+"""
+
+from nanoscope.analysis.findings import Mismatch, NormalStep, RunProgress
+from nanoscope.analysis.progress import set_tokens_in_step, train_tokens
+from nanoscope.runs.run import Run
+
+LARGE_STEP = 0.1  # of the training data, that one step reads
+FAR_OFF = 0.25  # tokens a second × seconds against tokens: beyond rounding and overhead
+ENOUGH_STEPS = 5
+
+
+def reconcile(run: Run, progress: RunProgress, normal: NormalStep | None) -> tuple[Mismatch, ...]:
+    """What does not fit, most important first."""
+    found = (_step_of_data(run, progress), _beyond_total(run, progress), _tokens_and_time(run, normal))
+    return tuple(mismatch for mismatch in found if mismatch is not None)
+
+
+def _step_of_data(run: Run, progress: RunProgress) -> Mismatch | None:
+    """One step that reads a large part of the training data."""
+    data, step = train_tokens(run), progress.tokens_per_step
+    if not data or not step or step < LARGE_STEP * data:
+        return None
+    accumulation = run.config.get("gradient_accumulation_steps")
+    if isinstance(accumulation, int) and accumulation > 1:
+        return Mismatch("step_of_data", step, data, step / data, "gradient_accumulation_steps", accumulation)
+    return Mismatch("step_of_data", step, data, step / data)
+
+
+def _beyond_total(run: Run, progress: RunProgress) -> Mismatch | None:
+    """A run that has gone beyond its own total: one of the two numbers means something else."""
+    last, total = run.last_step, progress.total_steps
+    if last is None or not total or last <= total or progress.finished:
+        return None
+    return Mismatch("beyond_total", last, total, last / total)
+
+
+def _tokens_and_time(run: Run, normal: NormalStep | None) -> Mismatch | None:
+    """Printed tokens a second that do not make the tokens of a step in the time of a step."""
+    tokens = set_tokens_in_step(run)
+    if normal is None or normal.printed_tok_s is None or not tokens or run.tok_s_per_device:
+        return None
+    if run.time_spans_steps or normal.steps < ENOUGH_STEPS:
+        return None
+    product = normal.printed_tok_s * normal.typical_s
+    if abs(product / tokens - 1) <= FAR_OFF:
+        return None
+    return Mismatch("tokens_and_time", product, tokens, product / tokens)
