@@ -132,6 +132,7 @@ LOGS: Mapping[str, str] = {
     "laptop": example_logs.laptop(),
     "gpu": example_logs.gpu(),
     "several runs": example_logs.laptop() + example_logs.gpu(),
+    "the same run twice": example_logs.laptop() + example_logs.laptop(),
     # learning
     "improving, half done": nanogpt(val=falling, head=settings(max_iters=2000, batch_size=12, block_size=64)),
     "improving to the end": nanogpt(2000, val=falling, head=settings(max_iters=2000)),
@@ -210,32 +211,6 @@ LOGS: Mapping[str, str] = {
     "mfu of another device": nanogpt(head=["NVIDIA GeForce RTX 4070 Ti"]),
     "mfu plausible": nanogpt(mfu=lambda s: 40.0),
 }
-_SMALL = settings(n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1e-3)
-_OTHER_RATE = settings(
-    n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1
-)
-
-
-def _higher(step: int) -> float:
-    return falling(step) + 0.3
-
-
-COMPARED: Mapping[str, Sequence[str]] = {
-    "laptop and gpu": (LOGS["laptop"], LOGS["gpu"]),
-    "the ends of two logs": (LOGS["end of a gpu run"], LOGS["end of a laptop run"]),
-    "fewer steps": (LOGS["improving, half done"], LOGS["improving to the end"]),
-    "fewer steps, but higher at equal steps": (nanogpt(val=_higher), nanogpt(2000, val=lambda s: falling(s) + 0.29)),
-    "an overfitting run is shorter": (LOGS["clear overfitting"], LOGS["improving to the end"]),
-    "a diverged run is shorter": (LOGS["diverged after a checkpoint"], LOGS["improving to the end"]),
-    "no evaluations": (nanogpt(300, every=100), LOGS["improving to the end"]),
-    "other data": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(dataset="openwebtext"))),
-    "another batch": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(batch_size=64))),
-    "another precision": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(dtype="bfloat16"))),
-    "another rate": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=_OTHER_RATE)),
-    "noise": (nanogpt(val=falling, head=_SMALL), nanogpt(val=lambda s: falling(s) + 0.001, head=_SMALL)),
-    "overfitting alone": (LOGS["clear overfitting"], nanogpt(val=falling, eval_every=50)),
-}
-
 NOTES = (
     events.Rollback(step=100, to=50, lr_factor=0.5, count=1),
     events.OutOfMemory(step=120, micro_batch_before=12, micro_batch=6),

@@ -14,7 +14,7 @@ MOST_POINTS = 24  # of the later part of the curve, spread evenly over its logar
 RESAMPLINGS = 30
 FLOORS = [percent / 100 for percent in (0, 20, 40, 60, 75, 85, 90, 94, 97, 99)]  # of the lowest loss
 DOUBT = 0.35  # of the fall that is foretold: on real runs such laws were off by up to this much either way
-UNSTABLE = 0.15  # of the loss: a wider range says nothing
+UNSTABLE = 0.4  # of the loss: a wider range says nothing
 
 
 def extrapolate(points: Sequence[tuple[int, float]], to_step: int) -> tuple[float, float] | None:

@@ -39,11 +39,9 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     same_log = len({each.path for each in named}) == 1
     comparison = compare_runs([each.run for each in named], [each.name for each in named], same_log=same_log)
     if json:
-        from nanoscope.analysis.schema import plain
+        from nanoscope.analysis.compare.document import comparison_json
 
-        document = {"schema": "nanoscope.compare/2", "sources": list(logs), **plain(comparison)}
-        del document["analyses"]  # `explain --json` has them
-        sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(dumps(comparison_json(comparison, logs), indent=1, allow_nan=False) + "\n")
         return
 
     from nanoscope.views.compare import print_comparison

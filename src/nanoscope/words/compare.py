@@ -70,7 +70,8 @@ class WithError(Words):
         value, error = getattr(finding, self._value), getattr(finding, self._error)
         if error is None:
             return language.significant(value, 2)
-        decimals = max(0, min(6, self._digits - 1 - math.floor(math.log10(error)))) if error > 0 else 4
+        digits = self._digits + (abs(value) < 2 * error)  # where little is left, one digit would say '0.0 ± 0.1'
+        decimals = max(0, min(4, digits - 1 - math.floor(math.log10(error)))) if error > 0 else 4
         return f"{language.number(value, decimals)} ± {language.number(error, decimals)}"
 
 
@@ -184,11 +185,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
     ),
     f.Confounded: Sentences(
         First(
-            Say("{run} and {other} differ by {size} ({where}), but in more than one setting: {settings}. Which of them "
-                "makes the difference can't be told.", known("difference"),
+            Say("{run} and {other} differ by {size} ({where}). Several settings differ: {settings}. These runs can't "
+                "tell which one matters.", known("difference"),
                 size=Verbatim("{difference:significant2}", difference=lambda c: abs(c.difference)), where=WHERE,
                 settings=NAMES),
-            Say("{run} and {other} differ in more than one setting: {settings}.", settings=NAMES),
+            Say("{run} and {other} differ in several settings: {settings}.", settings=NAMES),
         ),
         Say("A run like {run}, but with {next}, would tell.", lambda c: len(c.tell_apart) == 1,
             next=_settings("tell_apart")),
@@ -199,8 +200,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         First(
             Say("{run} is higher than {other} by {difference:significant2} ({where}), more than their noise.",
                 known("noise"), where=WHERE),
-            Say("{run} is higher than {other} by {difference:significant2} ({where}); how noisy these losses are, the "
-                "logs don't show.", where=WHERE),
+            Say("{run} is higher than {other} by {difference:significant2} ({where}). The logs don't show "
+                "how noisy these losses are.", where=WHERE),
         ),
         By(
             "knows",
@@ -251,16 +252,16 @@ MESSAGES: dict[type[f.Finding], Words] = {
                     slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
         device=Say("The machine makes the difference in speed: {seconds:duration} a step on {slow}, "
                    "{other_seconds:duration} on {fast}.", slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
-        several=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. They differ in "
-                    "more than one setting that matters here: {settings}.", settings=NAMES),
+        several=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. Several "
+                    "settings that matter here differ: {settings}.", settings=NAMES),
         work=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}: it does more "
                  "work."),
         machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, for the same "
                     "arithmetic: the machine of {other} is faster or less busy."),
         same_machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, with the "
-                         "same settings on the same machine. What slows {run} down, the logs don't show."),
-        unexplained=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. Why, the "
-                        "logs don't show."),
+                         "same settings on the same machine. The logs don't show what slows {run} down."),
+        unexplained=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. The "
+                        "logs don't show why."),
     ),
     f.Continued: First(
         Say("Continued to step {to_step:plain} at the same pace, {run} would reach a validation loss of about "
@@ -268,12 +269,12 @@ MESSAGES: dict[type[f.Finding], Words] = {
             known("low"), level=lambda continued: (continued.low, continued.high)),
         By(
             "why_not",
-            overfitting=Say("Where {run} would be at step {to_step:plain} can't be told: it is overfitting."),
-            too_short=Say("Where {run} would be at step {to_step:plain} can't be told: it has too few evaluations."),
-            too_far=Say("Where {run} would be at step {to_step:plain} can't be told: that is more than twice its "
+            overfitting=Say("Can't tell where {run} would be at step {to_step:plain}: it is overfitting."),
+            too_short=Say("Can't tell where {run} would be at step {to_step:plain}: it has too few evaluations."),
+            too_far=Say("Can't tell where {run} would be at step {to_step:plain}: that is more than twice its "
                         "steps."),
-            unsteady=Say("Where {run} would be at step {to_step:plain} can't be told: its losses are too unsteady."),
-            diverged=Say("Where {run} would be at step {to_step:plain} can't be told: it has diverged."),
+            unsteady=Say("Can't tell where {run} would be at step {to_step:plain}: its losses are too unsteady."),
+            diverged=Say("Can't tell where {run} would be at step {to_step:plain}: it has diverged."),
         ),
     ),
 }

@@ -63,7 +63,7 @@ def analyse_experiment(runs: Sequence[Run], analyses: Sequence[Analysis]) -> Exp
 
 def _sides(runs: Sequence[Run], analyses: Sequence[Analysis]) -> list[Side]:
     return [
-        Side(place, run, analysis, settings_of(run))
+        Side(place, run, analysis, settings_of(run, analysis))
         for place, (run, analysis) in enumerate(zip(runs, analyses, strict=True))
     ]
 

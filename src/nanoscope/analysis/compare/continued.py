@@ -9,6 +9,7 @@ from nanoscope.analysis.extrapolation import FARTHEST, FEWEST_POINTS, extrapolat
 from nanoscope.analysis.findings import Continued, Diverged, NonFinite, Overfitting
 
 MOST_RUNS = 3
+WIDEST = 0.15  # of the loss: a wider range does not help to compare
 
 
 def continued(sides: Sequence[Side]) -> list[Continued]:
@@ -33,4 +34,6 @@ def _continue(side: Side, to_step: int) -> Continued:
     if len(points) < FEWEST_POINTS or to_step > FARTHEST * points[-1][0]:
         return unknown("too_short")
     ends = extrapolate(points, to_step)
-    return Continued(side.place, to_step, *ends, "val", None) if ends else unknown("unsteady")
+    if ends is None or ends[1] - ends[0] > WIDEST * ends[1]:
+        return unknown("unsteady")
+    return Continued(side.place, to_step, *ends, "val", None)

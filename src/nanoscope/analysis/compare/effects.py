@@ -44,6 +44,8 @@ MOST_GROUPS = 3  # in which the effect of one setting is given, with the other s
 MOST_SETTINGS = 4  # that a run is suggested for
 REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
+ORDER = ("differs", "unclear", "within_noise")
+
 Group = list[Side]
 
 
@@ -56,14 +58,16 @@ def learnt(sides: Group) -> list[Learnt]:
     cells = _by(sides, factors)
     noise = _noise(cells)
     effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise)]
+    effects.sort(key=lambda effect: (ORDER.index(effect.verdict), -effect.difference))
     explained = {effect.setting for effect in effects}
     entangled = [factor for factor in factors if factor not in explained]
     found: list[Learnt] = [*same, *effects]
     if entangled:
         found.append(_confounded(sides, factors, entangled))
-    for cell in cells:
-        for group in _equally_long(cell):
-            found.extend(_repeats(group, factors))
+    repeated = [group for cell in cells for group in _equally_long(cell) if len(group) > 1]
+    telling = [factor for factor in factors if differs([group[0] for group in repeated], factor)]
+    for group in repeated:
+        found.extend(_repeats(group, telling))
     return found
 
 
@@ -135,7 +139,9 @@ def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise) ->
     others = [other for other in factors if other != factor]
     groups = [g for g in _by(sides, others) if len(_values(g, factor)) > 1]
     groups.sort(key=lambda group: -len(group))
-    found = (_effect(factor, others, group, noise) for group in groups[:MOST_GROUPS])
+    groups = groups[:MOST_GROUPS]
+    others = [other for other in others if differs([group[0] for group in groups], other)]
+    found = (_effect(factor, others, group, noise) for group in groups)
     return [effect for effect in found if effect is not None]
 
 
@@ -166,7 +172,7 @@ def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> E
     numbers = as_numbers(values)
     edge: Edge | None = None
     try_next: tuple[str, ...] = ()
-    if verdict == "differs" and numbers is not None and len(values) > 2:
+    if verdict == "differs" and numbers is not None and len(values) > max(2, 2 * len(ties)):
         edge, try_next = next_values(numbers, {best, *ties})
     return Effect(
         factor,
@@ -224,7 +230,7 @@ def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) 
 
 def _repeats(cell: Group, factors: Sequence[str]) -> list[Learnt]:
     """Runs of the same settings: repeats, or two runs whose difference is noise or unexplained."""
-    levels = levels_at_equal_steps(cell) if len(cell) > 1 else None
+    levels = levels_at_equal_steps(cell)
     if levels is None:
         return []
     losses = {place: level.loss for place, level in levels.of.items() if level.is_finite}

@@ -15,6 +15,7 @@ LARGEST_GAP = 0.25  # of the step: evaluations further apart are not joined by a
 WINDOW = 0.1  # of the steps before a step: the training lines that its training loss is the mean of
 FEWEST_LINES = 5
 FEWEST_EVALS = 5  # of which the scatter says something
+FEWEST_EQUAL = 3  # losses, for runs to be called identical
 BATCHES = 20  # of an evaluation, if the log does not say
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
 
@@ -114,8 +115,8 @@ def is_identical(one: Side, two: Side) -> bool:
     ]
     evals = {e.step: e.val for e in first.evals}
     lines += [(evals[e.step], e.val) for e in second.evals if e.step in evals and e.step > 0]
-    finite = [(a, b) for a, b in lines if math.isfinite(a) and math.isfinite(b)]
-    return len(finite) >= 3 and all(a == b for a, b in finite)
+    printed = [(a, b) for a, b in lines if not math.isnan(a) and not math.isnan(b)]
+    return len(printed) >= FEWEST_EQUAL and all(a == b for a, b in printed)
 
 
 def _evals(side: Side) -> list[tuple[int, float]]:

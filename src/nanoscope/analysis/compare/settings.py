@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from nanoscope.analysis.compare.side import Side
+from nanoscope.analysis.findings import Analysis
 from nanoscope.runs.run import ConfigValue, Run
 
 # They change what is printed, kept or measured, not the training. Data have rules of their own (data.py).
@@ -23,16 +24,17 @@ LEARNING_ONLY = {
 }  # fmt: skip
 MODEL_KEYS = ("n_layer", "n_embd", "n_head", "block_size", "model_type", "depth", "recipe", "ngrams", "bias")
 SPLIT_KEYS = ("batch_size", "gradient_accumulation_steps", "device_batch_size", "processes")
-BATCH_KEYS = (*SPLIT_KEYS, "block_size")
 # Settings that are usually kept in proportion to another one.
 LEADERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "warmup_iters": "max_iters", "n_head": "n_embd"}
 ROUNDED_ABOVE = 100_000  # such numbers may have been rounded ('10.65M')
 ALL_SETTINGS = 20  # a log that shows so many shows all
 
 
-def settings_of(run: Run) -> dict[str, ConfigValue]:
+def settings_of(run: Run, analysis: Analysis) -> dict[str, ConfigValue]:
     """The settings of a run; of our own, what 'auto' turned out to be."""
     settings = dict(run.config)
+    if analysis.progress.tokens_per_step:
+        settings["tokens_per_step"] = analysis.progress.tokens_per_step
     start = run.details.start if run.details else None
     resolved = start and {"dtype": start.dtype, "compile": start.compiled, "device_name": start.device_name}
     settings |= {key: value for key, value in (resolved or {}).items() if value is not None}
@@ -41,19 +43,26 @@ def settings_of(run: Run) -> dict[str, ConfigValue]:
 
 def learning_factors(sides: Sequence[Side]) -> list[str]:
     """The settings that differ and can change what is learnt, without those that only follow from others."""
-    return _factors(sides, BOOKKEEPING | DATA_KEYS | REPEAT_KEYS | SPEED_ONLY, equal_batches=_same_tokens(sides))
+    differing = _differing(sides, BOOKKEEPING | DATA_KEYS | REPEAT_KEYS | SPEED_ONLY)
+    split = [key for key in differing if key in SPLIT_KEYS]
+    tokens = [side.settings.get("tokens_per_step") for side in sides]
+    if None not in tokens and (len(split) > 1 or len(set(tokens)) == 1):
+        # How the tokens of a step are split up does not change what is learnt from them.
+        differing = [key for key in differing if key not in split]
+    return _without_followers(differing, sides)
 
 
 def speed_factors(sides: Sequence[Side]) -> list[str]:
     """The settings that differ and can change the time of a step."""
-    return _factors(sides, BOOKKEEPING | DATA_KEYS | LEARNING_ONLY, equal_batches=False)
+    return _without_followers(_differing(sides, BOOKKEEPING | DATA_KEYS | LEARNING_ONLY), sides)
 
 
-def _factors(sides: Sequence[Side], without: set[str], equal_batches: bool) -> list[str]:
+def _differing(sides: Sequence[Side], without: set[str]) -> list[str]:
     keys = dict.fromkeys(key for side in sides for key in side.settings if key not in without)
-    differing = [key for key in keys if differs(sides, key)]
-    if equal_batches:  # how the tokens of a step are split up does not change what is learnt from them
-        differing = [key for key in differing if key not in SPLIT_KEYS]
+    return [key for key in keys if differs(sides, key)]
+
+
+def _without_followers(differing: list[str], sides: Sequence[Side]) -> list[str]:
     return [key for key in differing if not _follows(key, set(differing) - {key}, sides)]
 
 
@@ -93,17 +102,14 @@ def _follows(key: str, others: set[str], sides: Sequence[Side]) -> bool:
     """Whether a setting differs only because another one does."""
     if key == "parameters":
         return bool(others & set(MODEL_KEYS))
-    if key in ("tokens_per_step", "total_batch_size"):
-        return bool(others & {*BATCH_KEYS, "tokens_per_step"})
+    if key == "tokens_per_step":
+        return bool(others & set(SPLIT_KEYS)) or ("block_size" in others and _proportional(sides, key, "block_size"))
+    if key == "total_batch_size":
+        return "tokens_per_step" in others or bool(others & set(SPLIT_KEYS))
     if key == "device":
         return "device_name" in others
     leader = LEADERS.get(key)
     return leader in others and _proportional(sides, key, leader or "")
-
-
-def _same_tokens(sides: Sequence[Side]) -> bool:
-    tokens = [side.analysis.progress.tokens_per_step for side in sides]
-    return all(tokens) and len(set(tokens)) == 1
 
 
 def _proportional(sides: Sequence[Side], one: str, two: str) -> bool:
