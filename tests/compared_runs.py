@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nanoscope.runs import events
 from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import MISSING, NOT_FINITE, Evaluation, Run, Traits
+from nanoscope.runs.windows import WindowLosses
 
 Curve = Callable[[int], float]
 
@@ -38,7 +39,7 @@ def run(
     spread: float = 0.01,
     mfu_pct: float = MISSING,
     assumes: str | None = None,
-    own: events.Start | None = None,
+    own: events.Start | RunDetails | None = None,
     wall_seconds: float | None = None,
     **settings: object,
 ) -> Run:
@@ -58,7 +59,7 @@ def run(
             finite = value if math.isfinite(value) else NOT_FINITE
             made.evals.append(Evaluation(step, finite, None, metric, None, stderr))  # type: ignore[arg-type]
     if own is not None:
-        made.details = RunDetails(own)
+        made.details = RunDetails(own) if isinstance(own, events.Start) else own
     made.wall_seconds = wall_seconds
     return made
 
@@ -71,6 +72,15 @@ def complete(end: float = 2.0, **changes: object) -> Run:
 
 def started(**fields: object) -> events.Start:
     return events.Start(**fields)  # type: ignore[arg-type]
+
+
+def evaluated_by_window(end: float, step: int = 400, noise: float = 0.01) -> RunDetails:
+    """Our own run whose windows differ by much more than two runs do in any of them."""
+    level = falling(step, end)
+    losses = {number: level + math.sin(number) + noise * math.sin(3 * number * end) for number in range(60)}
+    shift = level - sum(losses.values()) / len(losses)
+    windows = WindowLosses(step, 64, {number: loss + shift for number, loss in losses.items()})
+    return RunDetails(started(dataset_fingerprint="same"), windows=[windows])
 
 
 def _broken(step: int) -> float:
@@ -125,6 +135,10 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
         for width in (32, 64)
     ],
     "some settings": [run(learning_rate=0.1, stderr=None), run(2.5, learning_rate=0.01, stderr=None)],
+    "window by window": [
+        complete(2.0, own=evaluated_by_window(2.0)), complete(2.2, own=evaluated_by_window(2.2), dropout=0.1),
+    ],
+    "a small difference": [complete(2.0), complete(2.07, dropout=0.1)],
     "hardly a difference": [complete(2.0), complete(2.035, dropout=0.1)],
     "no difference": [complete(2.0), complete(2.005, dropout=0.1)],
     "judged by repeats": [

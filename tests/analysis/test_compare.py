@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from compared_runs import complete, falling, run, started
+from compared_runs import complete, evaluated_by_window, falling, run, started
 from nanoscope.analysis.compare import analyse_experiment, compare
 from nanoscope.analysis.findings import (
     Confounded,
@@ -80,6 +80,32 @@ def test_a_setting_whose_effect_is_below_the_noise_is_not_called_a_cause():
 
     assert effect.verdict == "within_noise"
     assert effect.noise == pytest.approx(0.01 * math.sqrt(2))
+
+
+def test_runs_that_kept_their_losses_by_window_are_compared_window_by_window():
+    runs = [
+        complete(end, own=evaluated_by_window(end), dropout=share, stderr=0.09)
+        for end, share in ((2.0, 0.1), (2.2, 0.3))
+    ]
+    effect = the(compared(*runs), Effect)
+
+    assert (effect.verdict, effect.noise_from) == ("differs", "windows")
+    assert effect.difference == pytest.approx(0.2, abs=0.01)
+    assert 0 < effect.noise < 0.005
+
+
+def test_losses_by_window_of_another_evaluation_are_not_used():
+    runs = [complete(end, own=evaluated_by_window(end + 0.1), dropout=share) for end, share in ((2.0, 0.1), (2.2, 0.3))]
+
+    assert the(compared(*runs), Effect).noise_from == "errors"
+
+
+def test_a_small_difference_without_repeats_is_only_likely():
+    small = the(compared(complete(2.0), complete(2.07, dropout=0.1)), Effect)
+    large = the(compared(complete(2.0), complete(2.5, dropout=0.1)), Effect)
+
+    assert (small.small, small.confidence) == (True, "likely")
+    assert (large.small, large.confidence) == (False, "sure")
 
 
 def test_repeats_with_other_seeds_are_the_noise_that_a_setting_is_judged_by():

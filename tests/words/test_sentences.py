@@ -95,7 +95,7 @@ def test_compared_runs_are_called_by_their_names():
 def test_a_difference_is_written_with_as_many_decimals_as_its_error():
     effect = findings.Effect(
         "dropout", ("0", "0.1"), (2.0, 2.0123), ((0,), (1,)), "val", 100, "differs", 0, 0.01234, 0.0031, "windows", (),
-        None, (), (), confidence="sure",
+        None, (), (), False, confidence="sure",
     )  # fmt: skip
     assert compared(effect, ENGLISH, ("a", "b")) == (
         "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
@@ -107,7 +107,7 @@ def test_the_wording_follows_the_confidence():
     def begins(verdict, confidence):
         effect = findings.Effect(
             "dropout", ("0", "0.1"), (2.0, 2.1), ((0,), (1,)), "val", 100, verdict, 0, 0.1, None, None, (), None, (),
-            (), confidence=confidence,
+            (), False, confidence=confidence,
         )  # fmt: skip
         return compared(effect, ENGLISH, ("a", "b")).split(" (")[0]
 

@@ -138,7 +138,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         First(
             Say("{setting} makes the difference ({where}): {losses}. Best: {best}.",
                 _is(verdict="differs", confidence="sure"), where=WHERE, losses=LOSSES, best=BEST),
-            Say("{setting}, the only setting in the logs that differs, most likely makes the difference ({where}): "
+            Say("{setting}, the only setting that differs, most likely makes the difference ({where}): "
                 "{losses}. Best: {best}.", _is(verdict="differs"), where=WHERE, losses=LOSSES, best=BEST),
             Say("{setting} may make a difference ({where}): {losses}.",
                 _is(verdict="unclear"), where=WHERE, losses=LOSSES),
@@ -151,6 +151,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             errors=Say("From best to worst: {size}, by the errors of the evaluations.", size=SIZE),
             scatter=Say("From best to worst: {size}, by the scatter of the losses.", size=SIZE),
         ),
+        Say("How much of this is chance, a repeat with another seed would show.", has("small")),
         Say("As good within that error: {ties}.", has("ties"), ties=Listed(lambda effect: list(effect.ties))),
         First(
             Say("The best lies inside the range tried; to narrow it down, try {next}.",
@@ -247,9 +248,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         "reason",
         equal=Say("All runs are equally fast: {range:durations} a step, within their spread.",
                   range=lambda s: (s.other_seconds, s.seconds)),
-        setting=Say("{setting} makes the difference in speed: {seconds:duration} a step with {slow}, "
-                    "{other_seconds:duration} with {fast}.", setting=lambda s: s.settings[0],
-                    slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
+        setting=Say("With {setting}={slow} a step takes {seconds:duration}, with {setting}={fast} "
+                    "{other_seconds:duration}. No other setting that affects the speed differs.",
+                    setting=lambda s: s.settings[0], slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
         device=Say("The machine makes the difference in speed: {seconds:duration} a step on {slow}, "
                    "{other_seconds:duration} on {fast}.", slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
         several=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. Several "

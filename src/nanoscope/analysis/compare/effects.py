@@ -16,7 +16,7 @@ from nanoscope.analysis.compare.losses import (
     levels_at_the_ends,
 )
 from nanoscope.analysis.compare.next_values import Edge, next_values
-from nanoscope.analysis.compare.noise import Noise, doubt
+from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Noise, doubt
 from nanoscope.analysis.compare.settings import (
     LENGTH_KEYS,
     as_numbers,
@@ -26,6 +26,7 @@ from nanoscope.analysis.compare.settings import (
     written,
 )
 from nanoscope.analysis.compare.side import Side
+from nanoscope.analysis.compare.windows import paired_difference
 from nanoscope.analysis.findings import (
     Confidence,
     Confounded,
@@ -42,6 +43,7 @@ from nanoscope.analysis.numbers import mean
 
 MOST_GROUPS = 3  # in which the effect of one setting is given, with the other settings as they are there
 MOST_SETTINGS = 4  # that a run is suggested for
+SMALL_DIFFERENCE = 0.05  # of the loss: another seed may well change as much
 REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
 ORDER = ("differs", "unclear", "within_noise")
@@ -160,15 +162,13 @@ def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> E
     if not math.isfinite(losses[best]):
         return None
     finite = [index for index in order if math.isfinite(losses[index])]
-    worst = finite[-1]
-    unsure = doubt(levels, places[best], places[worst], noise)
+    above = {index: _difference(group, levels, places[index], places[best], noise) for index in finite[1:]}
+    difference, unsure = above[finite[-1]] if above else (0.0, Doubt(None, None))
     broke = len(finite) < len(losses)
-    verdict = "differs" if broke else unsure.judge(losses[worst] - losses[best])
-    ties = [
-        index
-        for index in finite[1:]
-        if doubt(levels, places[best], places[index], noise).judge(losses[index] - losses[best]) == "within_noise"
-    ]
+    verdict = "differs" if broke else unsure.judge(difference)
+    ties = [index for index, (size, error) in above.items() if error.judge(size) == "within_noise"]
+    lonely = verdict == "differs" and not broke and unsure.source != "repeats"
+    small = lonely and difference < SMALL_DIFFERENCE * losses[best]
     numbers = as_numbers(values)
     edge: Edge | None = None
     try_next: tuple[str, ...] = ()
@@ -183,15 +183,29 @@ def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> E
         levels.step,
         verdict,
         best,
-        losses[worst] - losses[best],
+        difference,
         unsure.error,
         unsure.source,
         tuple(values[index] for index in sorted(ties)) if verdict == "differs" else (),
         edge,
         try_next,
         _fixed(others, group[0]),
-        confidence=_confidence(group, verdict, noise),
+        small,
+        confidence="likely" if small else _confidence(group, verdict, noise),
     )
+
+
+def _difference(
+    group: Group, levels: Levels, one: Sequence[int], two: Sequence[int], noise: Noise
+) -> tuple[float, Doubt]:
+    """How much higher the mean loss of some runs is than that of others, and the doubt about it."""
+    difference = mean([levels.of[place].loss for place in one]) - mean([levels.of[place].loss for place in two])
+    if len(one) == len(two) == 1 and not noise.freedom and levels.measure == "val":
+        sides = {side.place: side for side in group}
+        paired = paired_difference(sides[one[0]], sides[two[0]], levels.step)
+        if paired is not None:
+            return paired[0], Doubt(max(paired[1], ROUNDING), "windows")
+    return difference, doubt(levels, one, two, noise)
 
 
 def _confidence(group: Group, verdict: str, noise: Noise) -> Confidence:

@@ -93,6 +93,7 @@ class Effect(Compared):
     edge: Literal["low", "high", "inside"] | None  # where the best lies in the range tried
     try_next: tuple[str, ...]
     fixed: tuple[Setting, ...]  # other settings of these runs, where they vary in the comparison
+    small: bool  # so small a difference, without repeats, may be due to the seed
 
 
 class Repeats(Compared):
