@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nanoscope.analysis.numbers import line_through, mean
-from nanoscope.estimates import percentile, scatter
+from nanoscope.estimates import percentile
 
-FEWEST_POINTS = 5
+FEWEST_POINTS = 4
 FARTHEST = 2.0  # times the steps so far: nothing is said beyond
 MOST_POINTS = 24  # of the later part of the curve, spread evenly over its logarithm
 RESAMPLINGS = 30
 FLOORS = [percent / 100 for percent in (0, 20, 40, 60, 75, 85, 90, 94, 97, 99)]  # of the lowest loss
 DOUBT = 0.35  # of the fall that is foretold: on real runs such laws were off by up to this much either way
-UNSTABLE = 0.4  # of the loss: a wider range says nothing
+UNSTABLE = 0.5  # of the loss: a wider range says nothing
 
 
 def extrapolate(points: Sequence[tuple[int, float]], to_step: int) -> tuple[float, float] | None:
@@ -40,9 +40,9 @@ def extrapolate(points: Sequence[tuple[int, float]], to_step: int) -> tuple[floa
         again = [max(fit + chance.choice(misses), 1e-6) for fit in fitted]
         other_floor, other_slope, other_level = _power_law(logs, again)
         guesses += [other_floor + math.exp(other_level + other_slope * target), _line(logs, again, target)]
-    last = mean(values[-2:])
-    doubt = DOUBT * abs(last - mean(guesses)) + scatter(values[-8:])
-    low, high = max(0.0, percentile(guesses, 5) - doubt), percentile(guesses, 95) + doubt
+    last, noise = fitted[-1], math.sqrt(mean([miss * miss for miss in misses]))
+    low = max(0.0, last - (1 + DOUBT) * (last - percentile(guesses, 5)) - noise)
+    high = last - (1 - DOUBT) * (last - percentile(guesses, 95)) + noise
     return (low, high) if high - low <= UNSTABLE * values[-1] else None
 
 
