@@ -148,6 +148,7 @@ LOGS: Mapping[str, str] = {
     "laptop": example_logs.laptop(),
     "gpu": example_logs.gpu(),
     "several runs": example_logs.laptop() + example_logs.gpu(),
+    "the same run twice": example_logs.laptop() + example_logs.laptop(),
     # learning
     "improving, half done": nanogpt(val=falling, head=settings(max_iters=2000, batch_size=12, block_size=64)),
     "improving to the end": nanogpt(2000, val=falling, head=settings(max_iters=2000)),
@@ -332,6 +333,8 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, series={"eta_s": series(lambda s: 100.0)})
     yield log(half_done, series={"eta_s": series(lambda s: 1000.0)})
     yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
+    yield log(half_done, series={"loss_scale": series(lambda s: 65536.0 if s < 500 else 65536 / 2 ** ((s - 490) / 30))})
+    yield log(half_done, loss_is_average=True)
     yield log(half_done, unit="epoch")
     yield log(nanogpt(), unit="epoch")
     yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
@@ -341,32 +344,6 @@ def made_up_logs() -> Iterable[Log]:
     one_of_many = "Number of parameters: 10,650,000\n" + _nanochat("/02000").replace("48.00", "0.00")
     yield log(one_of_many, tok_s_per_device=True)
 
-
-_SMALL = settings(n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1e-3)
-_OTHER_RATE = settings(
-    n_embd=128, batch_size=12, block_size=64, dataset="shakespeare", dtype="float32", learning_rate=1
-)
-
-
-def _higher(step: int) -> float:
-    return falling(step) + 0.3
-
-
-COMPARED: Mapping[str, Sequence[str]] = {
-    "laptop and gpu": (LOGS["laptop"], LOGS["gpu"]),
-    "the ends of two logs": (LOGS["end of a gpu run"], LOGS["end of a laptop run"]),
-    "fewer steps": (LOGS["improving, half done"], LOGS["improving to the end"]),
-    "fewer steps, but higher at equal steps": (nanogpt(val=_higher), nanogpt(2000, val=lambda s: falling(s) + 0.29)),
-    "an overfitting run is shorter": (LOGS["clear overfitting"], LOGS["improving to the end"]),
-    "a diverged run is shorter": (LOGS["diverged after a checkpoint"], LOGS["improving to the end"]),
-    "no evaluations": (nanogpt(300, every=100), LOGS["improving to the end"]),
-    "other data": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(dataset="openwebtext"))),
-    "another batch": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(batch_size=64))),
-    "another precision": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=settings(dtype="bfloat16"))),
-    "another rate": (nanogpt(val=falling, head=_SMALL), nanogpt(val=_higher, head=_OTHER_RATE)),
-    "noise": (nanogpt(val=falling, head=_SMALL), nanogpt(val=lambda s: falling(s) + 0.001, head=_SMALL)),
-    "overfitting alone": (LOGS["clear overfitting"], nanogpt(val=falling, eval_every=50)),
-}
 
 NOTES = (
     events.Rollback(step=100, to=50, lr_factor=0.5, count=1),

@@ -1,147 +1,413 @@
-"""Two runs side by side: the laptop and the card of the notes."""
+"""What comparisons of made-up runs say, and what they do not say."""
 
 import math
 
 import pytest
 
-from nanoscope.analysis.compare import compare
+from compared_runs import complete, evaluated_by_window, falling, run, started
+from nanoscope.analysis.compare import analyse_experiment, compare
+from nanoscope.analysis.findings import (
+    Confounded,
+    Effect,
+    Fault,
+    FewerSteps,
+    Identical,
+    NotComparable,
+    Repeats,
+    SameData,
+    Speed,
+    Unexplained,
+    UnknownData,
+    WithinNoise,
+    Work,
+)
 
-LAPTOP = ["Overriding: device = cpu", "n_layer = 4", "n_embd = 128", "batch_size = 12", "found vocab_size = 65"]
-LAPTOP += ["tokens per iteration will be: 768", "number of parameters: 0.80M"]
-CARD = ["Overriding: device = cuda", "n_layer = 6", "n_embd = 384", "batch_size = 64", "found vocab_size = 65"]
-CARD += ["tokens per iteration will be: 16,384", "number of parameters: 10.65M"]
+
+def compared(*runs):
+    return compare(runs, [chr(97 + number) for number in range(len(runs))])
+
+
+def found(comparison, kind):
+    """The findings of one kind."""
+    experiment = comparison.experiment
+    return [f for f in (*experiment.data, *experiment.learnt, *experiment.speed) if isinstance(f, kind)]
+
+
+def the(comparison, kind):
+    (one,) = found(comparison, kind)
+    return one
 
 
 def row(comparison, measure: str):
-    (found,) = [r for r in comparison.rows if r.measure == measure]
-    return found
+    (one,) = [r for r in comparison.rows if r.measure == measure]
+    return one
 
 
-@pytest.fixture
-def two_runs(read_run, nanogpt_log):
-    """Laptop: 2000 steps to 1.76 / 1.89. Card: 5000 steps to 0.62 / 1.70, past a best of 1.47 at 2000."""
-    laptop = nanogpt_log(
-        last=2000, header=LAPTOP, step_s=lambda s: 0.116, eval_s=1.4, startup_s=0.5,
-        loss=lambda s: 1.7525 + 2.4 * math.exp(-s / 380), val=lambda s: 1.874 + 2.3 * math.exp(-s / 380),
-    )  # fmt: skip
-    card = nanogpt_log(
-        last=5000, header=CARD, step_s=lambda s: 0.0332, eval_s=4.4,
-        loss=lambda s: 0.58 + 3.6 * math.exp(-s / 1100),
-        val=lambda s: 1.47 + max(0, s - 2000) / 3000 * 0.2344 + 2.8 * math.exp(-s / 250),
-    )  # fmt: skip
-    return {"laptop": read_run(laptop), "4070 Ti": read_run(card)}
+# --- one setting ---
 
 
-@pytest.fixture
-def notes(two_runs):
-    return compare(list(two_runs.values()), list(two_runs))
+def sweep(**options):
+    ends = {0.0003: 3.48, 0.001: 2.65, 0.01: 2.34, 0.03: 2.68, 0.1: 2.88}
+    return compared(*(complete(end, learning_rate=rate, **options) for rate, end in ends.items()))
 
 
-def test_the_table_has_the_ends_the_bests_and_equal_steps_tokens_and_time(notes) -> None:
-    assert row(notes, "last_val_loss").values == pytest.approx((1.89, 1.70), abs=0.01)
-    assert row(notes, "best_val_loss").values == pytest.approx((1.89, 1.47), abs=0.01)
-    assert row(notes, "val_at_equal_steps").at == 2000
-    assert row(notes, "val_at_equal_tokens").best == 0
-    assert row(notes, "val_at_equal_time").best == 1
-    assert row(notes, "time_to_loss").best == 1
-    assert notes.speed_ratio == pytest.approx(0.0332 / 0.116, rel=0.03)
+def test_the_one_setting_that_differs_is_named_with_its_losses_and_its_best_value():
+    effect = the(sweep(), Effect)
+
+    assert (effect.setting, effect.verdict, effect.confidence) == ("learning_rate", "differs", "sure")
+    assert effect.values == ("0.0003", "0.001", "0.01", "0.03", "0.1")
+    assert effect.losses == pytest.approx((3.48, 2.65, 2.34, 2.68, 2.88), abs=0.02)
+    assert effect.values[effect.best] == "0.01"
+    assert effect.step == 400
 
 
-def test_another_model_and_overfitting_explain_the_difference_and_the_device_does_not(notes) -> None:
-    explains = {e.reason: e.explains for e in notes.explanations}
+def test_a_best_inside_the_range_is_narrowed_down_and_one_at_the_end_widens_it():
+    inside = the(sweep(), Effect)
+    at_the_end = the(compared(*(complete(3 - width / 64, n_embd=width) for width in (16, 32, 64))), Effect)
 
-    assert explains["other_model"] is True
-    assert explains["other_batch"] is True
-    assert explains["overfitting"] is True
-    assert explains["device"] is False
-
-
-@pytest.mark.parametrize("names", [("laptop", "4070 Ti"), ("4070 Ti", "laptop")])
-def test_each_explanation_is_told_of_the_run_that_it_is_true_of(two_runs, names) -> None:
-    comparison = compare([two_runs[name] for name in names], names)
-    told_of = {e.reason: (names[e.run], names[e.other]) for e in comparison.explanations}
-    overfitting = next(e for e in comparison.explanations if e.reason == "overfitting")
-
-    assert told_of["overfitting"] == ("4070 Ti", "laptop")
-    assert told_of["fewer_steps"] == ("laptop", "4070 Ti")
-    assert overfitting.loss_difference == pytest.approx(1.70 - 1.89, abs=0.02)
+    assert (inside.edge, inside.try_next) == ("inside", ("0.003", "0.02"))
+    assert (at_the_end.edge, at_the_end.try_next) == ("high", ("128",))
 
 
-def test_a_shorter_run_that_ends_lower_has_not_been_trained_too_little(read_run, nanogpt_log) -> None:
-    past_its_best = nanogpt_log(
-        last=4000, loss=lambda s: 4 * math.exp(-s / 900), val=lambda s: 1.5 + abs(s - 1000) / 4000
+def test_runs_of_a_sweep_are_equally_fast_within_their_spread():
+    runs = [complete(2 + k / 10, learning_rate=10**-k, seconds=0.0031 + k / 20_000, spread=0.2) for k in range(5)]
+
+    assert [f.reason for f in found(compared(*runs), Speed)] == ["equal"]
+
+
+def test_a_setting_whose_effect_is_below_the_noise_is_not_called_a_cause():
+    effect = the(compared(complete(2.0), complete(2.01, dropout=0.1)), Effect)
+
+    assert effect.verdict == "within_noise"
+    assert effect.noise == pytest.approx(0.01 * math.sqrt(2))
+
+
+def test_runs_that_kept_their_losses_by_window_are_compared_window_by_window():
+    runs = [
+        complete(end, own=evaluated_by_window(end), dropout=share, stderr=0.09)
+        for end, share in ((2.0, 0.1), (2.2, 0.3))
+    ]
+    effect = the(compared(*runs), Effect)
+
+    assert (effect.verdict, effect.noise_from) == ("differs", "windows")
+    assert effect.difference == pytest.approx(0.2, abs=0.01)
+    assert 0 < effect.noise < 0.005
+
+
+def test_losses_by_window_of_another_evaluation_are_not_used():
+    runs = [complete(end, own=evaluated_by_window(end + 0.1), dropout=share) for end, share in ((2.0, 0.1), (2.2, 0.3))]
+
+    assert the(compared(*runs), Effect).noise_from == "errors"
+
+
+def test_a_small_difference_without_repeats_is_only_likely():
+    small = the(compared(complete(2.0), complete(2.07, dropout=0.1)), Effect)
+    large = the(compared(complete(2.0), complete(2.5, dropout=0.1)), Effect)
+
+    assert (small.small, small.confidence) == (True, "likely")
+    assert (large.small, large.confidence) == (False, "sure")
+
+
+def test_repeats_with_other_seeds_are_the_noise_that_a_setting_is_judged_by():
+    seeds = [complete(end, seed=seed) for seed, end in enumerate((2.0, 2.2, 1.8, 2.1))]
+    comparison = compared(*seeds, complete(2.4, dropout=0.1))
+    effect, repeats = the(comparison, Effect), the(comparison, Repeats)
+
+    assert repeats.count == 4
+    assert repeats.spread == pytest.approx(0.17, abs=0.01)
+    assert (effect.verdict, effect.noise_from) == ("within_noise", "repeats")
+
+
+def test_a_value_at_which_a_run_breaks_is_a_difference_and_has_no_loss():
+    broken = complete(loss=lambda step: falling(step) if step < 200 else math.nan, learning_rate=1.0)
+    effect = the(compared(complete(learning_rate=0.01), broken), Effect)
+
+    assert effect.verdict == "differs"
+    assert effect.losses[1] is None
+
+
+def test_settings_that_only_follow_from_another_are_not_named():
+    wide = complete(1.8, n_embd=64, n_head=4, parameters=100_000)
+    slower = complete(2.4, learning_rate=0.001, min_lr=0.0001)
+
+    assert the(compared(complete(parameters=26_000), wide), Effect).setting == "n_embd"
+    assert the(compared(complete(), slower), Effect).setting == "learning_rate"
+
+
+def test_what_cannot_change_what_is_learnt_is_no_cause_of_another_loss():
+    other = {"log_interval": 1, "out_dir": "runs/b", "eval_interval": 7, "compile": "inductor", "device_name": "card"}
+    comparison = compared(complete(2.0), complete(2.5, **other))
+
+    assert not found(comparison, Effect)
+    assert the(comparison, Unexplained).knows == "settings"
+
+
+def test_the_same_tokens_a_step_in_other_batches_are_no_cause_of_another_loss():
+    comparison = compared(complete(2.0), complete(2.005, batch_size=4, gradient_accumulation_steps=2, seconds=0.2))
+
+    assert not found(comparison, Effect)
+    assert set(the(comparison, Speed).settings) == {"batch_size", "gradient_accumulation_steps"}
+
+
+def test_a_log_that_shows_few_settings_makes_the_cause_only_likely():
+    assert the(compared(run(2.0, learning_rate=1), run(2.5, learning_rate=2)), Effect).confidence == "likely"
+
+
+def test_runs_of_other_lengths_are_judged_by_their_ends():
+    effect = the(compared(complete(2.3), complete(2.0, max_iters=800, steps=800)), Effect)
+
+    assert (effect.setting, effect.step) == ("max_iters", None)
+
+
+# --- several settings ---
+
+
+def test_several_settings_are_listed_with_the_run_that_would_tell_them_apart():
+    comparison = compared(complete(2.0), complete(2.5, n_embd=64, learning_rate=0.003))
+    confounded = the(comparison, Confounded)
+
+    assert not found(comparison, Effect)
+    assert confounded.settings == ("n_embd", "learning_rate")
+    assert confounded.tell_apart == (("n_embd", "64"),)
+    assert abs(confounded.difference) == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_third_run_tells_two_settings_apart():
+    runs = complete(2.0), complete(2.5, n_embd=64), complete(3.5, n_embd=64, learning_rate=0.003)
+    comparison = compared(*runs)
+
+    assert {f.setting: f.difference for f in found(comparison, Effect)} == pytest.approx(
+        {"n_embd": 0.5, "learning_rate": 1.0}, abs=0.01
     )
-    until_its_best = nanogpt_log(
-        last=1000, loss=lambda s: 4 * math.exp(-s / 900), val=lambda s: 1.5 + abs(s - 1000) / 4000
-    )
-    comparison = compare([read_run(past_its_best), read_run(until_its_best)], ["long", "short"])
-
-    assert [(e.reason, e.run) for e in comparison.explanations] == [("overfitting", 0)]
+    assert not found(comparison, Confounded)
 
 
-def test_a_machine_is_called_faster_only_where_the_machines_differ(notes, read_run, nanogpt_log) -> None:
-    small, wide = (
-        read_run(nanogpt_log(header=["device = cpu", f"n_embd = {width}"], step_s=lambda s, w=width: w / 1000))
-        for width in (64, 128)
-    )
+def test_in_a_grid_the_effect_of_a_setting_is_given_for_each_value_of_the_other():
+    runs = [complete(2 + rate + width / 64, dropout=rate, n_embd=width) for rate in (0.1, 0.9) for width in (32, 64)]
 
-    assert row(notes, "throughput").reason == "faster_machine"
-    assert row(notes, "time_to_loss").reason == "faster_machine"
-    assert row(compare([small, wide], ["a", "b"]), "time_to_loss").reason == "other_model"
+    assert {f.fixed for f in found(compared(*runs), Effect) if f.setting == "dropout"} == {
+        (("n_embd", "32"),),
+        (("n_embd", "64"),),
+    }
 
 
-def test_differing_settings_are_listed_and_equal_ones_are_not(notes) -> None:
-    differences = {d.key: d.values for d in notes.config}
-
-    assert differences["n_layer"] == (4, 6)
-    assert differences["parameters"] == (800_000, 10_650_000)
-    assert "vocab_size" not in differences
+# --- no setting ---
 
 
-def test_the_shorter_run_is_continued_as_a_range_below_its_end(notes) -> None:
-    (laptop,) = notes.continued
+def test_a_difference_that_no_setting_explains_is_unexplained_and_not_called_noise():
+    comparison = compared(run(2.33), run(1.92))
 
-    assert laptop.run == 0
-    assert laptop.to_step == 5000
-    assert 1.4 < laptop.low < laptop.high < 1.92
-
-
-def test_the_validation_of_the_card_is_past_its_best(notes) -> None:
-    assert [v.code for v in notes.analyses[1].verdicts] == ["overfitting"]
-    assert notes.analyses[1].verdicts[0].onset_step == pytest.approx(1750, abs=300)
+    assert the(comparison, Unexplained).difference == pytest.approx(0.41, abs=0.01)
+    assert not found(comparison, WithinNoise)
 
 
-def test_an_overfitting_run_is_not_continued(read_run, nanogpt_log) -> None:
-    short = nanogpt_log(last=3000, loss=lambda s: 4 * math.exp(-s / 900), val=lambda s: 1.5 + abs(s - 1000) / 4000)
-    comparison = compare([read_run(short), read_run(nanogpt_log(last=5000))], ["a", "b"])
-
-    assert comparison.continued[0].why_not == "overfitting"
+def test_a_difference_within_the_measured_noise_is_noise():
+    assert the(compared(run(2.0), run(2.01)), WithinNoise).noise_from == "errors"
+    assert the(compared(run(2.0, stderr=None), run(2.001, stderr=None)), WithinNoise).noise_from == "scatter"
 
 
-def test_the_same_run_twice_differs_by_nothing(read_run, nanogpt_log) -> None:
-    run = read_run(nanogpt_log())
-    comparison = compare([run, run], ["a", "b"])
+def test_without_any_measure_of_the_noise_a_difference_is_not_called_noise():
+    runs = [run(end, steps=50, eval_every=50, stderr=None) for end in (2.0, 2.01)]
 
-    assert row(comparison, "last_val_loss").reason == "same"
+    assert the(compared(*runs), Unexplained).noise is None
+
+
+def test_runs_that_agree_to_the_digit_are_identical_whatever_was_changed():
+    same = the(compared(run(), run(), run(), run(2.5)), Identical)
+    changed = the(compared(complete(), complete(dropout=0.1)), Identical)
+
+    assert same.runs == (0, 1, 2)
+    assert changed.settings == ("dropout",)
+
+
+def test_many_runs_that_nothing_tells_apart_and_that_hardly_differ_are_repeats():
+    runs = [run(3.2785 + math.sin(k) / 1000) for k in range(20)]
+    comparison = compared(*runs)
+
+    assert the(comparison, Repeats).spread == pytest.approx(0.0007, abs=0.0002)
+    assert found(compared(run(2), run(3), run(4)), Repeats) == []
+
+
+# --- lengths ---
+
+
+def test_fewer_steps_explain_where_the_runs_agree_at_equal_steps():
+    fewer = the(compared(run(2.005, steps=150), run()), FewerSteps)
+
+    assert (fewer.run, fewer.steps, fewer.equal_step, fewer.verdict) == (0, 150, 150, "explains")
+
+
+def test_fewer_steps_are_not_all_where_the_runs_differ_at_equal_steps():
+    assert the(compared(run(2.5, steps=200), run()), FewerSteps).verdict == "differs_too"
+
+
+def test_a_shorter_run_that_ends_lower_has_not_been_trained_too_little():
+    past_its_best = run(val=lambda step: 2 + abs(step - 100) / 400, loss=falling)
+    until_its_best = run(val=lambda step: 2 + abs(step - 100) / 400, loss=lambda step: falling(step) + 0.01, steps=100)
+
+    assert not [f for f in found(compared(past_its_best, until_its_best), FewerSteps) if f.verdict == "explains"]
+
+
+def test_evaluations_far_apart_are_not_joined_by_a_line():
+    sparse = run(2.5, steps=4000, eval_every=2000)
+    dense = run(steps=250, eval_every=50)
+    comparison = compared(sparse, dense)
+
+    assert the(comparison, FewerSteps).measure == "train"
+    assert row(comparison, "train_at_equal_steps").at == 250
+
+
+def test_runs_without_a_step_in_common_are_not_compared_at_one():
+    comparison = compared(run(steps=100), run(first=300))
+
+    assert the(comparison, FewerSteps).verdict == "no_common_step"
+    assert not [r for r in comparison.rows if "equal_steps" in r.measure]
+
+
+def test_training_losses_are_called_training_losses():
+    comparison = compared(run(2.0, eval_every=None), run(3.0, eval_every=None))
+
+    assert row(comparison, "train_at_equal_steps").values == pytest.approx((2.02, 3.02), abs=0.03)
+    assert the(comparison, Unexplained).measure == "train"
+
+
+def test_an_overfitting_run_is_told_as_such():
+    overfitting = run(val=lambda step: 2 + 2.2 * math.exp(-step / 40) + max(0, step - 150) / 500)
+
+    assert [(f.run, f.kind) for f in found(compared(run(2.1), overfitting), Fault)] == [(1, "overfitting")]
+
+
+@pytest.mark.parametrize(
+    ("shorter", "why_not"),
+    [
+        (run(steps=600), None),
+        (run(steps=200), "too_far"),
+        (run(steps=600, eval_every=200), "too_short"),
+        (run(steps=600, val=lambda step: 2 + max(0, step - 200) / 400 + 2.2 * math.exp(-step / 40)), "overfitting"),
+    ],
+)
+def test_where_a_shorter_run_would_be_is_a_range_up_to_twice_its_steps(shorter, why_not):
+    (continued,) = compared(shorter, run(2.5, steps=1000)).continued
+
+    assert continued.why_not == why_not
+    if why_not is None:
+        assert 1.8 < continued.low < 2.0 < continued.high < 2.1
+
+
+# --- the data ---
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "reason"),
+    [
+        ({"metric": "bpb"}, {}, "unit"),
+        ({"vocab_size": 65}, {"vocab_size": 50257}, "vocabulary"),
+        ({"dataset": "fineweb", "vocab_size": 50304}, {"dataset": "openwebtext", "vocab_size": 50304}, "data"),
+        ({"vocab_size": 256, "train_tokens": 1000}, {"vocab_size": 256, "train_tokens": 9000}, "size"),
+        ({}, {"loss": lambda step: falling(step) + 6}, "start"),
+    ],
+)
+def test_losses_of_other_data_tokens_or_units_are_not_ranked(one, two, reason):
+    comparison = compared(run(2.0, **one), run(2.5, **two))
+
+    assert the(comparison, NotComparable).reason == reason
+    assert not [r for r in comparison.rows if "val" in r.measure and r.best is not None]
+    assert not [r for r in comparison.rows if "equal" in r.measure]
+    assert not comparison.experiment.learnt
+
+
+def test_the_same_data_under_another_name_are_recognised():
+    logged = run(2.0, dataset="shakespeare_char", vocab_size=65)
+    ours = run(2.5, dataset="data/shakespeare", vocab_size=65, train_tokens=1_003_854)
+    prepared = [run(2.0, dataset=name, own=started(dataset_fingerprint="same")) for name in ("one", "another")]
+
+    assert the(compared(logged, ours), SameData).evidence == "vocabulary"
+    assert the(compared(*prepared), SameData).evidence == "fingerprint"
+
+
+def test_a_vocabulary_that_was_padded_is_the_same():
+    assert not found(compared(run(2.0, vocab_size=50257), run(2.5, vocab_size=50304)), NotComparable)
+
+
+def test_logs_that_do_not_name_their_data_are_compared_with_a_warning():
+    assert found(compared(run(), run(2.5)), UnknownData)
+    assert not found(compared(complete(), complete(2.5)), UnknownData)
+
+
+# --- the time ---
+
+
+def test_more_arithmetic_in_a_step_is_seen_by_mfu_and_time():
+    small = run(mfu_pct=9.7, assumes="A100", seconds=0.169)
+    large = run(2.5, mfu_pct=11.3, assumes="A100", seconds=3.84)
+    comparison = compared(small, large)
+
+    assert the(comparison, Work).ratio == pytest.approx(26, abs=1)
+    assert the(comparison, Speed).reason == "work"
+
+
+def test_an_mfu_that_the_tokens_contradict_is_not_believed():
+    eight = run(mfu_pct=48.0, assumes="H100", seconds=0.48, tokens_per_step=524_288)
+    one = run(2.5, mfu_pct=12.0, assumes="H100", seconds=13.8, tokens_per_step=524_288)
+
+    assert not found(compared(eight, one), Work)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "reason"),
+    [
+        ({"device_name": "card"}, {"device_name": "cpu"}, "device"),
+        ({"compile": "inductor"}, {}, "setting"),
+        ({"device_name": "cpu", "parameters": 9}, {"device_name": "cpu", "parameters": 9}, "same_machine"),
+        ({"parameters": 9}, {"parameters": 9}, "machine"),
+    ],
+)
+def test_a_machine_is_called_faster_only_with_evidence(one, two, reason):
+    comparison = compared(complete(seconds=0.1, **one), complete(2.01, seconds=0.2, **two))
+
+    assert [f.reason for f in found(comparison, Speed)] == [reason]
+
+
+def test_without_evidence_another_speed_is_unexplained():
+    assert the(compared(run(), run(2.5, seconds=0.3)), Speed).reason == "unexplained"
+
+
+def test_what_cannot_change_the_speed_is_no_cause_of_it():
+    comparison = compared(complete(device_name="cpu"), complete(2.5, seed=5, device_name="cpu", seconds=0.3))
+
+    assert the(comparison, Speed).settings == ()
+
+
+def test_the_time_of_a_run_is_its_own_whatever_it_is_compared_with():
+    timed = run(wall_seconds=98.4)
+    times = {
+        row(compared(timed, other), "total_time").values[0]
+        for other in (run(2.5), run(2.5, eval_every=None), run(2.5, steps=4000))
+    }
+
+    assert times == {98.4}
+
+
+# --- the table, and one log ---
+
+
+def test_differing_settings_are_listed_and_equal_ones_are_not():
+    differences = {d.key: d.values for d in compared(complete(), complete(2.5, n_embd=64, out_dir="b")).config}
+
+    assert differences == {"n_embd": (32, 64)}
+
+
+def test_a_rounded_number_of_parameters_is_not_another_model():
+    comparison = compared(complete(parameters=10_650_000), complete(2.5, parameters=10_646_784))
+
     assert comparison.config == ()
-    assert {e.reason for e in comparison.explanations} == {"noise"}
 
 
-def test_fewer_steps_explain_where_the_runs_agree_at_equal_steps(read_run, nanogpt_log) -> None:
-    comparison = compare([read_run(nanogpt_log(last=500)), read_run(nanogpt_log(last=3000))], ["a", "b"])
+def test_runs_of_one_log_that_went_equally_far_are_one_experiment():
+    runs = [run(3.28 + math.sin(k) / 1000) for k in range(6)] + [run(steps=50)]
+    analyses = compared(*runs).analyses
+    experiment = analyse_experiment(runs, analyses)
 
-    assert {e.reason: e.explains for e in comparison.explanations} == {"fewer_steps": True}
-
-
-def test_logs_without_evaluations_are_compared_by_training_loss(read_run, nanogpt_log) -> None:
-    runs = [read_run(nanogpt_log(last=n, eval_every=None)) for n in (800, 2000)]
-
-    assert row(compare(runs, ["a", "b"]), "val_at_equal_steps").values[0] is not None
-
-
-def test_a_rounded_number_of_parameters_is_not_another_model(read_run, nanogpt_log) -> None:
-    runs = [read_run(nanogpt_log(header=[f"number of parameters: {size}"])) for size in ("10.65M", "10,646,784")]
-    comparison = compare(runs, ["a", "b"])
-
-    assert comparison.config == ()
-    assert "other_model" not in {e.reason for e in comparison.explanations}
+    assert experiment is not None
+    assert [(f.code, f.count) for f in experiment.learnt] == [("repeats", 6)]
+    assert analyse_experiment(runs[-2:], analyses[-2:]) is None

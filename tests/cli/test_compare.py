@@ -4,6 +4,7 @@ import pytest
 
 import example_logs
 from nanoscope.cli import run
+from written_runs import write_run
 
 
 @pytest.fixture
@@ -26,13 +27,21 @@ def output(capsys: pytest.CaptureFixture[str]) -> str:
 def test_two_logs_are_compared_by_their_names(here, capsys):
     assert run(["compare", "laptop.log", "gpu.log"]) == 0
     text = output(capsys)
-    assert "laptop trains another model than gpu" in text
+    assert "laptop and gpu differ by" in text
     assert "gpu is past its best" in text
 
 
 def test_the_runs_of_one_log_are_compared_with_each_other(here, capsys):
     assert run(["compare", "both.log"]) == 0
-    assert "both#1 trains another model than both#2" in output(capsys)
+    assert "#1 and #2 differ by" in output(capsys)
+
+
+def test_a_folder_of_runs_stands_for_the_runs_in_it(here, capsys):
+    for name in ("lr1.0", "lr0.1"):
+        write_run(here / "runs" / name)
+    (here / "runs" / "notes").mkdir()
+    assert run(["compare", "runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["lr0.1", "lr1.0"]
 
 
 def test_logs_of_the_same_name_are_called_by_their_paths(here, capsys):
@@ -40,15 +49,17 @@ def test_logs_of_the_same_name_are_called_by_their_paths(here, capsys):
     assert json.loads(capsys.readouterr().out)["names"] == ["gpu.log", "again/gpu.log"]
 
 
-def test_json_has_the_rows_and_the_reasons(here, capsys):
+def test_json_has_the_findings_with_their_evidence_and_confidence(here, capsys):
     assert run(["compare", "laptop.log", "gpu.log", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "nanoscope.compare/1"
+    assert document["schema"] == "nanoscope.compare/2"
     steps = next(row for row in document["rows"] if row["measure"] == "last_step")
     assert steps["values"] == [2000, 5000]
-    assert steps["reason"] == "fewer_steps"
     assert {"key": "n_layer", "values": [4, 6]} in document["config"]
-    assert any(e["reason"] == "device" and not e["explains"] for e in document["explanations"])
+    findings = document["learning"]
+    confounded = next(finding for finding in findings if finding["code"] == "confounded")
+    assert confounded["confidence"] == "sure"
+    assert "n_embd" in confounded["settings"]
 
 
 @pytest.mark.parametrize("language", ["ar", "hi"])

@@ -32,7 +32,13 @@ def test_a_run_prints_nanogpt_shaped_lines_and_leaves_a_whole_folder(folder: Fol
     assert [int(m[1]) for m in map(EVALUATION.fullmatch, out.splitlines()) if m] == [10, 20]
     assert re.search(r"^saving checkpoint to run/checkpoints/step-000010 \(\d+\.\d\ds\)$", out, re.MULTILINE)
     run = folder.path / "run"
-    assert {path.name for path in run.iterdir()} == {"config.toml", "console.log", "events.jsonl", "checkpoints"}
+    assert {path.name for path in run.iterdir()} == {
+        "config.toml",
+        "console.log",
+        "events.jsonl",
+        "checkpoints",
+        "windows",
+    }
     assert "iter 19: loss" in (run / "console.log").read_text("utf-8")
     config = tomllib.loads((run / "config.toml").read_text("utf-8"))
     assert (config["n_embd"], config["max_iters"], config["environment"]["device"]) == (32, 20, "cpu")

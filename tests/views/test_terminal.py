@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 import example_logs
+from compared_runs import EXAMPLES
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import LogError
@@ -241,11 +242,11 @@ def compared(code: str = "en", names: tuple[str, str] = ("laptop", "gpu")) -> st
     return text_of(page)
 
 
-def test_a_comparison_names_what_explains_the_difference_and_what_does_not():
+def test_a_comparison_names_the_settings_that_differ_and_what_does_not_explain_it():
     text = on_one_line(compared())
-    assert "laptop trains another model than gpu" in text
+    assert "Several settings differ: n_layer, n_head, n_embd, batch_size, block_size" in text
     assert "gpu is past its best" in text
-    does_not = text.split("What does not")[1]
+    does_not = text.split("What does not explain it")[1]
     assert "It is not the device" in does_not
 
 
@@ -254,32 +255,43 @@ def test_the_ends_of_two_logs_are_enough_to_compare_them():
     runs = [read(end).runs[0] for end in (example_logs.GPU_END, example_logs.LAPTOP_END)]
     print_comparison(compare(runs, ("gpu", "laptop")), page)
     text = on_one_line(text_of(page))
-    assert "laptop did fewer steps than gpu" in text
+    assert "laptop did fewer steps than gpu (2000, 5000), and the logs have no step" in text
     assert "gpu is past its best" in text
-    assert "Where laptop would be at step 5000 cannot be told" in text
+    assert "Can't tell where laptop would be at step 5000: that is more than twice its steps." in text
 
 
 def test_a_comparison_says_who_leads_first():
     assert on_one_line(compared()).startswith("Fastest step: gpu (33.2 ms). Best validation loss: gpu (1.4697).")
 
 
-def test_every_row_of_a_comparison_has_a_reason():
-    table = compared().split("Side by side")[1].split("Settings that differ")[0]
-    rows = [line for line in table.splitlines()[2:] if line.strip()]
-    assert len(rows) >= 8
-    assert re.search(r"last step +2,000 +5,000 +one run did fewer steps", table)
-    assert re.search(r"last training loss +1.7648 +0.6224 +\w+", table)
+def test_many_runs_are_ranked_one_below_the_other():
+    page = page_of()
+    print_comparison(compare(EXAMPLES["a sweep"], list("abcde")), page)
+    text = text_of(page)
+    table = text.split("Side by side")[1].split("time in all")[1].splitlines()
+    assert [line.split()[:2] for line in table[1:6]] == [
+        ["d", "0.01"], ["e", "0.03"], ["c", "0.003"], ["b", "0.001"], ["a", "0.0003"],
+    ]  # fmt: skip
+    assert "Settings that differ" not in text
+
+
+def test_repeats_have_no_best():
+    page = page_of()
+    print_comparison(compare(EXAMPLES["repeats"], list("abcdefghijklmnopqrst")), page)
+    text = on_one_line(text_of(page))
+    assert "20 repeats with other seeds (validation loss at step 400): 2.109 ± 0.059" in text
+    assert "Best" not in text
+
+
+def test_runs_of_one_log_are_told_together():
+    log = read(example_logs.laptop() + example_logs.laptop())
+    page = page_of()
+    print_report(log, [analyse(run, log=log) for run in log.runs], [], page)
+    assert "2 runs are identical to the digit" in on_one_line(text_of(page))
 
 
 def test_settings_that_differ_are_listed():
     assert re.search(r"n_embd +128 +384", compared())
-
-
-def test_where_the_shorter_run_would_be_is_a_range():
-    assert re.search(
-        r"Continued to step 5000, laptop would reach a validation loss of about 1.\d\d to 1.\d\d",
-        on_one_line(compared()),
-    )
 
 
 def test_runs_with_long_names_are_lettered():

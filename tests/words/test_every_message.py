@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+import compared_runs
 import generated_logs
 from messages import messages_in_code
 from nanoscope.analysis.analyse import Options, analyse, log_errors
@@ -58,11 +59,13 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
         yield from texts_of(read(text), text, language)
     for log in generated_logs.made_up_logs():
         yield report(log, language)
-    for texts in generated_logs.COMPARED.values():
-        runs = [read(text).runs[-1] for text in texts]
+    for runs in compared_runs.EXAMPLES.values():
         page = page_of(language)
-        print_comparison(compare(runs, ("one", "a name that is too long for a table")), page)
+        print_comparison(compare(runs, [f"run {number}" for number in range(len(runs))]), page)
         yield text_of(page)
+    page = page_of(language)
+    print_comparison(compare(compared_runs.EXAMPLES["unexplained"], ("one", "a name too long for a table")), page)
+    yield text_of(page)
     (folder / "events.jsonl").write_text(generated_logs.own_events(), "utf-8")
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))

@@ -13,7 +13,7 @@ from nanoscope.words.timing import CAUSES, DIRECTION, NAIVE_ETA, REASONS
 from nanoscope.words.verdicts import TITLES, verdict_title
 
 ENGLISH = Language("en")
-FOR_COMPARISONS = (findings.ComparisonRow, findings.ConfigDifference, findings.Explanation, findings.Continued)
+FOR_COMPARISONS = (findings.ComparisonRow, findings.ConfigDifference, findings.Compared)
 
 
 def english(finding: findings.Finding) -> str:
@@ -27,12 +27,15 @@ def test_every_finding_about_a_run_has_its_messages():
     assert set(TITLES) == verdicts
 
 
+def test_every_finding_about_several_runs_has_its_messages():
+    assert set(compare.MESSAGES) == set(findings.Compared.__subclasses__())
+
+
 TABLES: list[tuple[type[findings.Finding], Words]] = [
     *MESSAGES.items(),
     *TITLES.items(),
     *compare.MESSAGES.items(),
     (findings.ComparisonRow, compare.MEASURES),
-    (findings.ComparisonRow, compare.ROW_REASONS),
     (findings.Eta, DIRECTION),
 ]
 WITHOUT_A_MESSAGE = {
@@ -86,13 +89,36 @@ def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
 
 
 def test_the_device_is_said_not_to_explain_a_higher_loss():
-    text = compared(findings.Explanation("device", False, 0, 1, 0.2), ENGLISH, ("laptop", "gpu"))
-    assert text.startswith("It is not the device")
+    assert compared(findings.NoEffect("device"), ENGLISH, ("laptop", "gpu")).startswith("It is not the device")
 
 
 def test_compared_runs_are_called_by_their_names():
-    text = compared(findings.Explanation("other_model", True, 1, 0, 0.2), ENGLISH, ("laptop", "gpu"))
-    assert text.startswith("gpu trains another model than laptop")
+    text = compared(findings.Work(1, 0, 26.3, "mfu", 22.7), ENGLISH, ("laptop", "gpu"))
+    assert text.startswith("A step of gpu does about 26 times the arithmetic of a step of laptop")
+
+
+def test_a_difference_is_written_with_as_many_decimals_as_its_error():
+    effect = findings.Effect(
+        "dropout", ("0", "0.1"), (2.0, 2.0123), ((0,), (1,)), "val", 100, "differs", 0, 0.01234, 0.0031, "windows", (),
+        None, (), (), False, confidence="sure",
+    )  # fmt: skip
+    assert compared(effect, ENGLISH, ("a", "b")) == (
+        "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
+        "From best to worst: 0.012 ± 0.003, compared window by window."
+    )
+
+
+def test_the_wording_follows_the_confidence():
+    def begins(verdict, confidence):
+        effect = findings.Effect(
+            "dropout", ("0", "0.1"), (2.0, 2.1), ((0,), (1,)), "val", 100, verdict, 0, 0.1, None, None, (), None, (),
+            (), False, confidence=confidence,
+        )  # fmt: skip
+        return compared(effect, ENGLISH, ("a", "b")).split(" (")[0]
+
+    assert begins("differs", "sure") == "dropout makes the difference"
+    assert begins("differs", "likely").endswith("most likely makes the difference")
+    assert begins("unclear", "hint") == "dropout may make a difference"
 
 
 def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():

@@ -16,14 +16,17 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
 
       nanoscope compare runs/small runs/large --json
 
+      nanoscope compare runs
+
     Parameters
     ----------
     logs
-        Two or more log files or directories of nanoscope runs, or one log that contains several runs.
+        Log files or directories of nanoscope runs; a directory that contains runs stands for all of them. Or one log
+        that contains several runs.
     lang
         en, ar or hi; default: the language of your locale.
     json
-        Print the comparison as JSON (schema nanoscope.compare/1).
+        Print the comparison as JSON (schema nanoscope.compare/2).
     """
     from nanoscope.analysis.compare import compare as compare_runs
     from nanoscope.words.language import choose_language
@@ -33,13 +36,12 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     named = trained_runs(logs)
     if len(named) < 2:
         raise UsageError(f"{logs[0]} contains only one run. Give another log to compare it with.")
-    comparison = compare_runs([each.run for each in named], [each.name for each in named])
+    same_log = len({each.path for each in named}) == 1
+    comparison = compare_runs([each.run for each in named], [each.name for each in named], same_log=same_log)
     if json:
-        from nanoscope.analysis.schema import plain
+        from nanoscope.analysis.compare.document import comparison_json
 
-        document = {"schema": "nanoscope.compare/1", "sources": list(logs), **plain(comparison)}
-        del document["analyses"]  # `explain --json` has them
-        sys.stdout.write(dumps(document, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(dumps(comparison_json(comparison, logs), indent=1, allow_nan=False) + "\n")
         return
 
     from nanoscope.views.compare import print_comparison

@@ -46,9 +46,10 @@ class NamedRun(NamedTuple):
 
 
 def trained_runs(logs: tuple[str, ...]) -> list[NamedRun]:
-    """The last run of each log; of a single log, all its runs."""
+    """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in it."""
     from nanoscope.runs.reader import read_log
 
+    logs = tuple(path for log in logs for path in _runs_in(log))
     named = []
     for path in logs:
         log = read_log(path)
@@ -56,12 +57,26 @@ def trained_runs(logs: tuple[str, ...]) -> list[NamedRun]:
         if not trained:
             raise JobError(f"No training step was found in {path}: there is nothing to show.")
         for number, run in enumerate(trained, start=1) if len(logs) == 1 else [(len(trained), trained[-1])]:
-            name = _name(path, logs) + (f"#{number}" if len(trained) > 1 else "")
+            name = f"#{number}" if len(logs) == 1 and len(trained) > 1 else _name(path, logs)
+            name += f"#{number}" if len(logs) > 1 and len(trained) > 1 else ""
             named.append(NamedRun(name, path, run, log))
     return named
 
 
+def _runs_in(log: str) -> list[str]:
+    """The runs of a folder that holds several; any other path as it is."""
+    folder = Path(log)
+    if log == "-" or not folder.is_dir() or (folder / "events.jsonl").is_file():
+        return [log]
+    return sorted(str(events.parent) for events in folder.glob("*/events.jsonl")) or [log]
+
+
 def _name(path: str, paths: tuple[str, ...]) -> str:
-    """The file's name, or its whole path if another has the same name."""
-    name = Path(path).stem if Path(path).stem not in ("", "-") else path
-    return name if sum(Path(other).stem == name for other in paths) == 1 else path
+    """The name of the file or folder, or its whole path if another has the same name."""
+    name = _short_name(path)
+    return name if sum(_short_name(other) == name for other in paths) == 1 else path
+
+
+def _short_name(path: str) -> str:
+    named = Path(path)
+    return (named.name if named.is_dir() else named.stem) or path  # '.' has no name

@@ -27,7 +27,8 @@ def report(
     Parameters
     ----------
     logs
-        Directories of nanoscope runs, log files, or '-'; several are compared.
+        Directories of nanoscope runs, log files, or '-'; several are compared. A directory that contains runs stands
+        for all of them.
     output
         The file to write; default: report.html in the run's directory, or in the current one for a log.
     lang

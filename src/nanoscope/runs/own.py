@@ -17,6 +17,7 @@ from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.events import LARGEST, NewerVersionError, decode
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
 from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
+from nanoscope.runs.windows import WindowLosses, read_windows
 from nanoscope.untrusted import printable
 
 CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
@@ -49,6 +50,7 @@ class RunDetails:
     eta_steps: "array[int]" = field(default_factory=lambda: array("q"))
     eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
     samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
+    windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
 
     @property
     def config(self) -> list[Setting]:
@@ -208,6 +210,7 @@ class OwnRun:
                 file.seek(self._offset)
         runs = [run for run in self._reader.finish() if run.steps or run.evals]
         self._reader.details.samples = read_samples(self.folder / "samples")
+        self._reader.details.windows = read_windows(self.folder)
         format_name = OWN_FORMAT if runs else "none"
         return Log(source or str(self.folder), format_name, runs, self._reader.builder.errors, self._lines)
 

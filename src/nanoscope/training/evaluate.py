@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ class Estimate:
     loss: float
     stderr: float
     windows: int
+    losses: list[float] = field(compare=False, default_factory=list, repr=False)
+    """Of each window, in the order of the split."""
 
 
 def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
@@ -65,29 +67,28 @@ class Evaluator:
         was_training = model.training
         model.eval()
         try:
-            sums = {name: self._sums_in_memory(model, name, abandoned) for name in self.splits}
+            losses = {name: self._losses_in_memory(model, name, abandoned) for name in self.splits}
         finally:
             model.train(was_training)
-        if self.processes.any(any(value is None for value in sums.values()))[0]:
+        if self.processes.any(any(value is None for value in losses.values()))[0]:
             return None
-        return {name: _estimate(*self.processes.sum(value)) for name, value in sums.items() if value is not None}
+        return {name: _estimate(self.processes.sum(value)) for name, value in losses.items() if value is not None}
 
-    def _sums_in_memory(
-        self, model: nn.Module, name: str, abandoned: Callable[[], bool]
-    ) -> tuple[float, float, float] | None:
-        """Call _sums, with smaller batches from now on if memory runs out."""
+    def _losses_in_memory(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> list[float] | None:
+        """Call _losses, with smaller batches from now on if memory runs out."""
         while True:
             try:
-                return self._sums(model, name, abandoned)
+                return self._losses(model, name, abandoned)
             except (RuntimeError, MemoryError) as error:
                 if self.batch == 1 or not is_out_of_memory(error):
                     raise
             self.batch //= 2
             release(self.device)
 
-    def _sums(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> tuple[float, float, float] | None:
-        """Sum, sum of squares and count of the windows' mean losses, over this process's share."""
-        own = self.starts[name][self.processes.rank :: self.processes.world]
+    def _losses(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> list[float] | None:
+        """The mean loss of each window of this process's share; 0 for those of the other processes."""
+        starts = self.starts[name]
+        own = starts[self.processes.rank :: self.processes.world]
         losses = []
         for first in range(0, len(own), self.batch):
             if abandoned():
@@ -97,11 +98,14 @@ class Evaluator:
                 logits = model(tokens.to(self.device))  # (B, T, V)
                 each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
             losses.append(each.float().view(targets.shape).mean(1))  # (B, T) → (B)
-        values = torch.cat(losses).double().cpu() if losses else torch.zeros(0, dtype=torch.float64)
-        return float(values.sum()), float((values**2).sum()), float(len(values))
+        whole = torch.zeros(len(starts), dtype=torch.float64)
+        if losses:
+            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).double().cpu()
+        return whole.tolist()
 
 
-def _estimate(total: float, squares: float, count: float) -> Estimate:
-    mean = total / count
-    variance = max(squares - count * mean**2, 0.0) / (count - 1) if count > 1 else math.nan
-    return Estimate(mean, math.sqrt(variance / count), int(count))
+def _estimate(losses: list[float]) -> Estimate:
+    count = len(losses)
+    mean = math.fsum(losses) / count
+    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
+    return Estimate(mean, math.sqrt(variance / count), count, losses)

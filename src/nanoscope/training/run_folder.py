@@ -13,7 +13,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
-OUR_FOLDERS = ("checkpoints", "samples")
+OUR_FOLDERS = ("checkpoints", "samples", "windows")
 
 
 @dataclass(frozen=True)

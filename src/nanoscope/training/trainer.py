@@ -20,6 +20,7 @@ from nanoscope.training.recovery import forward_backward, roll_back
 from nanoscope.training.saving import retry_save, save, save_at_the_end
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
+from nanoscope.training.window_losses import keep_window_losses
 
 
 def train(session: Session, stop: StopRequest) -> End:
@@ -126,6 +127,7 @@ def evaluate(session: Session, stop: StopRequest) -> None:
         windows=val.windows, seconds=timed.seconds, best=best,
     )  # fmt: skip
     books.reporter.emit(evaluation)
+    keep_window_losses(session, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
         save(session, best=best)
 

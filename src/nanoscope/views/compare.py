@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from nanoscope.analysis.findings import Comparison
+from nanoscope.analysis.findings import Comparison, Experiment, Identical, Repeats, Speed, WithinNoise
 from nanoscope.untrusted import printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.compare import MEASURES, ROW_REASONS, compared, leader, row_value
+from nanoscope.words.compare import MEASURES, compared, leader, row_value
 from nanoscope.words.language import NOTHING, Language
 
 LONG_NAME = 16  # characters: runs with longer names are called A, B, C
+MOST_COLUMNS = 4  # runs beside each other; more are listed below each other, the best first
+MOST_SETTINGS = 3  # columns of such a list
+# The columns of such a list, as far as the logs have them.
+RANKED = ("last_step", "val_at_equal_steps", "train_at_equal_steps", "best_val_loss", "best_val_bpb", "step_time",
+          "total_time")  # fmt: skip
 
 
 @dataclass(eq=False)
 class ComparisonTexts:
-    """A comparison in one language; the first column of a table has no header."""
+    """A comparison in one language; the first column of a table has no header unless it lists runs."""
 
     key: list[str]  # which letter stands for which run
     leads: list[str]
@@ -36,40 +41,92 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def comparison_texts(comparison: Comparison, language: Language) -> ComparisonTexts:
-    """Which run is ahead and why, which settings differ, and a table with a reason in each row."""
+    """What makes the difference, what the runs reached, and which settings differ."""
     say = language.say
     names = short_names(comparison.names)
     key = zip(names, map(printable, comparison.names), strict=True)
-    explains = [compared(e, language, names) for e in comparison.explanations if e.explains]
-    does_not = [compared(e, language, names) for e in comparison.explanations if not e.explains]
-    leads = [text for row in comparison.rows if (text := leader(row, language, names))]
-    if not explains:
-        leads.append(say("What makes the difference cannot be seen in these logs."))
+    experiment = comparison.experiment
+    is_list = len(names) > MOST_COLUMNS
+    headers, measures = _ranking(comparison, language, names) if is_list else _columns(comparison, language, names)
+    settings = [] if is_list and len(comparison.config) <= MOST_SETTINGS else _settings(comparison)
     return ComparisonTexts(
         key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
-        leads=leads,
+        leads=_leads(comparison, language, names),
         sections=[
-            (say("What explains the difference"), explains),
-            (say("What does not"), does_not),
+            *experiment_sections(experiment, language, names),
             (say("If it went on"), [compared(c, language, names) for c in comparison.continued]),
         ],
         measures_title=say("Side by side"),
-        measures_headers=["", *names, say("why")],
-        measures=[
-            [
-                MEASURES.write(row, language),
-                *(row_value(row, value, language) for value in row.values),
-                ROW_REASONS.write(row, language),
-            ]
-            for row in comparison.rows
-        ],
+        measures_headers=headers,
+        measures=measures,
         settings_title=say("Settings that differ"),
         settings_headers=["", *names],
-        settings=[
-            [printable(d.key), *(NOTHING if value is None else printable(str(value)) for value in d.values)]
-            for d in comparison.config
-        ],
+        settings=settings,
     )
+
+
+def experiment_sections(
+    experiment: Experiment, language: Language, names: tuple[str, ...]
+) -> list[tuple[str, list[str]]]:
+    """Titles with what several runs show together."""
+    say = language.say
+    return [
+        (say("Learning"), [compared(f, language, names) for f in (*experiment.data, *experiment.learnt)]),
+        (say("What does not explain it"), [compared(f, language, names) for f in experiment.does_not_explain]),
+        (say("Timing"), [compared(f, language, names) for f in experiment.speed]),
+    ]
+
+
+def _leads(comparison: Comparison, language: Language, names: tuple[str, ...]) -> list[str]:
+    """Which run is the fastest and which has the lowest loss, unless they are all the same."""
+    experiment = comparison.experiment
+    without = set()
+    if not any(isinstance(f, Speed) and f.reason != "equal" for f in experiment.speed):
+        without.add("step_time")
+    is_noise = [isinstance(f, Repeats | Identical | WithinNoise) or _no_difference(f) for f in experiment.learnt]
+    if is_noise and all(is_noise):
+        without |= {"best_val_loss", "best_val_bpb"}
+    rows = [row for row in comparison.rows if row.measure not in without]
+    return [text for row in rows if (text := leader(row, language, names))]
+
+
+def _no_difference(finding: object) -> bool:
+    return getattr(finding, "verdict", "") == "within_noise"
+
+
+def _columns(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [MEASURES.write(row, language), *(row_value(row, value, language) for value in row.values)]
+        for row in comparison.rows
+    ]
+    return ["", *names], rows
+
+
+def _ranking(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
+    """One line for each run, the lowest loss first."""
+    columns = [row for measure in RANKED for row in comparison.rows if row.measure == measure]
+    settings = comparison.config[:MOST_SETTINGS]
+    losses = comparison.experiment.losses
+    order = sorted(range(len(names)), key=lambda place: losses[place]) if losses else range(len(names))
+    headers = [language.say("run"), *(printable(d.key) for d in settings)]
+    headers += [MEASURES.write(row, language) for row in columns]
+    cells = [
+        [
+            names[place],
+            *(_setting(difference.values[place]) for difference in settings),
+            *(row_value(row, row.values[place], language) for row in columns),
+        ]
+        for place in order
+    ]
+    return headers, cells
+
+
+def _settings(comparison: Comparison) -> list[list[str]]:
+    return [[printable(d.key), *(_setting(value) for value in d.values)] for d in comparison.config]
+
+
+def _setting(value: object) -> str:
+    return NOTHING if value is None else printable(str(value))
 
 
 def print_comparison(comparison: Comparison, page: Page) -> None:
@@ -80,10 +137,10 @@ def print_comparison(comparison: Comparison, page: Page) -> None:
     page.line()
     for text in texts.leads:
         page.paragraph(text, style="bold")
-    for title, reasons in texts.sections:
-        page.section(title, reasons)
+    for title, found in texts.sections:
+        page.section(title, found)
     page.heading(texts.measures_title)
-    page.table(texts.measures_headers, texts.measures, numeric=len(comparison.names))
+    page.table(texts.measures_headers, texts.measures, numeric=len(texts.measures_headers) - 1)
     if texts.settings:
         page.heading(texts.settings_title)
         page.table(texts.settings_headers, texts.settings, numeric=len(comparison.names))

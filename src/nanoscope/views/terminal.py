@@ -6,11 +6,23 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nanoscope.analysis.analyse import analyse, main_run
-from nanoscope.analysis.findings import Analysis, Eta, LogError, NoteFinding, Verdict
+from nanoscope.analysis.compare import analyse_experiment
+from nanoscope.analysis.findings import (
+    Analysis,
+    Confounded,
+    Effect,
+    Eta,
+    Identical,
+    LogError,
+    NoteFinding,
+    Repeats,
+    Verdict,
+)
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
 from nanoscope.views.terminal_page import Page
+from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import DIRECTION, NAIVE_ETA
@@ -38,6 +50,7 @@ def print_report(
     shown = main_run(log, analyses)
     if len(analyses) > 1:
         _runs_table(analyses, page)
+        _experiment(log, analyses, page)
         page.heading(say("Run {number} of {count}", number=shown + 1, count=len(analyses)))
     is_last = shown == len(analyses) - 1
     _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
@@ -115,6 +128,17 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
         )
     page.line()
     page.table(headers, rows, numeric=4)
+
+
+def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
+    """What the runs of one log show together: a sweep, or the same run again and again."""
+    names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
+    experiment = analyse_experiment(log.runs, analyses)
+    found = experiment.learnt if experiment else ()
+    page.section(
+        page.language.say("The runs together"),
+        [compared(f, page.language, names) for f in found if isinstance(f, Effect | Repeats | Identical | Confounded)],
+    )
 
 
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:

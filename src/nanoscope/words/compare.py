@@ -1,10 +1,15 @@
-"""Several runs side by side: the rows of the table, and why the runs differ."""
+"""Several runs side by side: what they show together, and the rows of their table."""
 
+import math
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 from nanoscope.analysis import findings as f
 from nanoscope.words.language import Language
-from nanoscope.words.templates import By, Clauses, First, Say, Words, has, known
+from nanoscope.words.templates import By, First, Plural, Say, Sentences, Verbatim, Words, has, known
+
+MOST_LOSSES = 8  # that a sentence lists; of more it gives the best and the worst, and a table has them all
 
 MEASURES = By(
     "measure",
@@ -12,7 +17,10 @@ MEASURES = By(
     last_train_loss=Say("last training loss"),
     last_val_loss=Say("last validation loss"),
     best_val_loss=Say("best validation loss"),
-    val_at_equal_steps=Say("validation at step {at}"),
+    last_val_bpb=Say("last validation, bits per byte"),
+    best_val_bpb=Say("best validation, bits per byte"),
+    val_at_equal_steps=Say("validation at step {at:plain}", at=lambda row: int(row.at)),
+    train_at_equal_steps=Say("training loss at step {at:plain}", at=lambda row: int(row.at)),
     val_at_equal_tokens=Say("validation at {at:large} tokens"),
     val_at_equal_time=Say("validation after {at:duration}"),
     time_to_loss=Say("time to loss {at:significant}"),
@@ -30,56 +38,244 @@ FORMATS: dict[f.RowMeasure, str] = {
     "throughput": "large",
     "mfu": "percent",
 }
-ROW_REASONS = By(
-    "reason",
-    fewer_steps=Say("one run did fewer steps"),
-    other_model=Say("the models differ"),
-    other_batch=Say("tokens a step differ"),
-    other_data=Say("the data differ"),
-    other_settings=Say("settings differ"),
-    overfitting=Say("one run is overfitting"),
-    faster_machine=Say("one machine is faster"),
-    same=Say("the same"),
-    within_noise=Say("within the noise"),
-    not_in_log=Say("a log does not tell"),
-)
 # Which run is ahead in the two measures that people ask about first.
 LEADERS = By(
     "measure",
     step_time=Say("Fastest step: {run} ({value})."),
     best_val_loss=Say("Best validation loss: {run} ({value})."),
+    best_val_bpb=Say("Best validation, in bits per byte: {run} ({value})."),
 )
+
+
+class Listed(Words):
+    """A text for each item, joined by commas."""
+
+    COMMA = Say(", ")
+
+    def __init__(self, items: Callable[[Any], list[Any]], each: Words | None = None) -> None:
+        self._items, self._each = items, each
+
+    def write(self, finding: Any, language: Language) -> str:
+        texts = [self._each.write(item, language) if self._each else str(item) for item in self._items(finding)]
+        return self.COMMA.write(None, language).join(language.isolate(text) for text in texts)
+
+
+class WithError(Words):
+    """'0.43 ± 0.05': a value with as many decimals as its error has; without one, with two digits."""
+
+    def __init__(self, value: str, error: str, digits: int = 1) -> None:
+        self._value, self._error, self._digits = value, error, digits
+
+    def write(self, finding: Any, language: Language) -> str:
+        value, error = getattr(finding, self._value), getattr(finding, self._error)
+        if error is None:
+            return language.significant(value, 2)
+        digits = self._digits + (abs(value) < 2 * error)  # where little is left, one digit would say '0.0 ± 0.1'
+        decimals = max(0, min(4, digits - 1 - math.floor(math.log10(error)))) if error > 0 else 4
+        return f"{language.number(value, decimals)} ± {language.number(error, decimals)}"
+
+
+def _is(**wanted: object) -> Callable[[Any], bool]:
+    return lambda finding: all(getattr(finding, field) == value for field, value in wanted.items())
+
+
+def _losses(effect: f.Effect) -> list[Any]:
+    pairs = [SimpleNamespace(value=v, loss=loss) for v, loss in zip(effect.values, effect.losses, strict=True)]
+    finite = sorted((pair for pair in pairs if pair.loss is not None), key=lambda pair: pair.loss)
+    return pairs if len(pairs) <= MOST_LOSSES else [finite[0], finite[-1]]
+
+
+def _settings(pairs: str) -> Words:
+    return Listed(lambda finding: [f"{key}={value}" for key, value in getattr(finding, pairs)])
+
+
+# Where losses are compared: for findings with the fields `measure` and `step`.
+WHERE = First(
+    Say("validation loss at step {step:plain}", lambda finding: finding.measure == "val" and finding.step is not None),
+    Say("training loss at step {step:plain}", lambda finding: finding.measure == "train" and finding.step is not None),
+    Say("last validation loss", _is(measure="val")),
+    Say("last training loss"),
+)
+SIZE = WithError("difference", "noise")
+MEAN = WithError("mean", "spread", digits=2)
+LOSS_OF_VALUE = First(Say("{loss:loss} with {value}", known("loss")), Say("not finite with {value}"))
+LOSSES = Listed(_losses, LOSS_OF_VALUE)
+BEST = Verbatim("{best}", best=lambda effect: effect.values[effect.best])
+NAMES = Listed(lambda finding: list(finding.settings))
+FIXED = _settings("fixed")
 
 # fmt: off
 MESSAGES: dict[type[f.Finding], Words] = {
-    f.Explanation: By(
+    f.NotComparable: By(
         "reason",
-        fewer_steps=First(
-            Say("{run} did fewer steps than {other}: it has simply been trained less.", has("explains")),
-            Say("The number of steps alone does not explain it: at equal steps {run} and {other} differ as well."),
+        unit=Say("The losses of {run} and {other} can't be compared: one is in bits per byte, the other per token."),
+        vocabulary=Say("The losses of {run} and {other} can't be compared: their vocabularies have {one} and {two} "
+                       "tokens.", one=lambda n: n.values[0], two=lambda n: n.values[1]),
+        data=First(
+            Say("The losses of {run} and {other} can't be compared: they learn from different data ({one}, {two}).",
+                lambda finding: finding.values[0], one=lambda n: n.values[0], two=lambda n: n.values[1]),
+            Say("The losses of {run} and {other} can't be compared: they learn from different data."),
         ),
-        other_model=Say("{run} trains another model than {other}; a larger one reaches a lower loss."),
-        other_batch=Say("{run} sees another number of tokens in each step than {other}."),
-        other_data=Say("{run} and {other} learn from different data: their losses cannot be compared."),
+        size=Say("The losses of {run} and {other} can't be compared: their training data have {one} and {two} tokens.",
+                 one=lambda n: int(n.values[0]), two=lambda n: int(n.values[1])),
+        start=Say("The losses of {run} and {other} probably can't be compared: they begin at {one} and {two}, so their "
+                  "vocabularies or initial weights differ.",
+                  one=lambda n: n.values[0], two=lambda n: n.values[1]),
+    ),
+    f.SameData: By(
+        "evidence",
+        fingerprint=Say("{one} and {two} are the same data: their fingerprints agree.",
+                        one=lambda s: s.names[0], two=lambda s: s.names[1]),
+        size=Say("{one} and {two} are the same data: as many tokens, and a vocabulary of {vocab_size:plain}.",
+                 one=lambda s: s.names[0], two=lambda s: s.names[1]),
+        vocabulary=Say("{one} and {two} are probably the same data: both have a vocabulary of {vocab_size:plain}.",
+                       one=lambda s: s.names[0], two=lambda s: s.names[1]),
+    ),
+    f.UnknownData: Say("The logs don't say what the runs learn from. Their losses can be compared only if it is the "
+                       "same text and tokenizer."),
+    f.Effect: Sentences(
+        Say("With {fixed}:", has("fixed"), fixed=FIXED),
+        First(
+            Say("{setting} makes the difference ({where}): {losses}. Best: {best}.",
+                _is(verdict="differs", confidence="sure"), where=WHERE, losses=LOSSES, best=BEST),
+            Say("{setting}, the only setting that differs, most likely makes the difference ({where}): "
+                "{losses}. Best: {best}.", _is(verdict="differs"), where=WHERE, losses=LOSSES, best=BEST),
+            Say("{setting} may make a difference ({where}): {losses}.",
+                _is(verdict="unclear"), where=WHERE, losses=LOSSES),
+            Say("{setting} makes no difference beyond the noise ({where}): {losses}.", where=WHERE, losses=LOSSES),
+        ),
+        By(
+            "noise_from",
+            windows=Say("From best to worst: {size}, compared window by window.", size=SIZE),
+            repeats=Say("From best to worst: {size}, judged by the repeats.", size=SIZE),
+            errors=Say("From best to worst: {size}, by the errors of the evaluations.", size=SIZE),
+            scatter=Say("From best to worst: {size}, by the scatter of the losses.", size=SIZE),
+        ),
+        Say("How much of this is chance, a repeat with another seed would show.", has("small")),
+        Say("As good within that error: {ties}.", has("ties"), ties=Listed(lambda effect: list(effect.ties))),
+        First(
+            Say("The best lies inside the range tried; to narrow it down, try {next}.",
+                lambda e: e.edge == "inside" and e.try_next, next=Listed(lambda effect: list(effect.try_next))),
+            Say("The best lies inside the range tried.", _is(edge="inside")),
+            Say("The best lies at the end of the range tried: widen it, to {next} for example.",
+                has("edge", "try_next"), next=Listed(lambda effect: list(effect.try_next))),
+            Say("The best lies at the end of the range tried.", has("edge")),
+        ),
+    ),
+    f.Repeats: Sentences(
+        Say("With {fixed}:", has("fixed"), fixed=FIXED),
+        First(
+            Plural("{n} repeat with another seed ({where}): {size}, between {low:loss} and {high:loss}.",
+                   "{n} repeats with other seeds ({where}): {size}, between {low:loss} and {high:loss}.",
+                   "count", _is(differ="seed"), where=WHERE, size=MEAN),
+            Plural("{n} run that nothing in the logs tells apart ({where}): {size}, between {low:loss} and "
+                   "{high:loss}.",
+                   "{n} runs that nothing in the logs tells apart ({where}): {size}, between {low:loss} and "
+                   "{high:loss}.",
+                   "count", where=WHERE, size=MEAN),
+        ),
+    ),
+    f.Identical: Sentences(
+        Plural("{n} run is identical to the digit ({where}: {loss:loss}).",
+               "{n} runs are identical to the digit ({where}: {loss:loss}).", "count", where=WHERE),
+        First(
+            Say("So {settings} changes nothing here.", has("settings"), settings=NAMES),
+            Say("Their settings are the same as well: the run can be repeated exactly.", has("knows_settings")),
+            Say("If a setting was changed between them, it changes nothing."),
+        ),
+    ),
+    f.Confounded: Sentences(
+        First(
+            Say("{run} and {other} differ by {size} ({where}). Several settings differ: {settings}. These runs can't "
+                "tell which one matters.", known("difference"),
+                size=Verbatim("{difference:significant2}", difference=lambda c: abs(c.difference)), where=WHERE,
+                settings=NAMES),
+            Say("{run} and {other} differ in several settings: {settings}.", settings=NAMES),
+        ),
+        Say("A run like {run}, but with {next}, would tell.", lambda c: len(c.tell_apart) == 1,
+            next=_settings("tell_apart")),
+        Say("Runs like {run}, each with one of {next}, would tell.", lambda c: len(c.tell_apart) > 1,
+            next=_settings("tell_apart")),
+    ),
+    f.Unexplained: Sentences(
+        First(
+            Say("{run} is higher than {other} by {difference:significant2} ({where}), more than their noise.",
+                known("noise"), where=WHERE),
+            Say("{run} is higher than {other} by {difference:significant2} ({where}). The logs don't show "
+                "how noisy these losses are.", where=WHERE),
+        ),
+        By(
+            "knows",
+            settings=Say("Unexplained: their settings are the same."),
+            some_settings=Say("Unexplained: the settings that the logs show are the same."),
+            no_settings=Say("Unexplained: the logs don't show the settings."),
+        ),
+    ),
+    f.WithinNoise: Say("{run} and {other} differ by no more than their noise ({where}: {size}).",
+                       where=WHERE, size=SIZE),
+    f.FewerSteps: By(
+        "verdict",
+        explains=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). At step "
+                     "{equal_step:plain} they were equal within their noise ({then}): {run} has been trained less.",
+                     then=Verbatim("{a:loss}, {b:loss}", a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
+        differs_too=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). That is not all: at "
+                        "step {equal_step:plain} they differed already ({then}).",
+                        then=Verbatim("{a:loss}, {b:loss}",
+                                      a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
+        unclear=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). Whether that explains "
+                    "the difference is unclear: at step {equal_step:plain} they had {then}.",
+                    then=Verbatim("{a:loss}, {b:loss}", a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
+        no_common_step=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}), and the logs have "
+                           "no step at which both can be compared."),
+    ),
+    f.Fault: By(
+        "kind",
         overfitting=Say("{run} is past its best: its validation loss rises while its training loss falls, "
                         "so its low training loss is no merit."),
-        device=Say("It is not the device: with the same settings and as many steps a CPU learns as well as a GPU, "
-                   "only more slowly."),
-        precision=Say("It is not the precision: it changes the loss far less than this."),
-        noise=Say("The difference between {run} and {other} is no larger than their noise."),
+        diverged=Say("{run} diverged at step {step:plain}: its last loss says nothing about its settings."),
+        non_finite=Say("The loss of {run} is not finite from step {step:plain} on."),
+    ),
+    f.NoEffect: Say("It is not the device: with the same settings and as many steps a CPU learns as well as a GPU, "
+                    "only more slowly."),
+    f.Work: By(
+        "source",
+        mfu=Say("A step of {run} does about {ratio:significant2} times the arithmetic of a step of {other} (by "
+                "MFU × time): a larger model, or more tokens in a step."),
+        sizes=Say("A step of {run} does about {ratio:significant2} times the arithmetic of a step of {other} (by "
+                  "parameters × tokens)."),
+    ),
+    f.Speed: By(
+        "reason",
+        equal=Say("All runs are equally fast: {range:durations} a step, within their spread.",
+                  range=lambda s: (s.other_seconds, s.seconds)),
+        setting=Say("With {setting}={slow} a step takes {seconds:duration}, with {setting}={fast} "
+                    "{other_seconds:duration}. No other setting that affects the speed differs.",
+                    setting=lambda s: s.settings[0], slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
+        device=Say("The machine makes the difference in speed: {seconds:duration} a step on {slow}, "
+                   "{other_seconds:duration} on {fast}.", slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
+        several=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. Several "
+                    "settings that matter here differ: {settings}.", settings=NAMES),
+        work=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}: it does more "
+                 "work."),
+        machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, for the same "
+                    "arithmetic: the machine of {other} is faster or less busy."),
+        same_machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, with the "
+                         "same settings on the same machine. The logs don't show what slows {run} down."),
+        unexplained=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. The "
+                        "logs don't show why."),
     ),
     f.Continued: First(
-        Say("Continued to step {to_step:plain}, {run} would reach a validation loss of about {level:losses}.",
+        Say("Continued to step {to_step:plain} at the same pace, {run} would reach a validation loss of about "
+            "{level:losses}.",
             known("low"), level=lambda continued: (continued.low, continued.high)),
-        Clauses(
-            Say("Where {run} would be at step {to_step:plain} cannot be told"),
-            By(
-                "why_not",
-                overfitting=Say(": it is overfitting, and more steps would make its validation loss worse."),
-                too_short=Say(": it is too short."),
-                no_evaluations=Say(": it has too few evaluations."),
-                diverged=Say(": it has diverged."),
-            ),
+        By(
+            "why_not",
+            overfitting=Say("Can't tell where {run} would be at step {to_step:plain}: it is overfitting."),
+            too_short=Say("Can't tell where {run} would be at step {to_step:plain}: it has too few evaluations."),
+            too_far=Say("Can't tell where {run} would be at step {to_step:plain}: that is more than twice its "
+                        "steps."),
+            unsteady=Say("Can't tell where {run} would be at step {to_step:plain}: its losses are too unsteady."),
+            diverged=Say("Can't tell where {run} would be at step {to_step:plain}: it has diverged."),
         ),
     ),
 }
@@ -99,7 +295,8 @@ def leader(row: f.ComparisonRow, language: Language, names: tuple[str, ...]) -> 
     return LEADERS.write(SimpleNamespace(measure=row.measure, run=names[row.best], value=value), language)
 
 
-def compared(finding: f.Explanation | f.Continued, language: Language, names: tuple[str, ...]) -> str:
+def compared(finding: f.Compared, language: Language, names: tuple[str, ...]) -> str:
     """A finding about runs, with their names instead of their numbers."""
-    runs = {field: names[number] for field, number in vars(finding).items() if field in ("run", "other")}
-    return MESSAGES[type(finding)].write(SimpleNamespace(**vars(finding) | runs), language)
+    fields = {field: getattr(finding, field) for field in dir(finding) if not field.startswith("_")}
+    runs = {field: names[number] for field, number in fields.items() if field in ("run", "other")}
+    return MESSAGES[type(finding)].write(SimpleNamespace(**fields | runs), language)

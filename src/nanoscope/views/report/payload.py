@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nanoscope.analysis.analyse import Options, analyse, log_errors
-from nanoscope.analysis.compare import compare, seconds_at
+from nanoscope.analysis.compare import compare
+from nanoscope.analysis.compare.clock import seconds_at
 from nanoscope.analysis.findings import Analysis, AsleepNote, Comparison, Overfitting, SlowRecord, SlowStepNote
 from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.schema import plain
@@ -186,7 +187,6 @@ def _phases(run: Run, analysis: Analysis) -> list[tuple[str, float]]:
 def _clock(run: Run, analysis: Analysis) -> list[tuple[int, float]]:
     """Seconds at which the run reached some of its steps, to overlay runs at equal times."""
     steps = sorted({*run.steps.step[:1], *run.steps.step[-1:], *(e.step for e in run.evals)})
-    evaluated = [e.step for e in run.evals]
     some = {steps[round(i * (len(steps) - 1) / (CLOCK_POINTS - 1))] for i in range(CLOCK_POINTS)} if steps else set()
-    times = [(step, seconds_at(float(step), analysis, evaluated)) for step in sorted(some)]
+    times = [(step, seconds_at(float(step), run, analysis)) for step in sorted(some)]
     return [(step, seconds) for step, seconds in times if seconds is not None]
