@@ -44,9 +44,9 @@ def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
     found = _jump_that_lasts(curve.values, uniform) or _creeping_rise(curve.values, evidence.from_scratch)
     if found is None:
         return None
-    at, before = found
+    at, before, safe = found
     step, last = curve.steps[at], curve.values[-1]
-    good = [c.step for c in evidence.run.checkpoints if c.step < step]
+    good = [c.step for c in evidence.run.checkpoints if c.step <= curve.steps[safe]]
     norms = _norms_around(evidence.run, step)
     rates = [lr for s, lr in zip(evidence.run.steps.step, evidence.run.steps.lr, strict=True) if s <= step and lr == lr]
     return Diverged(
@@ -64,8 +64,11 @@ def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
     )
 
 
-def _jump_that_lasts(values: Sequence[float], uniform: float | None) -> tuple[int, float] | None:
-    """The index of the first jump from which the loss never came back, and the loss before it."""
+Break = tuple[int, float, int]  # the index of the break, the loss before it, and the last index that is surely before
+
+
+def _jump_that_lasts(values: Sequence[float], uniform: float | None) -> Break | None:
+    """The first jump from which the loss never came back."""
     found = None
     while (jump := _last_jump(values, uniform)) is not None:
         found = jump
@@ -73,7 +76,7 @@ def _jump_that_lasts(values: Sequence[float], uniform: float | None) -> tuple[in
     return found
 
 
-def _last_jump(values: Sequence[float], uniform: float | None) -> tuple[int, float] | None:
+def _last_jump(values: Sequence[float], uniform: float | None) -> Break | None:
     count = len(values)
     if count < 4:
         return None
@@ -95,11 +98,11 @@ def _last_jump(values: Sequence[float], uniform: float | None) -> tuple[int, flo
         lost = end > 2 * before or (uniform is not None and end > uniform)
         high = end > (1 + SHORT_SHARE) * before
         if (high or not few) and (lost or len(later) >= count // 5):
-            return at, values[at - 1]
+            return at, values[at - 1], at - 1
     return None
 
 
-def _creeping_rise(values: Sequence[float], from_scratch: bool) -> tuple[int, float] | None:
+def _creeping_rise(values: Sequence[float], from_scratch: bool) -> Break | None:
     """Medians of short stretches: spikes vanish, a divergence stays."""
     if len(values) < 24:
         return None
@@ -114,7 +117,7 @@ def _creeping_rise(values: Sequence[float], from_scratch: bool) -> tuple[int, fl
         return None
     risen = best + max(0.1 * (last - best), min(3 * calm, 0.5 * (last - best)))
     begins = max(i for i, value in enumerate(smooth) if i >= low and value <= risen) + 1
-    return min(begins, len(smooth) - 1) * size, best
+    return min(begins, len(smooth) - 1) * size, best, low * size
 
 
 def _norms_around(run: Run, step: int) -> tuple[float | None, float | None]:
