@@ -259,6 +259,7 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, series={"eta_s": series(lambda s: 100.0)})
     yield log(half_done, series={"eta_s": series(lambda s: 1000.0)})
     yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
+    yield log(half_done, time_source="progress_bar")
     yield log(half_done, unit="epoch")
     yield log(nanogpt(), unit="epoch")
     yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
