@@ -241,6 +241,7 @@ LOGS: Mapping[str, str] = {
     + _nanochat("/02000"),
     # timing
     "slowing down": nanogpt(ms=lambda s: 100 + s / 10, head=settings(max_iters=2000)),
+    "slowing down in a few lines": nanogpt(160, ms=lambda s: 100 + s / 4),
     "getting faster": nanogpt(ms=lambda s: 200 - s / 10, head=settings(max_iters=2000)),
     "lately slower": nanogpt(ms=lambda s: 100 + (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),
@@ -335,6 +336,7 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
     yield log(half_done, series={"loss_scale": series(lambda s: 65536.0 if s < 500 else 65536 / 2 ** ((s - 490) / 30))})
     yield log(half_done, loss_is_average=True)
+    yield log(half_done, time_source="progress_bar")
     yield log(half_done, unit="epoch")
     yield log(nanogpt(), unit="epoch")
     yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")

@@ -179,12 +179,13 @@ def test_a_steady_drift_is_followed(explain, nanogpt_log) -> None:
 
 @pytest.mark.parametrize(("printed", "disagrees"), [(100.0, False), (400.0, True)])
 def test_the_estimate_of_the_trainer_stands_beside_ours(read_run, nanogpt_log, printed, disagrees) -> None:
-    run = read_run(nanogpt_log(last=1000, eval_every=None))
+    run = read_run(nanogpt_log(last=1000, eval_every=None, header=["Overriding: max_iters = 2000"]))
     run.series["eta_s"] = Series()
     run.series["eta_s"].append(1000, printed)
-    eta = analyse(run, Options(max_iters=2000)).eta
+    eta = analyse(run).eta
 
     assert (eta.printed_s, eta.printed_disagrees) == (printed, disagrees)
+    assert analyse(run, Options(max_iters=9000)).eta.printed_s is None  # that is the time to another end
 
 
 def test_a_run_beyond_its_total_is_neither_finished_nor_given_a_time(explain) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from nanoscope.analysis.findings import Eta, NoEta, RunProgress, Scenario
 from nanoscope.analysis.numbers import mean
 from nanoscope.analysis.pace import measure_pace
-from nanoscope.analysis.progress import last_step_of
+from nanoscope.analysis.progress import last_step_of, total_of
 from nanoscope.analysis.timing import Timing
 from nanoscope.estimates import multiples_between
 from nanoscope.runs.run import Run
@@ -16,7 +16,6 @@ MOVING_AVERAGE_LINES = 20
 COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
 EVALUATION_SHARE, LEAST_SHARE = 0.6, 0.2  # of a first step's extra time that an evaluation took
 PRINTED_MAY_VARY = 0.1  # a trainer's own estimate, which comes without a range
-PRINTED_LAG = 5  # steps
 ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
 
 
@@ -43,7 +42,7 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
     low = left * pace.low_s + evaluations.low_s + saves_s * (1 - COST_MAY_VARY)
     high = left * pace.high_s + evaluations.high_s + saves_s * (1 + COST_MAY_VARY) + _stalls_s(timing, left / covered)
     average, lines, direction = _moving_average(timing.steady_s)
-    printed = _printed(run, progress.last_step)
+    printed = _printed(run, progress, timing.log_interval or 1)
     return Eta(
         expected_s=expected,
         low_s=low,
@@ -134,12 +133,12 @@ def _stalls_s(timing: Timing, ahead: float) -> float:
     return sum(stalls) * ahead if len(stalls) > 1 else max(stalls, default=0.0) * min(1.0, ahead)
 
 
-def _printed(run: Run, last: int) -> float | None:
-    """The time left that the trainer printed with its last lines."""
+def _printed(run: Run, progress: RunProgress, log_interval: int) -> float | None:
+    """The time left that the trainer printed with its last lines, if it is the time to the same end."""
     series = run.series.get("eta_s")
-    if series is None or not series.values or series.steps[-1] < last - PRINTED_LAG:
+    if series is None or not series.values or progress.total_steps != total_of(run):
         return None
-    return series.values[-1]
+    return series.values[-1] if series.steps[-1] >= run.steps.step[-1] - 2 * log_interval else None
 
 
 def _checkpoints_left(run: Run, progress: RunProgress, timing: Timing) -> tuple[int, float | None]:

@@ -16,7 +16,7 @@ WELL_KNOWN_DATA = {"shakespeare_char": 1_003_854, "shakespeare": 301_966}
 
 def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) -> RunProgress:
     """Total, steps left and end of a run, from what the person or the log says."""
-    total = max_iters if max_iters is not None else _total(run)
+    total = max_iters if max_iters is not None else total_of(run)
     # The last evaluation or checkpoint may come after the last printed step.
     told = [*run.steps.step[-1:], *(e.step for e in run.evals[-1:]), *(c.step for c in run.checkpoints[-1:])]
     last = max(told, default=None)
@@ -100,7 +100,8 @@ def _tokens_from_speed(run: Run) -> int | None:
     return round(middle) if consistent else None
 
 
-def _total(run: Run) -> int | None:
+def total_of(run: Run) -> int | None:
+    """The number of steps that the log itself says the run will take."""
     if run.total_steps is not None:
         return run.total_steps
     for key in run.traits.total_keys:

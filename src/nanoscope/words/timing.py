@@ -49,7 +49,7 @@ CAUSES: dict[f.Cause, Words] = {
     "checkpoint": Say("checkpoint"),
     "resume": Say("resuming"),
     "periodic": Say("regular extra work"),
-    "stall": Say("no cause in the log"),
+    "stall": Say("unexplained"),
 }
 _CAUSES = Each("causes", CAUSES, " + ")
 
@@ -226,6 +226,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("Since about step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than "
             "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something else "
             "may use the machine.", known("since_step")),
+        Say("Steps seem to take longer by now: {last_third_s:duration}, at the beginning {first_third_s:duration} "
+            "({share:percent} more). There are too few of them, or they scatter too much, to be sure.",
+            lambda verdict: verdict.confidence == "hint"),
         Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
             "({first_third_s:duration}). The log does not show why."),
     ),
