@@ -72,7 +72,7 @@ def read_bars(line: str) -> list[Bar]:
 
 def hides_bar(line: str) -> bool:
     """Whether the line is a bar or a piece of one, so that its percentage is nothing to read."""
-    return "%|" in line or "it/s" in line and "[00:" in line
+    return "%|" in line or ("it/s" in line and "[00:" in line)
 
 
 def _bar(match: re.Match[str]) -> Bar | None:
@@ -89,14 +89,17 @@ def _bar(match: re.Match[str]) -> Bar | None:
     position, total = _count(parts["at"]), _count(parts["of"])
     if position is None or total is None:
         return None
-    headed = read_fields(heading)
+    headed, values = read_fields(heading), read_fields(parts.get("postfix") or "")
+    for name, value in headed.values.items():
+        if name not in ("epoch", "step"):
+            values.values.setdefault(name, value)
     if match.re is _RICH and "epoch" in headed.totals:
         headed.totals["epoch"] += 1  # its bars count from 0 to N − 1, and show N − 1
     return Bar(
         position,
         total,
         headed,
-        read_fields(parts.get("postfix") or ""),
+        values,
         _seconds(parts.get("elapsed")),
         _seconds(parts.get("left")),
         seconds,

@@ -121,7 +121,9 @@ def _page_text(page: str) -> str:
     from html import unescape
 
     rows = (_CELL_ENDS.sub("\t", " ".join(row.split())) for row in _ROW_ENDS.split(page))
-    return "\n".join("\t".join(cell.strip() for cell in unescape(_TAG.sub("", row)).rstrip("\t ").split("\t")) for row in rows)
+    return "\n".join(
+        "\t".join(cell.strip() for cell in unescape(_TAG.sub("", row)).rstrip("\t ").split("\t")) for row in rows
+    )
 
 
 def _trainer_state(state: dict[str, Any] | None) -> str | None:

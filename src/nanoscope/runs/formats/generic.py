@@ -38,7 +38,7 @@ _NOTED = 50  # records that are searched for what kind of task this is
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
-    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
+    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
     re.IGNORECASE,
 )
 # '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
@@ -46,7 +46,7 @@ _BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
-    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$",
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
     re.IGNORECASE,
 )
 _VALIDATION_LINE = re.compile(
@@ -57,7 +57,10 @@ _AVERAGE = re.compile(
     r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
 )
 _MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
-_LANGUAGE = re.compile(r"\bppl\b|perplexity|\bbp[bc]\b|\btok(?:en)?s?\b|\bkt/s|\bwps\b|lm loss|mlm", re.IGNORECASE)
+_LANGUAGE = re.compile(
+    r"\bppl\b|perplexity|\bbp[bc]\b|(?<![a-z])tok(?:en)?s?(?![a-z])|\bkt/s|\bwps\b|lm[ _]loss|mlm|language",
+    re.IGNORECASE,
+)
 _OTHER_TASK = re.compile(
     r"loss_(?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl)_loss\b|acc@?[15]\b|top-?[15]\b|\bm?iou\b|\bdice\b|\bmAP\b|\bwer\b"
     r"|\bcer\b|\bctc|psnr|\bfid\b|acc_seg|\bauc\b|decode\.|\b[dg]_loss\b|\bloss_[dg]\b",
@@ -96,7 +99,7 @@ class Generic(Format):
         Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
         Line(EndRecord, r"`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached", "stopped"),
     )
-    record_words = ("step", "iter", "epoch", "%|", "it/s", "ms", "nll")
+    record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
         "checkpoint_every total_steps train_steps warmup_steps world_size",
         num_train_epochs="epochs", max_epochs="epochs", num_epochs="epochs", n_epochs="epochs",
@@ -246,6 +249,8 @@ class Generic(Format):
                 return Level.LINES, step, total, MISSING
             if "batch" in fields and whole == whole:
                 return Level.LINES, batch, None, whole
+            if "batch" in fields:
+                return Level.LINES, batch, None, MISSING
             if fields.pair and batches and whole != whole:
                 return Level.LINES, batch, batches, MISSING
         if epoch == epoch:
@@ -278,11 +283,13 @@ class Generic(Format):
     ) -> Iterable[Record]:
         """A heading, or a step of which only the time is known."""
         level, step, total, epoch = position
-        names_step = "step" in fields or "epoch" in fields
+        names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
         if names_step and _HEADING.match(text) and len(text) < 120:
             self._end_heading()
             unit: Literal["epoch", "step"] = "epoch" if level is Level.EPOCHS else "step"
-            self._heading = Heading(unit, step, total if total else fields.totals.get(unit), Fields())
+            self._heading = Heading(
+                unit, step, total or fields.totals.get(unit) or fields.totals.get("batch"), Fields()
+            )
             return (OtherRecord("header"),)
         timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
         if (
