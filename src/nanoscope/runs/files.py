@@ -7,8 +7,9 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from nanoscope.errors import JobError
 from nanoscope.runs.text import clean_lines
@@ -19,7 +20,7 @@ MOST_UNPACKED = 4 << 30
 _GZIP = b"\x1f\x8b"
 _NOTEBOOK = re.compile(rb'^\s{0,40}\{\s{0,40}"(?:cells|nbformat|metadata)"')
 _TRAINER_STATE = re.compile(rb'"(?:log_history|best_metric|best_model_checkpoint|best_global_step)"')
-_ROW_ENDS = re.compile(r"</tr>|<br\s?/?>|</p>|</div>", re.IGNORECASE)
+_ROW_ENDS = re.compile(r"</tr>|<table[^<>]{0,200}>|<br\s?/?>|</p>|</div>", re.IGNORECASE)
 _CELL_ENDS = re.compile(r"</t[dh]>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,400}>")
 # What of a trainer's state the analysis uses.
@@ -32,8 +33,8 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     whole = io.BufferedReader(_Rest(head, stream))
     if head.startswith(_GZIP):
         try:
-            yield from lines_of(_Unpacked(whole))  # type: ignore[arg-type]
-        except (OSError, EOFError, gzip.zlib.error) as problem:  # type: ignore[attr-defined]
+            yield from lines_of(cast("BinaryIO", _Unpacked(whole)))
+        except (OSError, EOFError, zlib.error) as problem:
             raise JobError(f"Cannot unpack this gzip file: {problem}.") from None
         return
     text = None
@@ -77,7 +78,7 @@ class _Unpacked:
         return chunk
 
 
-def _document(stream: "io.BufferedReader", sign: bytes) -> dict[str, Any] | None:
+def _document(stream: "io.BufferedReader[_Rest]", sign: bytes) -> dict[str, Any] | None:
     """The JSON document of a stream; None, with nothing consumed, if it is none."""
     content = stream.read(MOST_BYTES)
     try:
@@ -86,9 +87,7 @@ def _document(stream: "io.BufferedReader", sign: bytes) -> dict[str, Any] | None
         document = None
     if isinstance(document, dict):
         return document
-    rest = stream.raw
-    if isinstance(rest, _Rest):
-        rest.put_back(content)
+    stream.raw.put_back(content)
     return None
 
 
@@ -98,10 +97,12 @@ def _notebook(notebook: dict[str, Any] | None) -> str | None:
         return None
     texts = []
     for cell in notebook["cells"]:
-        for output in cell.get("outputs") or () if isinstance(cell, dict) else ():
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        for output in outputs if isinstance(outputs, list) else ():
             if not isinstance(output, dict):
                 continue
-            data = output.get("data") if isinstance(output.get("data"), dict) else {}
+            data = output.get("data")
+            data = data if isinstance(data, dict) else {}
             if "text/html" in data:
                 texts.append(_page_text(_joined(data["text/html"])))
             else:

@@ -6,7 +6,7 @@ a summary of an epoch adds only its evaluation; where it prints nothing but a pr
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -43,6 +43,8 @@ _VALUES = re.compile(
 )
 # '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
 _BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
+_RECORD_WORD = re.compile(r"\b(iter|step|epoch|iteration)s?\b[:=\s#\[]{0,4}\d", re.IGNORECASE)
+_BEGINS_WITH_STEP = re.compile(r"\W{0,8}(?:iter|step|it)", re.IGNORECASE)
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
@@ -128,6 +130,9 @@ class Generic(Format):
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
         self._bar_level = Level.BARS
         self._whole_bar = (0, 0.0)  # total and seconds per step of a bar that shows the whole run
+        self._epoch = MISSING  # of the last heading
+        self._before: tuple[float, int] | None = None  # epoch and step of the last line with both
+        self._restarts: bool | None = None  # whether steps restart with every epoch
         self._epoch_base: int | None = None
         self._epochs: int | None = None  # how many there will be
         self._last_elapsed: tuple[int, float] | None = None
@@ -145,7 +150,7 @@ class Generic(Format):
 
     # --- one line ---
 
-    def parse(self, line: str) -> Iterable[Record]:
+    def parse(self, line: str) -> Sequence[Record]:
         text = undecorated(line)
         row = self._tables.row(text)
         text = text if row is None else row
@@ -156,10 +161,19 @@ class Generic(Format):
             return self._parse_bars(bars, text)
         if hides_bar(text):
             return ()
-        records = self._parse_values(text, line, is_row=row is not None) if _VALUES.search(text) else ()
-        if not records and (saved := self._parse_checkpoint(text)):
-            return (saved,)
-        return records or super().parse(text)
+        if not _VALUES.search(text):
+            return self._parse_other(text)
+        joined = _joined_records(text)
+        if joined:
+            return [record for part in joined for record in self._parse_values(part, line, is_row=False)]
+        records = self._parse_values(text, line, is_row=row is not None)
+        if records and isinstance(records[0], EvalRecord):
+            return (*records, *self._parse_other(text))
+        return records or self._parse_other(text)
+
+    def _parse_other(self, text: str) -> Sequence[Record]:
+        saved = self._parse_checkpoint(text)
+        return (saved,) if saved else tuple(super().parse(text))
 
     def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
         if len(line) > 400 or not re.search(_SAVING, line) or _NOT_SAVING.search(line):
@@ -173,7 +187,7 @@ class Generic(Format):
             step = None
         return CheckpointRecord(step)
 
-    def _parse_values(self, text: str, line: str, is_row: bool) -> Iterable[Record]:
+    def _parse_values(self, text: str, line: str, is_row: bool) -> Sequence[Record]:
         fields = read_fields(text)
         values = fields.values
         timm = _TRAIN_EPOCH.match(text)
@@ -214,7 +228,7 @@ class Generic(Format):
         if self._about_language is None or self._about_language:
             if _OTHER_TASK.search(text) and ("loss" in fields or "epoch" in fields):
                 self._about_language = False
-            elif _LANGUAGE.search(text) and ("loss" in fields or "val_loss" in fields):
+            elif _LANGUAGE.search(text) and not fields.values.keys().isdisjoint(("loss", "val_loss", "ppl")):
                 self._about_language = True
         if "loss" in fields and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
             self._averaged = True
@@ -230,13 +244,14 @@ class Generic(Format):
         epoch = fields.get("epoch")
         if "epoch" in fields.totals:
             self._epochs = fields.totals["epoch"]
-        context = self._heading.position if self._heading and self._heading.unit == "epoch" else MISSING
+        context = self._epoch
         if "step" in fields:
             total = fields.total
+            step = int(fields.get("step"))
             inside = epoch if fields.epoch_first and epoch == int(epoch) else context
-            if inside == inside:
-                total = total * self._epochs if total and self._epochs else None
-            return Level.LINES, int(fields.get("step")), total, inside if inside == inside else MISSING
+            if inside == inside and total:
+                total = self._whole_total(total, inside, step, said_together="epoch" in fields)
+            return Level.LINES, step, total, inside
         batch, batches = (
             (int(fields.get("batch")), fields.totals.get("batch"))
             if "batch" in fields
@@ -262,6 +277,16 @@ class Generic(Format):
             return Level.LINES, fields.first, None, context
         return None
 
+    def _whole_total(self, total: int, epoch: float, step: int, said_together: bool) -> int | None:
+        """The steps of all epochs, from the N of 'step 5/N': it may be of one epoch or of all."""
+        before, self._before = self._before, (epoch, step)
+        if before and epoch > before[0]:
+            self._restarts = step <= before[1]
+        if self._restarts is False:
+            return total
+        known = said_together or self._restarts
+        return total * self._epochs if known and self._epochs else None
+
     def _unrolled(self, epoch: int, batch: int, batches: int) -> tuple[int, int | None]:
         """Step and total of a batch of an epoch."""
         if self._epoch_base is None or epoch < self._epoch_base:
@@ -280,31 +305,28 @@ class Generic(Format):
 
     def _parse_no_loss(
         self, text: str, line: str, fields: Fields, position: tuple[Level, int, int | None, float]
-    ) -> Iterable[Record]:
+    ) -> Sequence[Record]:
         """A heading, or a step of which only the time is known."""
         level, step, total, epoch = position
         names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
         if names_step and _HEADING.match(text) and len(text) < 120:
             self._end_heading()
             unit: Literal["epoch", "step"] = "epoch" if level is Level.EPOCHS else "step"
+            if unit == "epoch":
+                self._epoch = float(step)
             self._heading = Heading(
                 unit, step, total or fields.totals.get(unit) or fields.totals.get("batch"), Fields()
             )
             return (OtherRecord("header"),)
         timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
-        if (
-            "step" in fields
-            and timed
-            and level is Level.LINES
-            and re.match(r"\W{0,8}(?:iter|step|it)", text, re.IGNORECASE)
-        ):
-            if total is not None or "time_s" in fields or "steps_s" in fields:
-                return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
+        begins = "step" in fields and level is Level.LINES and _BEGINS_WITH_STEP.match(text)
+        if begins and timed and (total is not None or "time_s" in fields or "steps_s" in fields):
+            return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
         if self._heading and names_step and self._heading.position == step:
             return self._parse_below(fields, False, False)
         return ()
 
-    def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Iterable[Record]:
+    def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Sequence[Record]:
         """Values without a position: they belong to the heading above, or to the last step."""
         heading = self._heading
         if heading is not None and heading.lines_left > 0:
@@ -358,7 +380,7 @@ class Generic(Format):
 
     # --- bars ---
 
-    def _parse_bars(self, bars: list[Bar], text: str) -> Iterable[Record]:
+    def _parse_bars(self, bars: list[Bar], text: str) -> Sequence[Record]:
         kind = "bar"
         for bar in bars:
             if bar.trains and bar.total > 0:
@@ -464,7 +486,7 @@ class Generic(Format):
             seconds=fields.values.get("eval_s"),
         )
 
-    def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Iterable[Record]:
+    def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Sequence[Record]:
         """A line of a step with a validation loss, and perhaps a training loss too."""
         if self._level in _WEAK:
             self.builder.forget_runs()
@@ -544,6 +566,16 @@ class Generic(Format):
             run.loss_is_average = self._averaged or self._level == Level.BARS
             run.tok_s_per_device = self._each_device
             run.loss_in_bits = self._ppl_bits[1] > self._ppl_bits[0]
+
+
+def _joined_records(text: str) -> list[str]:
+    """The records of a line that a web page joined from several; none if it is one record."""
+    if len(text) < 60 or text.count("loss") < 3:
+        return []
+    words = list(_RECORD_WORD.finditer(text))
+    same = [match.start() for match in words if match[1].lower() == words[0][1].lower()] if words else []
+    parts = [text[a:b] for a, b in pairwise([*same, len(text)])]
+    return parts if len(parts) >= 3 and all("loss" in part for part in parts) else []
 
 
 def _is_clock(times: "array[float]") -> bool:
