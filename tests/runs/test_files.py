@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a log line is as long as it is)
 """Files that are no console logs: they are told by their content and read like any other log."""
 
 import gzip

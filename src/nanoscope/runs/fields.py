@@ -53,7 +53,9 @@ _STEP = (
     r"(?:^| )(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
 )
-_LOSS = r"loss(?:[ /](?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
+_LOSS = (
+    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
+)
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
     r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
@@ -63,7 +65,8 @@ _VALIDATION = r"(?:^| )(?:val|valid|validation|test|testing|eval|evaluation|dev|
 _TRAINING = r"(?:^| )(?:train|training|tr)(?: |$)"
 _PER_STEP = r"(?:step|iter|iteration|it|batch|update|epoch)"
 _TIME = (
-    rf"(?:^| )(?:(?:{_PER_STEP} )?(?:time|dt)|iter dt|dt|time ?taken|seconds?|sec|secs|dur|duration|took|takes|speed|run"
+    rf"(?:^| )(?:(?:{_PER_STEP} )?(?:time|dt)|iter dt|dt|time ?taken|seconds?|sec|secs|dur|duration|took"
+    r"|takes|speed|run"
     rf"|step timing in s|s/step|s/it|(?:time|seconds?|secs?|s)(?: per | ?/ ?){_PER_STEP})$"
 )
 _ELAPSED = (

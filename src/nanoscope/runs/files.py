@@ -1,13 +1,11 @@
 """Files that are no console logs: notebooks, the trainer's state of Hugging Face, anything compressed.
 
-They are told by their content, so a paste works as well as a file, and become the lines that a console would have shown.
+They are told by their content, so a paste works as well as a file, and become the lines that a console would
+have shown.
 """
 
-import gzip
 import io
-import json
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
@@ -32,6 +30,8 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     head = stream.read(HEAD_BYTES)
     whole = io.BufferedReader(_Rest(head, stream))
     if head.startswith(_GZIP):
+        import zlib
+
         try:
             yield from lines_of(cast("BinaryIO", _Unpacked(whole)))
         except (OSError, EOFError, zlib.error) as problem:
@@ -69,6 +69,8 @@ class _Unpacked:
     """A gzip stream that ends where a small file would unpack to more than any log has."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        import gzip  # this and json are loaded only where they are needed
+
         self._file = gzip.GzipFile(fileobj=stream)
         self._left = MOST_UNPACKED
 
@@ -80,6 +82,8 @@ class _Unpacked:
 
 def _document(stream: "io.BufferedReader[_Rest]", sign: bytes) -> dict[str, Any] | None:
     """The JSON document of a stream; None, with nothing consumed, if it is none."""
+    import json
+
     content = stream.read(MOST_BYTES)
     try:
         document = json.loads(content) if sign in content and len(content) < MOST_BYTES else None
@@ -131,6 +135,8 @@ def _trainer_state(state: dict[str, Any] | None) -> str | None:
     """The log history in trainer_state.json, as lines of JSON."""
     if state is None or not isinstance(state.get("log_history"), list):
         return None
+    import json
+
     settings = [f"{name} = {state[name]}" for name in _STATE_SETTINGS if isinstance(state.get(name), int | float)]
     logs = [json.dumps(entry) for entry in state["log_history"] if isinstance(entry, dict)]
     return "\n".join([*settings, *logs])

@@ -1,11 +1,10 @@
 """Any other trainer: numbers are found by their meaning, in lines, tables, headings with values below, or bars.
 
-A run is counted by the best kind of record that the log has (see `Level`): where a trainer prints lines for its batches,
-a summary of an epoch adds only its evaluation; where it prints nothing but a progress bar, the bar has to do.
+A run is counted by the best kind of record that the log has (see `Level`): where a trainer prints lines for its
+batches, a summary of an epoch adds only its evaluation; where it prints nothing but a progress bar, the bar is used.
 """
 
 import re
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,8 +15,11 @@ from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.fields import Fields, number, read_fields, timestamp_s
 from nanoscope.runs.formats.base import Format, Line, named, step_record
 from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
-from nanoscope.runs.run import MISSING, Run
+from nanoscope.runs.run import MISSING
+from nanoscope.runs.saving import saved_step
+from nanoscope.runs.spans import is_clock, take_differences
 from nanoscope.runs.tables import TableReader
+from nanoscope.runs.task import Task
 from nanoscope.runs.text import undecorated
 
 
@@ -34,7 +36,6 @@ class Level(IntEnum):
 
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
-_NOTED = 50  # records that are searched for what kind of task this is
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
@@ -48,37 +49,14 @@ _BEGINS_WITH_STEP = re.compile(r"\W{0,8}(?:iter|step|it)", re.IGNORECASE)
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
-    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$"
+    r"|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
     re.IGNORECASE,
 )
 _VALIDATION_LINE = re.compile(
     r"^\W{0,8}(?:\w{1,20}\W{1,4})?(?:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)\b", re.IGNORECASE
 )
 _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
-_AVERAGE = re.compile(
-    r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
-)
-_MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
-_LANGUAGE = re.compile(
-    r"\bppl\b|perplexity|\bbp[bc]\b|(?<![a-z])tok(?:en)?s?(?![a-z])|\bkt/s|\bwps\b|lm[ _]loss|mlm|language",
-    re.IGNORECASE,
-)
-_OTHER_TASK = re.compile(
-    r"loss_(?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl)_loss\b|acc@?[15]\b|top-?[15]\b|\bm?iou\b|\bdice\b|\bmAP\b|\bwer\b"
-    r"|\bcer\b|\bctc|psnr|\bfid\b|acc_seg|\bauc\b|decode\.|\b[dg]_loss\b|\bloss_[dg]\b",
-    re.IGNORECASE,
-)
-_SAVING = (
-    r"(?i)\b(?:sav(?:ed|ing)|wr(?:ote|iting|itten))\b(?! every).{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
-    r"|\b(?:checkpoint|snapshot|model|weights|adapters?)\b (?:\S{1,80} )?(?:was |has been |is )?(?:saved|written)\b"
-)
-_SAVED_AT = re.compile(
-    r"(?:iter(?:ation)?|step|epoch|update)[ :=#]{1,3}(\d{1,12})\b|\bat (\d{1,12}) (?:iter|step|update)|(?:checkpoint|ckpt|step|iter)[-_](\d{1,12})\b",
-    re.IGNORECASE,
-)
-_NOT_SAVING = re.compile(
-    r"\b(?:will be|every|not sav|to be saved|load|cannot|can't|fail|error|without|would)\b", re.IGNORECASE
-)
 
 
 @dataclass(eq=False, repr=False)
@@ -110,12 +88,14 @@ class Generic(Format):
     header = (
         (
             "parameters",
-            r"(?:number of (?:trainable )?|total |num_|model #|model |trainable )param(?:eter)?s\s?[:=]\s?([\d.,]+\s?[KMB]?)",
+            r"(?:number of (?:trainable )?|total |num_|model #|model |trainable )param(?:eter)?s\s?[:=]"
+            r"\s?([\d.,]+\s?[KMB]?)",
         ),
         ("max_iters", r"\btotal steps ([\d,]+) ?\(warmup|\bstarting training\W{1,6}iters: ([\d,]+)"),
         (
             "tokens_per_step",
-            r"total (?:number of )?tokens per (?:iteration|step|batch)\s?[:=]?\s?([\d,]+)|(?<!total )tokens per (?:step|batch)\s?[:=]\s?([\d,]+)",
+            r"total (?:number of )?tokens per (?:iteration|step|batch)\s?[:=]?\s?([\d,]+)"
+            r"|(?<!total )tokens per (?:step|batch)\s?[:=]\s?([\d,]+)",
         ),
         ("gradient_accumulation_steps", r"\bgrad(?:ient)?[ _]accum(?:ulation)?[ _]?(?:steps)?\s?[:=]\s?([\d,]+)"),
         ("world_size", r"\b(?:world[ _]size|num(?:ber of)? (?:gpus|devices))\s?[:=]\s?([\d,]+)"),
@@ -137,11 +117,8 @@ class Generic(Format):
         self._epochs: int | None = None  # how many there will be
         self._last_elapsed: tuple[int, float] | None = None
         self._elapsed_is_left = False
-        self._about_language: bool | None = None
-        self._averaged = False
-        self._noted = 0
+        self._task = Task()
         self._each_device = False
-        self._ppl_bits = [0, 0]  # losses whose perplexity is a power of e, and of 2
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
         # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
@@ -175,18 +152,6 @@ class Generic(Format):
         saved = self._parse_checkpoint(text)
         return (saved,) if saved else tuple(super().parse(text))
 
-    def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
-        if len(line) > 400 or not re.search(_SAVING, line) or _NOT_SAVING.search(line):
-            return None
-        at = _SAVED_AT.search(line)
-        step = next((int(part) for part in at.groups() if part), None) if at else None
-        if self._level < Level.LINES and self._level != Level.EPOCHS:
-            step = None
-        last = self.builder.last_step
-        if step is not None and last is not None and not 0 <= step <= 2 * last + 2:
-            step = None
-        return CheckpointRecord(step)
-
     def _parse_values(self, text: str, line: str, is_row: bool) -> Sequence[Record]:
         fields = read_fields(text)
         values = fields.values
@@ -201,7 +166,7 @@ class Generic(Format):
         ):
             values["val_loss"] = values.pop("loss")
         has_loss, has_val = "loss" in values, "val_loss" in values or "val_bpb" in values
-        self._note_meaning(text, fields)
+        self._task.see(text, fields)
         position = self._position(text, fields)
         if position is None:
             if not values:
@@ -220,22 +185,13 @@ class Generic(Format):
             return self._submit(Level.LINES, record)
         return self._with_both(fields, record, has_loss, is_row)
 
-    def _note_meaning(self, text: str, fields: Fields) -> None:
-        """What kind of task this is, and what its loss is."""
-        if self._noted >= _NOTED:
-            return
-        self._noted += "loss" in fields or "val_loss" in fields
-        if self._about_language is None or self._about_language:
-            if _OTHER_TASK.search(text) and ("loss" in fields or "epoch" in fields):
-                self._about_language = False
-            elif _LANGUAGE.search(text) and not fields.values.keys().isdisjoint(("loss", "val_loss", "ppl")):
-                self._about_language = True
-        if "loss" in fields and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
-            self._averaged = True
-        loss, ppl = fields.get("loss"), fields.get("ppl")
-        if 0.5 < loss < 60 and ppl > 1:
-            self._ppl_bits[0] += abs(2.718281828**loss / ppl - 1) < 0.05
-            self._ppl_bits[1] += abs(2**loss / ppl - 1) < 0.05
+    def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
+        step = saved_step(line)
+        if step is None:
+            return None
+        last = self.builder.last_step
+        counts_alike = self._level in (Level.LINES, Level.EPOCHS) and (last is None or step <= 2 * last + 2)
+        return CheckpointRecord(step if step >= 0 and counts_alike else None)
 
     # --- where training is ---
 
@@ -384,7 +340,7 @@ class Generic(Format):
         kind = "bar"
         for bar in bars:
             if bar.trains and bar.total > 0:
-                self._note_meaning(text, bar.values)
+                self._task.see(text, bar.values)
                 kind = self._take_bar(bar) or kind
         return (OtherRecord(kind),)
 
@@ -552,8 +508,8 @@ class Generic(Format):
         if self._level in _WEAK and sum(len(run.steps) for run in runs) < _ENOUGH_WEAK:
             self.builder.forget_runs()
         for run in self.builder.runs:
-            if not run.time_spans_steps and _is_clock(run.steps.time_s):
-                _difference(run)
+            if not run.time_spans_steps and is_clock(run.steps.time_s):
+                take_differences(run)
             if self._level == Level.EPOCHS:
                 run.unit = "epoch"
                 if run.total_steps is None and self._epochs:
@@ -561,11 +517,9 @@ class Generic(Format):
             total, _ = self._whole_bar
             if run.total_steps is None and run.unit == "step" and total >= (run.last_step or 0) and len(runs) == 1:
                 run.total_steps = total or None
-            if self._about_language is not None:
-                run.is_language_model = self._about_language
-            run.loss_is_average = self._averaged or self._level == Level.BARS
+            run.loss_is_average = self._level == Level.BARS
             run.tok_s_per_device = self._each_device
-            run.loss_in_bits = self._ppl_bits[1] > self._ppl_bits[0]
+            self._task.settle(run)
 
 
 def _joined_records(text: str) -> list[str]:
@@ -576,18 +530,3 @@ def _joined_records(text: str) -> list[str]:
     same = [match.start() for match in words if match[1].lower() == words[0][1].lower()] if words else []
     parts = [text[a:b] for a, b in pairwise([*same, len(text)])]
     return parts if len(parts) >= 3 and all("loss" in part for part in parts) else []
-
-
-def _is_clock(times: "array[float]") -> bool:
-    """Whether times that are printed as a step's own only ever rise: then they are a clock that keeps running."""
-    rises = sum(a < b for a, b in pairwise(times))
-    return len(times) >= 4 and rises >= 0.95 * (len(times) - 1) and not times[-1] < 3 * times[0]
-
-
-def _difference(run: Run) -> None:
-    steps, times = run.steps.step, run.steps.time_s
-    seconds = [
-        (b - a) / (t - s) if b > a else MISSING for (a, b), (s, t) in zip(pairwise(times), pairwise(steps), strict=True)
-    ]
-    run.steps.time_s = array("d", [MISSING, *seconds])
-    run.time_source, run.time_spans_steps = "cumulative", True
