@@ -1,5 +1,7 @@
+# ruff: noqa: E501 (a log line is as long as it is)
 """What terminals, shells and people do to a log must not change what is read from it."""
 
+import html
 import re
 
 import pytest
@@ -33,6 +35,7 @@ DIRT = {
     "typed keys": lambda lines: "\n".join(f"jj^[[A^[[B{line}" if i % 7 == 0 else line for i, line in enumerate(lines)),
     "blank lines": lambda lines: "\n\n\n".join(lines),
     "a progress bar between": lambda lines: "".join(f"\r 10%|#   | 1/9 [00:01<00:08]\r{line}\n" for line in lines),
+    "HTML entities": lambda lines: html.escape("".join(f"{line}\n'a' < b && c > d\n" for line in lines)),
     "lines wrapped at 40": lambda lines: "\n".join(line[i : i + 40] for line in lines for i in range(0, len(line), 40)),
     "lines wrapped at 30": lambda lines: "\n".join(line[i : i + 30] for line in lines for i in range(0, len(line), 30)),
 }
@@ -109,3 +112,49 @@ def test_text_before_a_line_hides_neither_evaluations_nor_steps(read, prefix) ->
 
         assert [e.val for e in run.evals] == [9.5]
         assert len(run.steps) >= 1
+
+
+def dict_lines() -> list[str]:
+    return [
+        f"{{'loss': {3 - s / 100:.4f}, 'grad_norm': 1.{s}, 'learning_rate': {1e-5 - s * 1e-8:.4e}, 'num_tokens': {s * 4096}, 'epoch': 0.{s}}}"
+        for s in range(10, 30)
+    ]
+
+
+def megatron_lines() -> list[str]:
+    return [
+        f" iteration {s:8d}/     600 | consumed samples:       186368 | elapsed time per iteration (ms): 500.0 | learning rate: 1.3E-05 |"
+        f" lm loss: {3 - s / 100:.6E} | loss scale: 1.0 | grad norm: 0.227 | number of skipped iterations:   0 |"
+        for s in range(10, 30)
+    ]
+
+
+def detector_lines() -> list[str]:
+    return [
+        f"Epoch: [0]  [{s}/60]  eta: 0:00:11  lr: 0.005000  loss: {3 - s / 100:.4f} (2.0)  loss_mask: 0.7 (0.7)  time: 0.5000  data: 0.0100"
+        for s in range(10, 30)
+    ]
+
+
+@pytest.mark.parametrize("lines", [dict_lines, megatron_lines, detector_lines])
+@pytest.mark.parametrize("width", [80, 61])
+def test_lines_of_any_trainer_that_a_terminal_broke_are_joined(read, lines, width) -> None:
+    whole = lines()
+    broken = [line[i : i + width] for line in whole for i in range(0, len(line), width)]
+
+    assert facts(read("\n".join(broken))) == facts(read("\n".join(whole)))
+
+
+def test_lines_that_happen_to_be_equally_long_are_not_joined(read) -> None:
+    text = "".join(
+        f"[loss_scaler.py:183:update_scale] OVERFLOW! Rank 0 Skipping. Attempted loss scale: 65536, reducing to 32768\nsteps: {s} loss: 2.{s}\n"
+        for s in range(10, 30)
+    )
+
+    assert list(read(text).runs[0].steps.step) == list(range(10, 30))
+
+
+@pytest.mark.parametrize("lines", [dict_lines, megatron_lines, detector_lines])
+@pytest.mark.parametrize("prefix", [prefix for prefix in PREFIXES if prefix not in ("0: ", "jj")])
+def test_a_prefix_changes_nothing(read, lines, prefix) -> None:
+    assert facts(read("\n".join(prefix + line for line in lines()))) == facts(read("\n".join(lines())))

@@ -20,6 +20,16 @@ ENDINGS = {
     "Segmentation fault (core dumped)\n": "killed",
     "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2031-01-01T00:00:00 DUE TO TIME LIMIT ***\n": "killed",
     "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.batch.\n": "out_of_memory",
+    "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\nAborted (core dumped)\n": "exception",
+    "Traceback (most recent call last):\nRuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that workers are out of shared memory.\n": "killed",
+    "E0101 api.py:826] failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python\n": "killed",
+    "train.py: error: unrecognized arguments: --lr\n": "exception",
+    "python: can't open file 'train.py': [Errno 2] No such file or directory\n": "exception",
+    "bash: torchrun: command not found\n": "exception",
+    "FloatingPointError: Minimum loss scale reached (0.0001).\n": "exception",
+    "Error: Token out of range at sample.cu:675\n": "exception",
+    'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n    step()\n  File "y.py", line 9, in step\n': "exception",
+    'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n    step()\nhub.utils.GatedRepo: ask for access\n': "exception",
 }
 
 
@@ -80,3 +90,43 @@ def test_a_crash_before_training_is_reported(read) -> None:
 
     assert log.format == "none"
     assert [(e.line, e.kind) for e in log.errors] == [(2, "exception")]
+
+
+def test_a_traceback_that_was_cut_says_where_it_happened(read) -> None:
+    cut = 'Traceback (most recent call last):\n  File "main.py", line 3, in <module>\n    run()\n  File "loop.py", line 9, in run\n'
+
+    assert [(error.line, error.message) for error in read(STEPS + cut).errors] == [
+        (34, 'File "loop.py", line 9, in run')
+    ]
+
+
+def test_an_error_after_the_end_of_training_does_not_harm_the_run(read) -> None:
+    log = read(STEPS + "Training complete.\n" + "step 9: x\nFileNotFoundError: prompt.txt\n")
+    finished = read(
+        "".join(
+            f"step {s}/9 | loss 5.1 (+nanz)| norm 1.0 (+nanz)| lr 1e-4 | 36.1 ms | 9% bf16 MFU | 9 tok/s\n"
+            for s in range(1, 10)
+        )
+        + "Error: Token out of range at sample.cu:7\n"
+    )
+
+    assert [error.kind for error in log.errors] == ["exception"]
+    assert not finished.runs[0].failed
+    assert finished.errors[0].message == "Error: Token out of range at sample.cu:7"
+
+
+def test_the_first_of_several_errors_is_listed_first(read) -> None:
+    traceback = 'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n    step()\n'
+    log = read(STEPS + traceback + "ValueError: the cause\n" + traceback + "RuntimeError: what followed\n")
+
+    assert log.errors[0].message == "ValueError: the cause"
+
+
+def test_a_loss_scale_that_is_reduced_is_noted_at_its_step(read) -> None:
+    overflow = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"
+    (run,) = read(
+        STEPS + overflow + "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0\n"
+    ).runs
+
+    assert list(run.series["loss_scale"].values) == [32768, 16384]
+    assert list(run.series["loss_scale"].steps) == [29, 29]

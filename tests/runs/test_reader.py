@@ -2,6 +2,7 @@
 """Reading files, directories and whatever else somebody may pass."""
 
 import io
+import json
 import random
 import subprocess
 import sys
@@ -58,6 +59,9 @@ PIECES = [
     " | ", ", ", "ms", "time ", "dt: ", "tok/sec: ", "{'loss': ", "'}", "\x1b[31m", "^[[A", "\r", "\n", "\r\n", "\t", "> ", "```",
     '{"event": "iter", "step": ', '"loss": null}', "Traceback (most recent call last):", "KeyboardInterrupt", "Epoch 1 | iter ",
     " 10%|##  | 1/9 [00:01<00:08]", "train loss ", "mfu ", "=", "--max_iters=", "0", "7", ".5", "saving checkpoint to out",
+    "Epoch 1/5\n", "Epoch: [1]  [2/6]  ", "200/200 [====] - 3s 9ms/step - ", "val_loss: ", "| step | loss |\n", "step\ttrain loss\n", "1\t2.5\n",
+    "<td>", "</td>", "&lt;", '{"cells": [', '{"log_history": [', "eta: 1 day, 2:03:04 ", "It/sec ", " 2.5 loss, ", "[5]: loss=", "reducing to 3",
+    "Train: 0 [ 5/9 ( 4%)] ", "Progress on:train 1it/9it rate:2.0it/s remaining:1:00 elapsed:0:01 postfix:loss=2", "ppl=", "num_updates=",
     "Resuming training from step 2", "validation loss: ", "train_time:", "12ms", "2031-01-01 00:00:00,1 ", "\x00", "é", "\ufeff",
 ]  # fmt: skip
 
@@ -74,7 +78,30 @@ def test_any_text_made_of_log_pieces_gives_valid_json(text) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=3000))
 def test_any_bytes_can_be_read(data) -> None:
-    explain_json(read_stream(io.BytesIO(data), "-"), Options())
+    if not data.startswith(b"\x1f\x8b"):  # a damaged gzip file is refused
+        explain_json(read_stream(io.BytesIO(data), "-"), Options())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+        lambda v: (
+            st.lists(v, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["cells", "outputs", "data", "text", "text/html", "log_history", "loss", "step", "traceback"]
+                ),
+                v,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_any_document_in_the_shape_of_a_notebook_or_state_can_be_read(value) -> None:
+    for document in ({"cells": value, "nbformat": 4}, {"best_metric": 1, "log_history": value}):
+        explain_json(read_stream(io.BytesIO(json.dumps(document).encode()), "-"), Options())
 
 
 @settings(max_examples=40, deadline=None)
@@ -107,6 +134,17 @@ def test_absurd_numbers_can_be_analysed(text) -> None:
 
 
 REPEATED = [
+    "Epoch [",
+    "1:00 ",
+    "━",
+    "%|",
+    "[1/2] ",
+    "1h2m",
+    "&amp;",
+    "step=1,",
+    "saved model ",
+    "2031-01-01 10:00:00 ",
+    "[INFO]",
     "iter 1: ",
     "a=",
     "--a_a_a-a",

@@ -28,11 +28,13 @@ _LEVANTER = re.compile(
 # Rich's bar, which Lightning uses too: 'Epoch 0/4 ━━━╸ 120/500 0:00:12 • 0:00:38 10.01it/s v_num: 0 train_loss: 2.31'.
 _RICH = re.compile(
     rf"(?P<before>[^━╸╺]{{0,80}}?)\s?[━╸╺]{{2,200}}\s{{1,4}}(?P<at>\d{{1,12}})/(?P<of>\d{{1,12}})\s{{1,4}}"
-    rf"(?P<elapsed>{_CLOCK}) • (?P<left>{_CLOCK}|-:--:--)\s{{1,4}}(?P<rate>[\d.]{{1,12}})\s?(?P<unit>it/s|s/it)(?P<postfix>.{{0,300}})"
+    rf"(?P<elapsed>{_CLOCK}) • (?P<left>{_CLOCK}|-:--:--)\s{{1,4}}"
+    r"(?P<rate>[\d.]{1,12})\s?(?P<unit>it/s|s/it)(?P<postfix>.{0,300})"
 )
 # Keras: '120/1563 [=>....] - ETA: 45s - loss: 3.1', '1563/1563 ━━━━ 67s 43ms/step - loss: 2.48 - val_loss: 2.11'.
 _KERAS = re.compile(
-    r"^\s{0,8}(?P<at>\d{1,12})/(?P<of>\d{1,12}) (?:\[[=>.\s]{2,200}\]|[━╸╺]{2,200}|(?=- \d))\s{0,4}(?P<postfix>.{0,600})$"
+    r"^\s{0,8}(?P<at>\d{1,12})/(?P<of>\d{1,12}) (?:\[[=>.\s]{2,200}\]|[━╸╺]{2,200}|(?=- \d))\s{0,4}"
+    r"(?P<postfix>.{0,600})$"
 )
 _ANY = re.compile(r"%\s?\||━|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )")
 _NOT_TRAINING = re.compile(
@@ -72,7 +74,7 @@ def read_bars(line: str) -> list[Bar]:
 
 def hides_bar(line: str) -> bool:
     """Whether the line is a bar or a piece of one, so that its percentage is nothing to read."""
-    return "%|" in line or "it/s" in line and "[00:" in line
+    return "%|" in line or ("it/s" in line and "[00:" in line)
 
 
 def _bar(match: re.Match[str]) -> Bar | None:
@@ -89,14 +91,17 @@ def _bar(match: re.Match[str]) -> Bar | None:
     position, total = _count(parts["at"]), _count(parts["of"])
     if position is None or total is None:
         return None
-    headed = read_fields(heading)
+    headed, values = read_fields(heading), read_fields(parts.get("postfix") or "")
+    for name, value in headed.values.items():
+        if name not in ("epoch", "step"):
+            values.values.setdefault(name, value)
     if match.re is _RICH and "epoch" in headed.totals:
         headed.totals["epoch"] += 1  # its bars count from 0 to N − 1, and show N − 1
     return Bar(
         position,
         total,
         headed,
-        read_fields(parts.get("postfix") or ""),
+        values,
         _seconds(parts.get("elapsed")),
         _seconds(parts.get("left")),
         seconds,

@@ -13,7 +13,7 @@ SAMPLE_LINES = 60_000  # searched for that many; beyond, the first record decide
 _SCORES = {"step": 1.0, "eval": 0.9, "bar": 0.0, "lone bar": 1e-6}
 
 RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
-_RECORD_WORDS = r"loss|train|val|bpb|checkpoint|^[\s|]{0,8}\d{1,9}\s{0,8}(?:[|,\t]|\s[\d.])|<td>"
+_RECORD_WORDS = r"loss|train|val|bpb|checkpoint|^[\s|]{0,8}[\d.]{1,12}\s{0,24}(?:[|,\t]|\s[\d.])|<td>"
 
 
 def find_format(lines: Iterator[tuple[int, str]], sample: deque[tuple[int, str]]) -> Format:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from nanoscope.runs.run import ErrorKind
 from nanoscope.runs.text import without_prefix
 
+AFTERMATH_LINES = 60
 Failure = tuple[ErrorKind, str, int]  # kind, message, number of the line
 
 _EXCEPTION = re.compile(
@@ -15,14 +16,16 @@ _EXCEPTION = re.compile(
 _KILLED = re.compile(
     r"slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED)|srun: error: .{0,80}Out Of Memory"
     r"|^(?:\S{0,80}: line \d{1,6}:\s{1,8})?(?:\d{1,9} )?(?:zsh: )?killed\b|^(?:Terminated|Aborted)\b"
-    r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS|exit code:? 137|exit status 137)\b",
+    r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS"
+    r"|exit code:? 137|exit status 137|exitcode\s?: -\d{1,2})\b",
     re.IGNORECASE,
 )
 # 'Error: Token out of range at train.cu:675', perhaps glued to a record; complaints about the command line.
 _OTHER_ERROR = re.compile(
     r"Error: .{1,200} at \S{1,80}\.(?:cuh?|cpp|cc?|h|rs):\d{1,6}\b|Watchdog caught collective operation timeout.{0,200}"
     r"|^\S{1,80}: error: .{1,200}|^\S{0,80}python\S{0,8}: (?:can't open file|No module named) .{1,200}"
-    r"|^\S{1,80}: (?:line \d{1,6}: )?\S{1,80}: command not found|^Error: (?:No such option|Invalid value|Missing|Got unexpected).{0,200}"
+    r"|^\S{1,80}: (?:line \d{1,6}: )?\S{1,80}: command not found"
+    r"|^Error: (?:No such option|Invalid value|Missing|Got unexpected).{0,200}"
 )
 _C_ERROR = re.compile(
     r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
@@ -35,7 +38,8 @@ _OUT_OF_MEMORY = re.compile(
 _ANY_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z][A-Za-z_]{2,60})(?::\s(.{0,300})|\s{0,4}$)")
 _CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "SignalException")
 _HINTS = re.compile(
-    r"rror|ERROR|Watchdog|not found|can't|No module|xception|illed|nterrupt|CANCEL|fault|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
+    r"rror|ERROR|Watchdog|exitcode|not found|can't|No module|xception|illed|nterrupt|CANCEL|fault"
+    r"|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
 )
 
 
@@ -110,6 +114,8 @@ class ErrorFinder:
     def _report(self, kind: ErrorKind, message: str, number: int) -> Failure | None:
         message = " ".join(message.split())[:300]
         near = number - self._last_line < 400
+        if kind == "killed" and self._found and number - self._last_line < AFTERMATH_LINES:
+            return None  # what a dying program prints last
         self._last_line = number
         for known_kind, known in self._found[-8:]:
             # The same exception of every rank, a second Ctrl-C, the echo of a kill: one cause.

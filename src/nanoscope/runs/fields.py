@@ -33,9 +33,11 @@ _UNIT = re.compile(
 )
 _NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
+_PATH = re.compile(r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip)\b)(?=\w)")  # 'train/loss'
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
+_GLUED = re.compile(r"(?:(?!x\b|e\b)[A-Za-z]){2,20}")
 _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
 _DURATION_PART = re.compile(r"(\d{1,4})\s?([dhms])", re.IGNORECASE)
 
@@ -51,7 +53,9 @@ _STEP = (
     r"(?:^| )(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
 )
-_LOSS = r"loss(?: (?:train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch))*$"
+_LOSS = (
+    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
+)
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
     r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
@@ -61,7 +65,8 @@ _VALIDATION = r"(?:^| )(?:val|valid|validation|test|testing|eval|evaluation|dev|
 _TRAINING = r"(?:^| )(?:train|training|tr)(?: |$)"
 _PER_STEP = r"(?:step|iter|iteration|it|batch|update|epoch)"
 _TIME = (
-    rf"(?:^| )(?:(?:{_PER_STEP} )?(?:time|dt)|iter dt|dt|time ?taken|seconds?|sec|secs|dur|duration|took|takes|speed|run"
+    rf"(?:^| )(?:(?:{_PER_STEP} )?(?:time|dt)|iter dt|dt|time ?taken|seconds?|sec|secs|dur|duration|took"
+    r"|takes|speed|run"
     rf"|step timing in s|s/step|s/it|(?:time|seconds?|secs?|s)(?: per | ?/ ?){_PER_STEP})$"
 )
 _ELAPSED = (
@@ -114,12 +119,12 @@ MEANINGS = (  # the first that matches counts
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch idx)$"),
     Meaning("epoch", r"(?:^| )(?:epoch|epochs|ep)(?: train)?$"),
-    Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale|scale)$|reducing to$"),
+    Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale)$"),
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
-    Meaning("part_loss", rf"^(?:\S+ ){{0,3}}{_LOSS}"),
+    Meaning("part_loss", rf"^(?:\S+ ){{0,3}}\S{{0,24}}{_LOSS}"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
@@ -131,9 +136,13 @@ MEANINGS = (  # the first that matches counts
     Meaning("tok_s", rf"{_TOKENS_PER_SECOND}$"),
     Meaning("tok_s", r"(?:^| )kt/s$", factor=1e3),
     Meaning("mfu_pct", r"mfu"),
-    Meaning("steps_s", rf"(?:^| )(?:{_PER_STEP}s?(?:/| per )s(?:ec(?:ond)?)?|ups|train steps per second)$"),
-    Meaning("data_s", r"(?:^| )(?:data(?: time)?|data ?load(?:ing)?(?: time)?|fetch data)$"),
-    Meaning("time_s", rf"{_TIME_IN}ms$|(?:^| )ms(?:/| per )(?:step|iter|it)$", factor=1e-3),
+    Meaning("steps_s", rf"(?:^| )(?:{_PER_STEP}(?:e?s)?(?:/| per )s(?:ec(?:ond)?)?|ups|train steps per second)$"),
+    Meaning("samples_s", r"(?:samples?|examples?|images?|sentences?|seqs?|sequences?)(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
+    Meaning(None, r"(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
+    Meaning(None, r"\btime/(?:epoch|batch|sample|token)"),  # Composer's counters
+    Meaning("bare_time", r"(?:^| )batch (?:t|cost)$"),
+    Meaning("data_s", r"(?:^| )(?:data(?: time| t| cost)?|data ?load(?:ing)?(?: time)?|fetch data)$"),
+    Meaning("time_s", rf"{_TIME_IN}ms$|(?:^| )ms(?:/| per ){_PER_STEP}$", factor=1e-3),
     Meaning("bare_time", rf"{_TIME_IN}s(?:ec)?$"),
     Meaning("elapsed_s", _TIME, unit=("",), also=_ELAPSED),
     Meaning("eta_s", r"(?:^| )(?:remaining|eta) s(?:ec(?:onds)?)?$"),
@@ -219,7 +228,7 @@ class Fields:
 @lru_cache(maxsize=8192)
 def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
     """The meaning of a number by the raw text before it, which a trainer repeats letter by letter."""
-    label = _NOT_WORD.sub(" ", text.lower()).strip()
+    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip())
     return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
 
 
@@ -261,6 +270,9 @@ def read_fields(line: str) -> Fields:
             after = _LABEL_AFTER.match(line, end) if not _has_word(before) else None
             if after and (previous or beginning == 0) and _meaning_after(after[1], unit) and "/" not in before:
                 before, end = after[1], after.end()
+        if not unit and (glued := _GLUED.match(line, end)):
+            end, previous = glued.end(), ""  # '1epoch', '2nd': no value, and its letters are no label
+            continue
         name_factor = _meaning_after(before, unit)
         if name_factor is None or (duration and not _has_word(before)):
             if text.isdigit() and not _has_word(before) and not unit and len(text) < 13:

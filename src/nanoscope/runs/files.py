@@ -1,14 +1,13 @@
 """Files that are no console logs: notebooks, the trainer's state of Hugging Face, anything compressed.
 
-They are told by their content, so a paste works as well as a file, and become the lines that a console would have shown.
+They are told by their content, so a paste works as well as a file, and become the lines that a console would
+have shown.
 """
 
-import gzip
 import io
-import json
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from nanoscope.errors import JobError
 from nanoscope.runs.text import clean_lines
@@ -19,7 +18,7 @@ MOST_UNPACKED = 4 << 30
 _GZIP = b"\x1f\x8b"
 _NOTEBOOK = re.compile(rb'^\s{0,40}\{\s{0,40}"(?:cells|nbformat|metadata)"')
 _TRAINER_STATE = re.compile(rb'"(?:log_history|best_metric|best_model_checkpoint|best_global_step)"')
-_ROW_ENDS = re.compile(r"</tr>|<br\s?/?>|</p>|</div>", re.IGNORECASE)
+_ROW_ENDS = re.compile(r"</tr>|<table[^<>]{0,200}>|<br\s?/?>|</p>|</div>", re.IGNORECASE)
 _CELL_ENDS = re.compile(r"</t[dh]>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,400}>")
 # What of a trainer's state the analysis uses.
@@ -31,9 +30,11 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     head = stream.read(HEAD_BYTES)
     whole = io.BufferedReader(_Rest(head, stream))
     if head.startswith(_GZIP):
+        import zlib
+
         try:
-            yield from lines_of(_Unpacked(whole))  # type: ignore[arg-type]
-        except (OSError, EOFError, gzip.zlib.error) as problem:  # type: ignore[attr-defined]
+            yield from lines_of(cast("BinaryIO", _Unpacked(whole)))
+        except (OSError, EOFError, zlib.error) as problem:
             raise JobError(f"Cannot unpack this gzip file: {problem}.") from None
         return
     text = None
@@ -68,6 +69,8 @@ class _Unpacked:
     """A gzip stream that ends where a small file would unpack to more than any log has."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        import gzip  # this and json are loaded only where they are needed
+
         self._file = gzip.GzipFile(fileobj=stream)
         self._left = MOST_UNPACKED
 
@@ -77,8 +80,10 @@ class _Unpacked:
         return chunk
 
 
-def _document(stream: "io.BufferedReader", sign: bytes) -> dict[str, Any] | None:
+def _document(stream: "io.BufferedReader[_Rest]", sign: bytes) -> dict[str, Any] | None:
     """The JSON document of a stream; None, with nothing consumed, if it is none."""
+    import json
+
     content = stream.read(MOST_BYTES)
     try:
         document = json.loads(content) if sign in content and len(content) < MOST_BYTES else None
@@ -86,9 +91,7 @@ def _document(stream: "io.BufferedReader", sign: bytes) -> dict[str, Any] | None
         document = None
     if isinstance(document, dict):
         return document
-    rest = stream.raw
-    if isinstance(rest, _Rest):
-        rest.put_back(content)
+    stream.raw.put_back(content)
     return None
 
 
@@ -98,10 +101,12 @@ def _notebook(notebook: dict[str, Any] | None) -> str | None:
         return None
     texts = []
     for cell in notebook["cells"]:
-        for output in cell.get("outputs") or () if isinstance(cell, dict) else ():
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        for output in outputs if isinstance(outputs, list) else ():
             if not isinstance(output, dict):
                 continue
-            data = output.get("data") if isinstance(output.get("data"), dict) else {}
+            data = output.get("data")
+            data = data if isinstance(data, dict) else {}
             if "text/html" in data:
                 texts.append(_page_text(_joined(data["text/html"])))
             else:
@@ -121,13 +126,17 @@ def _page_text(page: str) -> str:
     from html import unescape
 
     rows = (_CELL_ENDS.sub("\t", " ".join(row.split())) for row in _ROW_ENDS.split(page))
-    return "\n".join("\t".join(cell.strip() for cell in unescape(_TAG.sub("", row)).rstrip("\t ").split("\t")) for row in rows)
+    return "\n".join(
+        "\t".join(cell.strip() for cell in unescape(_TAG.sub("", row)).rstrip("\t ").split("\t")) for row in rows
+    )
 
 
 def _trainer_state(state: dict[str, Any] | None) -> str | None:
     """The log history in trainer_state.json, as lines of JSON."""
     if state is None or not isinstance(state.get("log_history"), list):
         return None
+    import json
+
     settings = [f"{name} = {state[name]}" for name in _STATE_SETTINGS if isinstance(state.get(name), int | float)]
     logs = [json.dumps(entry) for entry in state["log_history"] if isinstance(entry, dict)]
     return "\n".join([*settings, *logs])

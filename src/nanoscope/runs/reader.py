@@ -28,8 +28,8 @@ _RESUMING = re.compile(
 
 
 _LANGUAGE = re.compile(
-    r"Unsloth|LLaMA-?Factory|llmtuner|axolotl|CausalLM|SFTTrainer|language model|vocab(?:ulary)?[ _]size|\bGPT-?[234]?\b"
-    r"|[Ll]lama|mlx_lm|fairseq|tokenizer"
+    r"Unsloth|LLaMA-?Factory|llmtuner|axolotl|CausalLM|SFTTrainer|language model|vocab(?:ulary)?[ _]size"
+    r"|\bGPT-?[234]?\b|[Ll]lama|mlx_lm|fairseq|tokenizer"
 )
 _LOSS_SCALE = re.compile(r"scaler?\b.{0,60}?\breducing (?:loss scale )?to (\d{1,12}(?:\.\d{1,6})?)")
 

@@ -73,3 +73,19 @@ class TimeSpans:
         if isinstance(tokens, int) and tokens > 0 and speeds:
             return abs(median(speeds) * each / (tokens * interval) - 1) < 0.15
         return False
+
+
+def is_clock(times: "array[float]") -> bool:
+    """Whether times that are printed as a step's own only ever rise: then they are a clock that keeps running."""
+    rises = sum(a < b for a, b in pairwise(times))
+    return len(times) >= 4 and rises >= 0.95 * (len(times) - 1) and not times[-1] < 3 * times[0]
+
+
+def take_differences(run: Run) -> None:
+    """Turn the readings of a clock that keeps running into seconds per step."""
+    steps, times = run.steps.step, run.steps.time_s
+    seconds = [
+        (b - a) / (t - s) if b > a else MISSING for (a, b), (s, t) in zip(pairwise(times), pairwise(steps), strict=True)
+    ]
+    run.steps.time_s = array("d", [MISSING, *seconds])
+    run.time_source, run.time_spans_steps = "cumulative", True

@@ -93,7 +93,8 @@ _LEVEL = r"(?:INFO|WARN(?:ING)?|DEBUG|ERROR|CRITICAL)"
 # One of the decorations that a line may begin with; several may follow each other.
 _DECORATION = re.compile(
     rf"\s{{0,8}}(?:\[[^\]]{{0,60}}(?:{_DATE}|{_TIME}|{_LEVEL}|rank|RANK|\.py)[^\]]{{0,60}}\]:?"
-    r"|\[(?!(?i:train(?:ing)?|val\w{0,7}|eval\w{0,7}|test)\])[A-Za-z_][\w.-]{0,40}\]:?|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
+    r"|\[(?!(?i:train(?:ing)?|val\w{0,7}|eval\w{0,7}|test)\])[A-Za-z_][\w.-]{0,40}\]:?"
+    r"|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
     rf"|{_DATE}[ T,]{{1,2}}{_TIME}(?:Z|[+-]\d\d:?\d\d)?(?: [AP]M)?|{_TIME}(?=[\s\]|])"
     rf"|(?:[A-Z][a-z]{{2}} ){{1,2}}\s?\d{{1,2}},? (?:\d{{4}} )?{_TIME}(?: \d{{4}})?"
     rf"|(?:- )?[\w.]{{1,60}} - {_LEVEL} - |- {_LEVEL} - [\w.]{{1,80}} - |(?:\| )?{_LEVEL}\b(?: \||:)?"

@@ -12,6 +12,10 @@ MOST_PIECES = 12
 KNOWN_BEGINNING = 3  # lines that begin alike
 MOST_BEGINNINGS = 1000
 
+_BEGINNING = re.compile(
+    r"\W{0,4}(?:iter|step|epoch|batch)\w{0,8}[\s:=#\[]{0,8}\d|(?:\w{1,12} )?(?:eval|train|val|sav|loss)", re.IGNORECASE
+)
+
 NumberedLine = tuple[int, str]
 
 
@@ -42,6 +46,8 @@ def _goes_on(line: str, following: str) -> bool:
     """Whether the end of one line and the beginning of the next look like the middle of something."""
     if "%|" in line:
         return not line.rstrip().endswith("]")
+    if _BEGINNING.match(following):
+        return False
     last, first = line[-1], following[0]
     if last in " =:,([{|/-_'\"" or first in " .,;:)]}=%/_'|" or first.islower():
         return True

@@ -1,12 +1,11 @@
 """Any other trainer: numbers are found by their meaning, in lines, tables, headings with values below, or bars.
 
-A run is counted by the best kind of record that the log has (see `Level`): where a trainer prints lines for its batches,
-a summary of an epoch adds only its evaluation; where it prints nothing but a progress bar, the bar has to do.
+A run is counted by the best kind of record that the log has (see `Level`): where a trainer prints lines for its
+batches, a summary of an epoch adds only its evaluation; where it prints nothing but a progress bar, the bar is used.
 """
 
 import re
-from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -16,8 +15,11 @@ from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.fields import Fields, number, read_fields, timestamp_s
 from nanoscope.runs.formats.base import Format, Line, named, step_record
 from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
-from nanoscope.runs.run import MISSING, Run
+from nanoscope.runs.run import MISSING
+from nanoscope.runs.saving import saved_step
+from nanoscope.runs.spans import is_clock, take_differences
 from nanoscope.runs.tables import TableReader
+from nanoscope.runs.task import Task
 from nanoscope.runs.text import undecorated
 
 
@@ -34,46 +36,27 @@ class Level(IntEnum):
 
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
-_NOTED = 50  # records that are searched for what kind of task this is
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
-    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
+    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
     re.IGNORECASE,
 )
 # '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
 _BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
+_RECORD_WORD = re.compile(r"\b(iter|step|epoch|iteration)s?\b[:=\s#\[]{0,4}\d", re.IGNORECASE)
+_BEGINS_WITH_STEP = re.compile(r"\W{0,8}(?:iter|step|it)", re.IGNORECASE)
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
-    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$",
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$"
+    r"|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
     re.IGNORECASE,
 )
 _VALIDATION_LINE = re.compile(
     r"^\W{0,8}(?:\w{1,20}\W{1,4})?(?:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)\b", re.IGNORECASE
 )
 _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
-_AVERAGE = re.compile(
-    r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
-)
-_MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
-_LANGUAGE = re.compile(r"\bppl\b|perplexity|\bbp[bc]\b|\btok(?:en)?s?\b|\bkt/s|\bwps\b|lm loss|mlm", re.IGNORECASE)
-_OTHER_TASK = re.compile(
-    r"loss_(?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl)_loss\b|acc@?[15]\b|top-?[15]\b|\bm?iou\b|\bdice\b|\bmAP\b|\bwer\b"
-    r"|\bcer\b|\bctc|psnr|\bfid\b|acc_seg|\bauc\b|decode\.|\b[dg]_loss\b|\bloss_[dg]\b",
-    re.IGNORECASE,
-)
-_SAVING = (
-    r"(?i)\b(?:sav(?:ed|ing)|wr(?:ote|iting|itten))\b(?! every).{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
-    r"|\b(?:checkpoint|snapshot|model|weights|adapters?)\b (?:\S{1,80} )?(?:was |has been |is )?(?:saved|written)\b"
-)
-_SAVED_AT = re.compile(
-    r"(?:iter(?:ation)?|step|epoch|update)[ :=#]{1,3}(\d{1,12})\b|\bat (\d{1,12}) (?:iter|step|update)|(?:checkpoint|ckpt|step|iter)[-_](\d{1,12})\b",
-    re.IGNORECASE,
-)
-_NOT_SAVING = re.compile(
-    r"\b(?:will be|every|not sav|to be saved|load|cannot|can't|fail|error|without|would)\b", re.IGNORECASE
-)
 
 
 @dataclass(eq=False, repr=False)
@@ -96,7 +79,7 @@ class Generic(Format):
         Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
         Line(EndRecord, r"`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached", "stopped"),
     )
-    record_words = ("step", "iter", "epoch", "%|", "it/s", "ms", "nll")
+    record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
         "checkpoint_every total_steps train_steps warmup_steps world_size",
         num_train_epochs="epochs", max_epochs="epochs", num_epochs="epochs", n_epochs="epochs",
@@ -105,12 +88,14 @@ class Generic(Format):
     header = (
         (
             "parameters",
-            r"(?:number of (?:trainable )?|total |num_|model #|model |trainable )param(?:eter)?s\s?[:=]\s?([\d.,]+\s?[KMB]?)",
+            r"(?:number of (?:trainable )?|total |num_|model #|model |trainable )param(?:eter)?s\s?[:=]"
+            r"\s?([\d.,]+\s?[KMB]?)",
         ),
         ("max_iters", r"\btotal steps ([\d,]+) ?\(warmup|\bstarting training\W{1,6}iters: ([\d,]+)"),
         (
             "tokens_per_step",
-            r"total (?:number of )?tokens per (?:iteration|step|batch)\s?[:=]?\s?([\d,]+)|(?<!total )tokens per (?:step|batch)\s?[:=]\s?([\d,]+)",
+            r"total (?:number of )?tokens per (?:iteration|step|batch)\s?[:=]?\s?([\d,]+)"
+            r"|(?<!total )tokens per (?:step|batch)\s?[:=]\s?([\d,]+)",
         ),
         ("gradient_accumulation_steps", r"\bgrad(?:ient)?[ _]accum(?:ulation)?[ _]?(?:steps)?\s?[:=]\s?([\d,]+)"),
         ("world_size", r"\b(?:world[ _]size|num(?:ber of)? (?:gpus|devices))\s?[:=]\s?([\d,]+)"),
@@ -125,15 +110,15 @@ class Generic(Format):
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
         self._bar_level = Level.BARS
         self._whole_bar = (0, 0.0)  # total and seconds per step of a bar that shows the whole run
+        self._epoch = MISSING  # of the last heading
+        self._before: tuple[float, int] | None = None  # epoch and step of the last line with both
+        self._restarts: bool | None = None  # whether steps restart with every epoch
         self._epoch_base: int | None = None
         self._epochs: int | None = None  # how many there will be
         self._last_elapsed: tuple[int, float] | None = None
         self._elapsed_is_left = False
-        self._about_language: bool | None = None
-        self._averaged = False
-        self._noted = 0
+        self._task = Task()
         self._each_device = False
-        self._ppl_bits = [0, 0]  # losses whose perplexity is a power of e, and of 2
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
         # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
@@ -142,7 +127,7 @@ class Generic(Format):
 
     # --- one line ---
 
-    def parse(self, line: str) -> Iterable[Record]:
+    def parse(self, line: str) -> Sequence[Record]:
         text = undecorated(line)
         row = self._tables.row(text)
         text = text if row is None else row
@@ -153,24 +138,21 @@ class Generic(Format):
             return self._parse_bars(bars, text)
         if hides_bar(text):
             return ()
-        records = self._parse_values(text, line, is_row=row is not None) if _VALUES.search(text) else ()
-        if not records and (saved := self._parse_checkpoint(text)):
-            return (saved,)
-        return records or super().parse(text)
+        if not _VALUES.search(text):
+            return self._parse_other(text)
+        joined = _joined_records(text)
+        if joined:
+            return [record for part in joined for record in self._parse_values(part, line, is_row=False)]
+        records = self._parse_values(text, line, is_row=row is not None)
+        if records and isinstance(records[0], EvalRecord):
+            return (*records, *self._parse_other(text))
+        return records or self._parse_other(text)
 
-    def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
-        if len(line) > 400 or not re.search(_SAVING, line) or _NOT_SAVING.search(line):
-            return None
-        at = _SAVED_AT.search(line)
-        step = next((int(part) for part in at.groups() if part), None) if at else None
-        if self._level < Level.LINES and self._level != Level.EPOCHS:
-            step = None
-        last = self.builder.last_step
-        if step is not None and last is not None and not 0 <= step <= 2 * last + 2:
-            step = None
-        return CheckpointRecord(step)
+    def _parse_other(self, text: str) -> Sequence[Record]:
+        saved = self._parse_checkpoint(text)
+        return (saved,) if saved else tuple(super().parse(text))
 
-    def _parse_values(self, text: str, line: str, is_row: bool) -> Iterable[Record]:
+    def _parse_values(self, text: str, line: str, is_row: bool) -> Sequence[Record]:
         fields = read_fields(text)
         values = fields.values
         timm = _TRAIN_EPOCH.match(text)
@@ -184,7 +166,7 @@ class Generic(Format):
         ):
             values["val_loss"] = values.pop("loss")
         has_loss, has_val = "loss" in values, "val_loss" in values or "val_bpb" in values
-        self._note_meaning(text, fields)
+        self._task.see(text, fields)
         position = self._position(text, fields)
         if position is None:
             if not values:
@@ -203,22 +185,13 @@ class Generic(Format):
             return self._submit(Level.LINES, record)
         return self._with_both(fields, record, has_loss, is_row)
 
-    def _note_meaning(self, text: str, fields: Fields) -> None:
-        """What kind of task this is, and what its loss is."""
-        if self._noted >= _NOTED:
-            return
-        self._noted += "loss" in fields or "val_loss" in fields
-        if self._about_language is None or self._about_language:
-            if _OTHER_TASK.search(text) and ("loss" in fields or "epoch" in fields):
-                self._about_language = False
-            elif _LANGUAGE.search(text) and ("loss" in fields or "val_loss" in fields):
-                self._about_language = True
-        if "loss" in fields and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
-            self._averaged = True
-        loss, ppl = fields.get("loss"), fields.get("ppl")
-        if 0.5 < loss < 60 and ppl > 1:
-            self._ppl_bits[0] += abs(2.718281828**loss / ppl - 1) < 0.05
-            self._ppl_bits[1] += abs(2**loss / ppl - 1) < 0.05
+    def _parse_checkpoint(self, line: str) -> CheckpointRecord | None:
+        step = saved_step(line)
+        if step is None:
+            return None
+        last = self.builder.last_step
+        counts_alike = self._level in (Level.LINES, Level.EPOCHS) and (last is None or step <= 2 * last + 2)
+        return CheckpointRecord(step if step >= 0 and counts_alike else None)
 
     # --- where training is ---
 
@@ -227,13 +200,14 @@ class Generic(Format):
         epoch = fields.get("epoch")
         if "epoch" in fields.totals:
             self._epochs = fields.totals["epoch"]
-        context = self._heading.position if self._heading and self._heading.unit == "epoch" else MISSING
+        context = self._epoch
         if "step" in fields:
             total = fields.total
+            step = int(fields.get("step"))
             inside = epoch if fields.epoch_first and epoch == int(epoch) else context
-            if inside == inside:
-                total = total * self._epochs if total and self._epochs else None
-            return Level.LINES, int(fields.get("step")), total, inside if inside == inside else MISSING
+            if inside == inside and total:
+                total = self._whole_total(total, inside, step, said_together="epoch" in fields)
+            return Level.LINES, step, total, inside
         batch, batches = (
             (int(fields.get("batch")), fields.totals.get("batch"))
             if "batch" in fields
@@ -246,6 +220,8 @@ class Generic(Format):
                 return Level.LINES, step, total, MISSING
             if "batch" in fields and whole == whole:
                 return Level.LINES, batch, None, whole
+            if "batch" in fields:
+                return Level.LINES, batch, None, MISSING
             if fields.pair and batches and whole != whole:
                 return Level.LINES, batch, batches, MISSING
         if epoch == epoch:
@@ -256,6 +232,16 @@ class Generic(Format):
         if fields.first is not None and "loss" in fields:
             return Level.LINES, fields.first, None, context
         return None
+
+    def _whole_total(self, total: int, epoch: float, step: int, said_together: bool) -> int | None:
+        """The steps of all epochs, from the N of 'step 5/N': it may be of one epoch or of all."""
+        before, self._before = self._before, (epoch, step)
+        if before and epoch > before[0]:
+            self._restarts = step <= before[1]
+        if self._restarts is False:
+            return total
+        known = said_together or self._restarts
+        return total * self._epochs if known and self._epochs else None
 
     def _unrolled(self, epoch: int, batch: int, batches: int) -> tuple[int, int | None]:
         """Step and total of a batch of an epoch."""
@@ -275,29 +261,28 @@ class Generic(Format):
 
     def _parse_no_loss(
         self, text: str, line: str, fields: Fields, position: tuple[Level, int, int | None, float]
-    ) -> Iterable[Record]:
+    ) -> Sequence[Record]:
         """A heading, or a step of which only the time is known."""
         level, step, total, epoch = position
-        names_step = "step" in fields or "epoch" in fields
+        names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
         if names_step and _HEADING.match(text) and len(text) < 120:
             self._end_heading()
             unit: Literal["epoch", "step"] = "epoch" if level is Level.EPOCHS else "step"
-            self._heading = Heading(unit, step, total if total else fields.totals.get(unit), Fields())
+            if unit == "epoch":
+                self._epoch = float(step)
+            self._heading = Heading(
+                unit, step, total or fields.totals.get(unit) or fields.totals.get("batch"), Fields()
+            )
             return (OtherRecord("header"),)
         timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
-        if (
-            "step" in fields
-            and timed
-            and level is Level.LINES
-            and re.match(r"\W{0,8}(?:iter|step|it)", text, re.IGNORECASE)
-        ):
-            if total is not None or "time_s" in fields or "steps_s" in fields:
-                return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
+        begins = "step" in fields and level is Level.LINES and _BEGINS_WITH_STEP.match(text)
+        if begins and timed and (total is not None or "time_s" in fields or "steps_s" in fields):
+            return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
         if self._heading and names_step and self._heading.position == step:
             return self._parse_below(fields, False, False)
         return ()
 
-    def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Iterable[Record]:
+    def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Sequence[Record]:
         """Values without a position: they belong to the heading above, or to the last step."""
         heading = self._heading
         if heading is not None and heading.lines_left > 0:
@@ -351,11 +336,11 @@ class Generic(Format):
 
     # --- bars ---
 
-    def _parse_bars(self, bars: list[Bar], text: str) -> Iterable[Record]:
+    def _parse_bars(self, bars: list[Bar], text: str) -> Sequence[Record]:
         kind = "bar"
         for bar in bars:
             if bar.trains and bar.total > 0:
-                self._note_meaning(text, bar.values)
+                self._task.see(text, bar.values)
                 kind = self._take_bar(bar) or kind
         return (OtherRecord(kind),)
 
@@ -457,7 +442,7 @@ class Generic(Format):
             seconds=fields.values.get("eval_s"),
         )
 
-    def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Iterable[Record]:
+    def _with_both(self, fields: Fields, training: StepRecord, has_loss: bool, is_row: bool) -> Sequence[Record]:
         """A line of a step with a validation loss, and perhaps a training loss too."""
         if self._level in _WEAK:
             self.builder.forget_runs()
@@ -523,8 +508,8 @@ class Generic(Format):
         if self._level in _WEAK and sum(len(run.steps) for run in runs) < _ENOUGH_WEAK:
             self.builder.forget_runs()
         for run in self.builder.runs:
-            if not run.time_spans_steps and _is_clock(run.steps.time_s):
-                _difference(run)
+            if not run.time_spans_steps and is_clock(run.steps.time_s):
+                take_differences(run)
             if self._level == Level.EPOCHS:
                 run.unit = "epoch"
                 if run.total_steps is None and self._epochs:
@@ -532,23 +517,16 @@ class Generic(Format):
             total, _ = self._whole_bar
             if run.total_steps is None and run.unit == "step" and total >= (run.last_step or 0) and len(runs) == 1:
                 run.total_steps = total or None
-            if self._about_language is not None:
-                run.is_language_model = self._about_language
-            run.loss_is_average = self._averaged or self._level == Level.BARS
+            run.loss_is_average = self._level == Level.BARS
             run.tok_s_per_device = self._each_device
-            run.loss_in_bits = self._ppl_bits[1] > self._ppl_bits[0]
+            self._task.settle(run)
 
 
-def _is_clock(times: "array[float]") -> bool:
-    """Whether times that are printed as a step's own only ever rise: then they are a clock that keeps running."""
-    rises = sum(a < b for a, b in pairwise(times))
-    return len(times) >= 4 and rises >= 0.95 * (len(times) - 1) and not times[-1] < 3 * times[0]
-
-
-def _difference(run: Run) -> None:
-    steps, times = run.steps.step, run.steps.time_s
-    seconds = [
-        (b - a) / (t - s) if b > a else MISSING for (a, b), (s, t) in zip(pairwise(times), pairwise(steps), strict=True)
-    ]
-    run.steps.time_s = array("d", [MISSING, *seconds])
-    run.time_source, run.time_spans_steps = "cumulative", True
+def _joined_records(text: str) -> list[str]:
+    """The records of a line that a web page joined from several; none if it is one record."""
+    if len(text) < 60 or text.count("loss") < 3:
+        return []
+    words = list(_RECORD_WORD.finditer(text))
+    same = [match.start() for match in words if match[1].lower() == words[0][1].lower()] if words else []
+    parts = [text[a:b] for a, b in pairwise([*same, len(text)])]
+    return parts if len(parts) >= 3 and all("loss" in part for part in parts) else []

@@ -49,7 +49,17 @@ class HuggingFace(Format):
     def parse(self, line: str) -> Iterable[Record]:
         bar = _BAR.search(line) if "%|" in line else None
         if bar:
-            return self._parse_bar(bar)
+            records = self._parse_bar(bar)
+            glued = line[bar.end() :]
+            if records and "{" in glued and "loss" in glued:  # the log of the step that the bar shows
+                log = self._parse_log(dict(_PAIR.findall(glued)))
+                if log and self._waiting:
+                    self._place_waiting(int(bar[1]))
+                return (log,) if log else records
+            return records
+        if "}{" in line.replace("} {", "}{") and "loss" in line:
+            logs = (self._parse_log(dict(_PAIR.findall(part))) for part in line.split("}"))
+            return [log for log in logs if log]
         if "{" in line and "loss" in line:
             record = self._parse_log(dict(_PAIR.findall(line)))
             if record:

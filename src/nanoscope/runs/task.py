@@ -1,0 +1,58 @@
+"""What lines say about the task: whether the loss is a language model's, smoothed, or a base-2 logarithm."""
+
+import math
+import re
+
+from nanoscope.runs.fields import Fields
+from nanoscope.runs.run import Run
+
+MOST_RECORDS = 50  # that are searched
+
+_AVERAGE = re.compile(
+    r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
+)
+_MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
+_LANGUAGE = re.compile(
+    r"\bppl\b|perplexity|\bbp[bc]\b|(?<![a-z])tok(?:en)?s?(?![a-z])|\bkt/s|\bwps\b|lm[ _]loss|mlm|language",
+    re.IGNORECASE,
+)
+_OTHER_TASK = re.compile(
+    r"loss_(?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl)_loss\b|acc@?[15]\b|top-?[15]\b|\bm?iou\b|\bdice\b|\bmAP\b|\bwer\b"
+    r"|\bcer\b|\bctc|psnr|\bfid\b|acc_seg|\bauc\b|decode\.|\b[dg]_loss\b|\bloss_[dg]\b",
+    re.IGNORECASE,
+)
+
+
+class Task:
+    """Collects the signs in the first records of a log."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._about_language: bool | None = None
+        self._averaged = False
+        self._nats = self._bits = 0  # records whose perplexity is a power of e, and of 2
+
+    def see(self, text: str, fields: Fields) -> None:
+        """Look at the text of a record and the values in it."""
+        if self._seen >= MOST_RECORDS:
+            return
+        values = fields.values
+        self._seen += "loss" in values or "val_loss" in values
+        if self._about_language is not False:
+            if _OTHER_TASK.search(text) and ("loss" in values or "epoch" in values):
+                self._about_language = False
+            elif _LANGUAGE.search(text) and not values.keys().isdisjoint(("loss", "val_loss", "ppl")):
+                self._about_language = True
+        if "loss" in values and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
+            self._averaged = True
+        loss, perplexity = fields.get("loss"), fields.get("ppl")
+        if 0.5 < loss < 60 and perplexity > 1:
+            self._nats += abs(math.exp(loss) / perplexity - 1) < 0.05
+            self._bits += abs(2**loss / perplexity - 1) < 0.05
+
+    def settle(self, run: Run) -> None:
+        """Say what was found about a run."""
+        if self._about_language is not None:
+            run.is_language_model = self._about_language
+        run.loss_is_average = run.loss_is_average or self._averaged
+        run.loss_in_bits = self._bits > self._nats
