@@ -150,7 +150,7 @@ def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Adv
     whole = timing.run_s
     if cost is None or normal is None or not interval or not whole:
         return []
-    count = max(1, len(run.evals) - 1)
+    count = sum(e.step > 0 for e in run.evals) or 1
     if isinstance(eta, Eta) and eta.evals_left:
         count, whole = eta.evals_left, eta.expected_s
     share = cost / (cost + interval * normal.mean_s)

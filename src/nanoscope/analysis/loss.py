@@ -52,7 +52,7 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
     """Everything about the losses of a run."""
     evidence = Evidence.of(run)
     train = _train_loss(run, evidence.curve)
-    schedule = analyse_schedule(run, progress.total_steps)
+    schedule = analyse_schedule(run, progress)
     verdicts = _weigh(evidence, train, schedule, progress)
     overfits = any(isinstance(verdict, Overfitting) for verdict in verdicts)
     last_saved = run.checkpoints[-1].step if run.checkpoints else None

@@ -70,7 +70,7 @@ def last_step_of(run: Run, total: int) -> int:
 
 def tokens_in_step(run: Run) -> int | None:
     """Tokens that one step trains on: set, or from the speed."""
-    return set_tokens_in_step(run) or _tokens_from_speed(run)
+    return set_tokens_in_step(run) or tokens_from_speed(run)
 
 
 def set_tokens_in_step(run: Run) -> int | None:
@@ -88,7 +88,7 @@ def set_tokens_in_step(run: Run) -> int | None:
     return None
 
 
-def _tokens_from_speed(run: Run) -> int | None:
+def tokens_from_speed(run: Run) -> int | None:
     """Tokens a step = tokens a second × seconds, where both are printed."""
     speeds, times = run.steps.tok_s, run.steps.time_s
     pairs = [(speeds[index], times[index]) for index in spread_indices(len(times))]

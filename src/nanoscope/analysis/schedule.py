@@ -3,7 +3,7 @@
 import math
 from array import array
 
-from nanoscope.analysis.findings import Schedule
+from nanoscope.analysis.findings import RunProgress, Schedule
 from nanoscope.runs.run import OWN_FORMAT, Run
 
 RISING, ENDED = 1.02, 0.02  # of the rate a quarter of the lines earlier; of the highest rate
@@ -11,17 +11,17 @@ LEAST_PRINTED = 4
 WARMUP_KEYS = ("warmup_iters", "warmup_steps")
 
 
-def analyse_schedule(run: Run, total_steps: int | None) -> Schedule | None:
+def analyse_schedule(run: Run, progress: RunProgress) -> Schedule | None:
     """The stage of the schedule at the last line; None where nothing tells."""
-    last = run.last_step
-    if last is None:
+    last = progress.last_step
+    if last is None or not run.steps:
         return None
     if run.format == OWN_FORMAT:  # its events hold the rates and its console doesn't: both tell the same
-        return _configured(run, last, total_steps)
+        return _configured(run, last, progress.total_steps)
     rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)))
     if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
         return _printed(run, rates)
-    return _configured(run, last, total_steps)
+    return _configured(run, last, progress.total_steps)
 
 
 def _printed(run: Run, rates: "array[float]") -> Schedule:

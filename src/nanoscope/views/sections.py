@@ -17,6 +17,8 @@ from nanoscope.analysis.findings import (
     NotLearning,
     NoTraining,
     Overfitting,
+    Schedule,
+    ScheduleEnded,
     SlowGroup,
     Verdict,
 )
@@ -50,7 +52,7 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     """Titles with their texts; texts may be empty."""
     say = language.say
     learned = (
-        analysis.train_loss, analysis.evals, analysis.gap, analysis.schedule, analysis.gradients,
+        analysis.train_loss, analysis.evals, analysis.gap, _schedule(analysis), analysis.gradients,
         *_spikes(analysis),
     )  # fmt: skip
     return [
@@ -62,6 +64,12 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
         (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary)),
         (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
     ]
+
+
+def _schedule(analysis: Analysis) -> Schedule | None:
+    """The schedule, unless a verdict says it already."""
+    said = any(isinstance(verdict, ScheduleEnded) for verdict in analysis.verdicts)
+    return None if said else analysis.schedule
 
 
 def _spikes(analysis: Analysis) -> Sequence[LossSpike]:

@@ -83,8 +83,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Say("The learning rate is still warming up (until step {warmup_steps:plain}), so the loss says little yet.",
                 known("warmup_steps")),
         ),
-        ended=Say("The learning rate has come down as planned (from {highest:rate} to {lr:rate}): more steps need a "
-                  "higher {setting} from the start, or a new schedule.", known("lr", "highest"), setting="max_iters"),
+        ended=Say("The learning rate has come down from {highest:rate} to {lr:rate}: training longer needs a longer "
+                  "schedule from the start.", known("lr", "highest")),
     ),
     f.GradientNorm: Clauses(
         Say("Gradient norm: usually {typical:significant2}, at most {highest:significant2} at step "
