@@ -3,30 +3,37 @@
 import math
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from nanoscope.analysis.evidence import Points, in_blocks, noise_of
+from nanoscope.analysis.findings import Epoch
 from nanoscope.estimates import median, scatter
 from nanoscope.runs.run import Evaluation, Run
 
 LEAST_EVAL_NOISE, MOST_EVAL_NOISE = 0.001, 0.004  # of the loss, where too few evaluations show their own
 
 
+def numbered(run: Run, steps: Sequence[int]) -> Sequence[int]:
+    """The steps of a run, as epochs where it counts those."""
+    return [Epoch(step) for step in steps] if run.unit == "epoch" else steps
+
+
 @dataclass(eq=False, repr=False)
 class Curve:
     """The finite training losses of a run."""
 
-    steps: "array[int]"
+    steps: Sequence[int]
     values: "array[float]"
 
     @classmethod
     def of_training(cls, run: Run) -> "Curve":
-        steps, losses = run.steps.step, run.steps.loss
+        steps, losses = numbered(run, run.steps.step), run.steps.loss
         if all(map(math.isfinite, losses)):
             return cls(steps, losses)
         kept = [index for index, loss in enumerate(losses) if math.isfinite(loss)]
-        return cls(array("q", (steps[i] for i in kept)), array("d", (losses[i] for i in kept)))
+        return cls(numbered(run, array("q", (steps[i] for i in kept))), array("d", (losses[i] for i in kept)))
 
     def until(self, step: int) -> "array[float]":
         return self.values[: bisect_right(self.steps, step)]
@@ -69,7 +76,7 @@ class Evidence:
     def val(self) -> Points:
         """The validation losses. Their noise is printed, or seen in their scatter, or assumed."""
         values = [e.val for e in self.evals]
-        return Points([e.step for e in self.evals], values, self._eval_noise(values))
+        return Points(numbered(self.run, [e.step for e in self.evals]), values, self._eval_noise(values))
 
     def _eval_noise(self, values: list[float]) -> float:
         size = abs(median(values)) if values else 0.0

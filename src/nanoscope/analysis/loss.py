@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from nanoscope.analysis import breakdown, trend
-from nanoscope.analysis.curves import Curve, Evidence
+from nanoscope.analysis.curves import Curve, Evidence, numbered
 from nanoscope.analysis.evidence import noise_of
 from nanoscope.analysis.findings import (
     Checkpoints,
@@ -55,7 +55,7 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
     schedule = analyse_schedule(run, progress)
     verdicts = _weigh(evidence, train, schedule, progress)
     overfits = any(isinstance(verdict, Overfitting) for verdict in verdicts)
-    last_saved = run.checkpoints[-1].step if run.checkpoints else None
+    last_saved = numbered(run, [run.checkpoints[-1].step])[0] if run.checkpoints else None
     return Learning(
         train=train,
         evals=_evaluations(run, timing, eval_interval),
@@ -164,11 +164,11 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         interval=eval_interval,
         cost_s=timing.eval_cost_s,
         best_val=best.val if best else None,
-        best_step=best.step if best else None,
+        best_step=numbered(run, [best.step])[0] if best else None,
         first_val=evals[0].val if math.isfinite(evals[0].val) else None,
         last_val=last_val,
         last_train=last_train,
-        last_step=last.step,
+        last_step=numbered(run, [last.step])[0],
         stderr=last.stderr,
         noise=noise_of([e.val for e in evals if math.isfinite(e.val)]),
         perplexity=math.exp(last_val) if in_nats and last_val is not None and last_val < 50 else None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
+from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.templates import Plural, Say
@@ -53,8 +54,11 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
     "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains",
+    "plain", "typed", "measured", "signed", "rate", "gains", "at",
 }  # fmt: skip
+
+
+STEP, EPOCH = Say("step {n:plain}"), Say("epoch {n:plain}")
 
 
 class _Count(NamedTuple):
@@ -137,6 +141,10 @@ class Language:
     def plain(self, value: object) -> str:
         """A value as logs print it: steps are not grouped."""
         return str(value)
+
+    def at(self, number: int) -> str:
+        """A place in a run: 'step 500', or 'epoch 3' for a number that counts epochs."""
+        return (EPOCH if isinstance(number, Epoch) else STEP).write(_Count(int(number)), self)
 
     def typed(self, value: float) -> str:
         """A value as one types it into a command line."""

@@ -52,51 +52,51 @@ MESSAGES: dict[type[f.Finding], Words] = {
         By(
             "metric",
             loss=First(
-                Say("Validation loss: {last:measured} at step {last_step:plain}", known("last_val", "stderr"),
+                Say("Validation loss: {last:measured} at {last_step:at}", known("last_val", "stderr"),
                     last=lambda evals: (evals.last_val, evals.stderr)),
-                Say("Validation loss: {last_val:loss} at step {last_step:plain}", known("last_val")),
+                Say("Validation loss: {last_val:loss} at {last_step:at}", known("last_val")),
             ),
-            bpb=Say("Validation: {last_val:loss} bits per byte at step {last_step:plain}", known("last_val")),
+            bpb=Say("Validation: {last_val:loss} bits per byte at {last_step:at}", known("last_val")),
         ),
         Bracketed(Say("training loss {last_train:loss}", known("last_train")), _PERPLEXITY, _BITS),
         First(
             Say("; the only evaluation.", lambda evals: evals.count == 1),
             Say("; the best so far.", lambda evals: evals.best_step == evals.last_step),
-            Say("; the best was {best_val:loss} at step {best_step:plain}."),
+            Say("; the best was {best_val:loss} at {best_step:at}."),
         ),
     ),
     f.Checkpoints: Clauses(
         Plural("{n} checkpoint written", "{n} checkpoints written", "count", has("count")),
         First(
-            Say(", at step {last_step:plain}", lambda checkpoints: checkpoints.count == 1),
-            Say(", the last at step {last_step:plain}"),
+            Say(", at {last_step:at}", lambda checkpoints: checkpoints.count == 1),
+            Say(", the last at {last_step:at}"),
         ),
         Say("."),
     ),
-    f.Gap: Say("Validation loss is {difference:significant2} above training loss ({share:percent}); at step "
-               "{first_step:plain} it was {first_gap:significant2}. The model fits its training text ever better than "
+    f.Gap: Say("Validation loss is {difference:significant2} above training loss ({share:percent}); at "
+               "{first_step:at} it was {first_gap:significant2}. The model fits its training text ever better than "
                "new text.", difference=lambda gap: gap.val - gap.train),
     f.Schedule: By(
         "stage",
         warmup=First(
             Say("The learning rate is still warming up ({lr:rate} so far), so the loss says little yet.", known("lr")),
-            Say("The learning rate is still warming up (until step {warmup_steps:plain}), so the loss says little yet.",
+            Say("The learning rate is still warming up (until {warmup_steps:at}), so the loss says little yet.",
                 known("warmup_steps")),
         ),
         ended=Say("The learning rate has come down from {highest:rate} to {lr:rate}: training longer needs a longer "
                   "schedule from the start.", known("lr", "highest")),
     ),
     f.GradientNorm: Clauses(
-        Say("Gradient norm: usually {typical:significant2}, at most {highest:significant2} at step "
-            "{highest_step:plain}"),
+        Say("Gradient norm: usually {typical:significant2}, at most {highest:significant2} at "
+            "{highest_step:at}"),
         Say("; {clipped_share:percent} of the printed steps were clipped ({setting})", known("clipped_share"),
             setting=Verbatim("grad_clip={clip:typed}")),
         Say("."),
     ),
     f.LossSpike: First(
-        Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and was back at step "
-            "{recovered_step:plain}.", known("recovered_step")),
-        Say("The loss jumped from {before:loss} to {loss:loss} at step {step:plain} and wasn't back by the end of the "
+        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and was back at "
+            "{recovered_step:at}.", known("recovered_step")),
+        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and wasn't back by the end of the "
             "log."),
     ),
 }

@@ -48,7 +48,7 @@ _CONFIDENCE = By(
     hint=Say("{title} (only a hint)"),
 )
 
-_LAST_GOOD = Say("The last checkpoint before that is the one of step {last_good_checkpoint:plain}.",
+_LAST_GOOD = Say("The last checkpoint before that is the one of {last_good_checkpoint:at}.",
                  known("last_good_checkpoint"))
 _ABOVE_GUESSING = Say("That is above {uniform}, the loss of pure guessing.", known("uniform_loss"),
                       uniform=Verbatim("{uniform_loss:number2}"))
@@ -56,16 +56,16 @@ _ABOVE_GUESSING = Say("That is above {uniform}, the loss of pure guessing.", kno
 MESSAGES: dict[type[f.Finding], Words] = {
     f.Improving: By(
         "measure",
-        val=Say("Validation loss fell from {from_value:loss} (step {from_step:plain}) to {to_value:loss} "
-                "(step {to_step:plain}), by {gain:measured}.", gain=_gain),
-        train=Say("Training loss fell from about {from_value:loss} (step {from_step:plain}) to about {to_value:loss} "
-                  "(step {to_step:plain}), by {gain:measured}.", gain=_gain),
+        val=Say("Validation loss fell from {from_value:loss} ({from_step:at}) to {to_value:loss} "
+                "({to_step:at}), by {gain:measured}.", gain=_gain),
+        train=Say("Training loss fell from about {from_value:loss} ({from_step:at}) to about {to_value:loss} "
+                  "({to_step:at}), by {gain:measured}.", gain=_gain),
     ),
     f.Plateau: By(
         "measure",
-        val=Say("Since step {since_step:plain} validation loss has stayed near {level:loss}: over {evaluations} "
+        val=Say("Since {since_step:at} validation loss has stayed near {level:loss}: over {evaluations} "
                 "evaluations it changed by {change:signed}, which is within its noise.", change=_change),
-        train=Say("Since step {since_step:plain} training loss has stayed near {level:loss}: it changed by "
+        train=Say("Since {since_step:at} training loss has stayed near {level:loss}: it changed by "
                   "{change:signed}, which is within its noise.", change=_change),
     ),
     f.ScheduleEnded: Sentences(
@@ -79,13 +79,13 @@ MESSAGES: dict[type[f.Finding], Words] = {
     ),
     f.Unclear: By(
         "measure",
-        val=Say("Since step {since_step:plain} validation loss changed by {change:signed}: "
+        val=Say("Since {since_step:at} validation loss changed by {change:signed}: "
                 "too little, or too noisy, to call a trend.", change=_change),
-        train=Say("Since step {since_step:plain} training loss changed by {change:signed}: "
+        train=Say("Since {since_step:at} training loss changed by {change:signed}: "
                   "too little, or too noisy, to call a trend.", change=_change),
     ),
     f.Worsening: Sentences(
-        Say("Validation loss was best at step {best_step:plain} ({best:loss}) and has risen to {last:loss} since, by "
+        Say("Validation loss was best at {best_step:at} ({best:loss}) and has risen to {last:loss} since, by "
             "{rise:measured}.", rise=lambda verdict: (verdict.rise, verdict.error)),
         First(
             Say("Training loss doesn't fall either, so this isn't overfitting; a learning rate that is too high is the "
@@ -99,7 +99,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "training text by heart. The log doesn't show when validation loss was best.",
             lambda verdict: verdict.onset_step is None),
         Sentences(
-            Say("Validation loss was best at step {onset_step:plain} ({best_val:loss}) and has risen to "
+            Say("Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
                 "{last_val:loss} since, while training loss fell to {last_train:loss}.", known("last_train")),
             Plural("The {n} step after that ({wasted_share:percent} of the run) did not help on new text.",
                    "The {n} steps after that ({wasted_share:percent} of the run) did not help on new text.",
@@ -119,7 +119,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "{evaluations} evaluations. Either the validation text is simpler, or it is part of the training text."),
     ),
     f.Diverged: Sentences(
-        Say("At step {step:plain} the loss jumped from {best:loss} up to {highest:loss}, and it hasn't come back: now "
+        Say("At {step:at} the loss jumped from {best:loss} up to {highest:loss}, and it hasn't come back: now "
             "{last:loss}."),
         _ABOVE_GUESSING,
         Say("That is above {began_at:loss}, the loss that it began with.", known("began_at")),
@@ -131,12 +131,12 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.DamagedStart: Sentences(
         By(
             "measure",
-            val=Say("Validation loss was {first:loss} before training and {worst:loss} at step {worst_step:plain}."),
-            train=Say("The loss was {first:loss} at first and {worst:loss} at step {worst_step:plain}."),
+            val=Say("Validation loss was {first:loss} before training and {worst:loss} at {worst_step:at}."),
+            train=Say("The loss was {first:loss} at first and {worst:loss} at {worst_step:at}."),
         ),
         _ABOVE_GUESSING,
         First(
-            Say("It came back at step {recovered_step:plain}.", known("recovered_step")),
+            Say("It came back at {recovered_step:at}.", known("recovered_step")),
             Say("It hasn't come back yet."),
         ),
         Say("Too high a learning rate, or no warm-up, is the usual reason."),
@@ -154,22 +154,22 @@ MESSAGES: dict[type[f.Finding], Words] = {
                  "at all."),
     ),
     f.NonFinite: First(
-        Say("The loss was not a number at step {step:plain}, but the run recovered.", has("recovered")),
-        Say("The loss has not been a number since the first step in the log (step {step:plain}). That points to the "
+        Say("The loss was not a number at {step:at}, but the run recovered.", has("recovered")),
+        Say("The loss has not been a number since the first step in the log ({step:at}). That points to the "
             "set-up (data, precision, a kernel) rather than to learning.", has("from_start")),
         Sentences(
-            Say("Since step {step:plain} the loss is not a number: nothing is learnt from there on."),
+            Say("Since {step:at} the loss is not a number: nothing is learnt from there on."),
             Say("The last valid loss was {last_finite_loss:loss}."),
             _LAST_GOOD,
         ),
     ),
-    f.GradientNotFinite: Say("The gradient norm is NaN or infinite in {count} of {lines} lines, since step "
-                             "{step:plain}. Such steps teach the model nothing, or destroy it."),
-    f.GradientExplosion: Say("Since step {step:plain} the gradient norm is {after:significant2}, where "
+    f.GradientNotFinite: Say("The gradient norm is NaN or infinite in {count} of {lines} lines, since "
+                             "{step:at}. Such steps teach the model nothing, or destroy it."),
+    f.GradientExplosion: Say("Since {step:at} the gradient norm is {after:significant2}, where "
                              "{before:significant2} was usual."),
     f.GradientVanishing: Say("The gradient norm has gone from {before:significant2} to {after:significant2}: the "
                              "weights hardly change any more."),
-    f.ScaleCollapse: Say("Since step {step:plain} the loss scale has fallen from {first:large} to "
+    f.ScaleCollapse: Say("Since {step:at} the loss scale has fallen from {first:large} to "
                          "{last:significant2}: gradients overflow again and again, and such steps are skipped."),
     f.TooShort: First(
         Plural("The log covers {n} step, all of them while the learning rate warms up.",
