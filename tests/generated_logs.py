@@ -241,7 +241,7 @@ LOGS: Mapping[str, str] = {
     + _nanochat("/02000"),
     # timing
     "slowing down": nanogpt(ms=lambda s: 100 + s / 10, head=settings(max_iters=2000)),
-    "slowing down in a few lines": nanogpt(160, ms=lambda s: 100 + s / 4),
+    "slowing down in a few lines": nanogpt(200, ms=lambda s: 100 + s / 5 + s // 10 * 3 % 4 * 8),
     "getting faster": nanogpt(ms=lambda s: 200 - s / 10, head=settings(max_iters=2000)),
     "lately slower": nanogpt(ms=lambda s: 100 + (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),

@@ -53,7 +53,8 @@ def slowing_down(run: Run, timing: Timing) -> SlowingDown | None:
     if len(jumps) > 1 and not any(speed > 0 for speed in run.steps.tok_s):
         return None  # from one even level to the next, again and again: that is a schedule, not a machine
     confidence: Confidence = "likely"
-    if jumps or len(values) < 2 * FEWEST or last - first < SURE_SIGMAS / 2 * noise:
+    needed = SURE_SIGMAS if len(values) < 2 * FEWEST else SURE_SIGMAS / 2
+    if jumps or last - first < needed * noise:
         confidence = "hint"
     elif (
         last - first > SURE_SIGMAS * noise

@@ -206,9 +206,9 @@ def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep, compiled: bool) ->
 
 def _period(steps: list[int]) -> int | None:
     """The distance at which these steps come, if nearly all come at it or at a multiple of it."""
-    gap = common_gap(steps) if len(steps) > 2 else None
-    if not gap:
-        return None
+    gap = common_gap(steps)
+    if not gap or (len(steps) == 2 and steps[0] % gap):
+        return None  # two make a distance only if it is also that from the beginning
     fitting = sum((after - before) % gap == 0 for before, after in pairwise(steps))
     return gap if fitting >= PERIOD_FITS * (len(steps) - 2) else None
 
