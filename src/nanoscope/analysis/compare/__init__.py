@@ -26,6 +26,7 @@ from nanoscope.analysis.findings import (
     NonFinite,
     Overfitting,
     Unexplained,
+    UnknownData,
 )
 from nanoscope.runs.run import Run
 
@@ -72,7 +73,8 @@ def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels |
     groups, data = comparable_groups(sides, same_log)
     ranked = len(groups) == 1
     levels = levels_at_equal_steps(sides) if ranked else None
-    found = [finding for group in groups if len(group) > 1 for finding in _learnt(group)]
+    sure_of_data = not any(isinstance(finding, UnknownData) for finding in data)
+    found = [finding for group in groups if len(group) > 1 for finding in _learnt(group, sure_of_data)]
     experiment = Experiment(
         data=tuple(data),
         learnt=tuple(found),
@@ -86,8 +88,8 @@ def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels |
     return experiment, levels
 
 
-def _learnt(group: list[Side]) -> list[Learnt]:
-    found: list[Learnt] = learnt(group)
+def _learnt(group: list[Side], sure_of_data: bool) -> list[Learnt]:
+    found = learnt(group, sure_of_data)
     if len(group) == 2:
         shorter = fewer_steps(*group)
     else:  # of many runs, the shortest and the longest

@@ -19,9 +19,12 @@ from nanoscope.analysis.compare.next_values import Edge, next_values
 from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Noise, doubt
 from nanoscope.analysis.compare.settings import (
     LENGTH_KEYS,
+    MANY_SETTINGS,
+    RESULTS,
     as_numbers,
     differs,
     learning_factors,
+    shown_in_all,
     shows_all_settings,
     written,
 )
@@ -43,6 +46,7 @@ from nanoscope.analysis.numbers import mean
 
 MOST_GROUPS = 3  # in which the effect of one setting is given, with the other settings as they are there
 MOST_SETTINGS = 4  # that a run is suggested for
+EXACT = 5  # times the error of what is compared at equal steps
 SMALL_DIFFERENCE = 0.05  # of the loss: another seed may well change as much
 REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
@@ -51,21 +55,21 @@ ORDER = ("differs", "unclear", "within_noise")
 Group = list[Side]
 
 
-def learnt(sides: Group) -> list[Learnt]:
-    """What runs of the same data show, the most important first."""
+def learnt(sides: Group, sure_of_data: bool) -> list[Learnt]:
+    """What runs of the same data show, the most important first; `sure_of_data`: that it is the same is known."""
     same, sides = _identical(sides)
     if len(sides) < 2:
         return list(same)
     factors = learning_factors(sides)
     cells = _by(sides, factors)
     noise = _noise(cells)
-    effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise)]
+    effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise, sure_of_data)]
     effects.sort(key=lambda effect: (ORDER.index(effect.verdict), -effect.difference))
     explained = {effect.setting for effect in effects}
     entangled = [factor for factor in factors if factor not in explained]
     found: list[Learnt] = [*same, *effects]
     if entangled:
-        found.append(_confounded(sides, factors, entangled))
+        found.extend(_confounded(sides, factors, entangled))
     repeated = [group for cell in cells for group in _equally_long(cell) if len(group) > 1]
     telling = [factor for factor in factors if differs([group[0] for group in repeated], factor)]
     for group in repeated:
@@ -97,10 +101,13 @@ def fewer_steps(one: Side, two: Side) -> FewerSteps | None:
         return found("no_common_step", sure=longer.first_step > shorter.last_step)
     ends = levels_at_the_ends([shorter, longer])
     pair = [shorter.place], [longer.place]
-    verdict = doubt(levels, *pair, Noise()).judge(levels.difference(shorter.place, longer.place))
+    unsure = doubt(levels, *pair, Noise())
+    verdict = unsure.judge(levels.difference(shorter.place, longer.place))
     if verdict == "within_noise":
-        later = ends is not None and ends.difference(shorter.place, longer.place) > 0
-        return found("explains" if later else "unclear", levels, sure=True)
+        # What has to be explained must be larger than what could have been seen at equal steps.
+        to_explain = ends.difference(shorter.place, longer.place) if ends is not None else 0.0
+        clear = unsure.error is not None and to_explain > EXACT * unsure.error
+        return found("explains" if clear else "unclear", levels)
     return found("differs_too" if verdict == "differs" else "unclear", levels, sure=verdict == "differs")
 
 
@@ -136,18 +143,18 @@ def _noise(cells: Sequence[Group]) -> Noise:
 # --- one setting ---
 
 
-def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise) -> list[Effect]:
+def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise, sure_of_data: bool) -> list[Effect]:
     """What one setting does, in each group of runs that are equal in all others."""
     others = [other for other in factors if other != factor]
     groups = [g for g in _by(sides, others) if len(_values(g, factor)) > 1]
     groups.sort(key=lambda group: -len(group))
     groups = groups[:MOST_GROUPS]
     others = [other for other in others if differs([group[0] for group in groups], other)]
-    found = (_effect(factor, others, group, noise) for group in groups)
+    found = (_effect(factor, others, group, noise, sure_of_data) for group in groups)
     return [effect for effect in found if effect is not None]
 
 
-def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> Effect | None:
+def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise, sure_of_data: bool) -> Effect | None:
     longest = max(side.last_step for side in group)
     is_length = factor in LENGTH_KEYS and min(side.last_step for side in group) < (1 - SAME_STEPS) * longest
     # Runs of other lengths follow other schedules: each is judged by its end.
@@ -191,7 +198,7 @@ def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> E
         try_next,
         _fixed(others, group[0]),
         small,
-        confidence="likely" if small else _confidence(group, verdict, noise),
+        confidence=_confidence(group, verdict, noise, small, sure_of_data),
     )
 
 
@@ -208,17 +215,18 @@ def _difference(
     return difference, doubt(levels, one, two, noise)
 
 
-def _confidence(group: Group, verdict: str, noise: Noise) -> Confidence:
-    if verdict == "unclear":
+def _confidence(group: Group, verdict: str, noise: Noise, small: bool, sure_of_data: bool) -> Confidence:
+    if verdict == "unclear" or not sure_of_data or len({side.run.format for side in group}) > 1:
         return "hint"
-    complete = all(map(shows_all_settings, group))
-    return "sure" if complete and (noise.freedom > 1 or not differs(group, "seed")) else "likely"
+    if all(map(shows_all_settings, group)):
+        return "likely" if small or (noise.freedom < 2 and differs(group, "seed")) else "sure"
+    return "likely" if shown_in_all(group) >= MANY_SETTINGS else "hint"
 
 
 # --- several settings, or none ---
 
 
-def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) -> Confounded:
+def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) -> list[Confounded]:
     """Of the pairs that an entangled setting tells apart, one with the fewest differences."""
     pairs = [
         (sum(differs([a, b], factor) for factor in factors), -abs(b.last_step - a.last_step), a, b)
@@ -228,18 +236,22 @@ def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) 
     fewest = min(count for count, *_ in pairs)
     _, _, one, two = next(pair for pair in pairs if pair[0] == fewest)
     settings = tuple(factor for factor in factors if differs([one, two], factor))
+    if len(settings) < 2:  # the one setting has no effect to speak of: the runs have no step in common
+        return []
+    can_be_set = [key for key in settings if key not in RESULTS][: min(MOST_SETTINGS, len(settings) - 1)]
     levels = levels_at_equal_steps([one, two])
     finite = levels is not None and all(level.is_finite for level in levels.of.values())
-    return Confounded(
+    finding = Confounded(
         one.place,
         two.place,
         settings,
         levels.difference(one.place, two.place) if levels and finite else None,
         levels.measure if levels else None,
         levels.step if levels else None,
-        _fixed(settings[: min(MOST_SETTINGS, len(settings) - 1)], two),
+        _fixed(can_be_set, two),
         confidence="sure",
     )
+    return [finding]
 
 
 def _repeats(cell: Group, factors: Sequence[str]) -> list[Learnt]:
