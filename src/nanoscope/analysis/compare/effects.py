@@ -46,7 +46,7 @@ from nanoscope.analysis.numbers import mean
 
 MOST_GROUPS = 3  # in which the effect of one setting is given, with the other settings as they are there
 MOST_SETTINGS = 4  # that a run is suggested for
-EXACT = 5  # times the error of what is compared at equal steps
+EXACT = 5  # times what is left at equal steps, and its error
 SMALL_DIFFERENCE = 0.05  # of the loss: another seed may well change as much
 REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
@@ -106,7 +106,8 @@ def fewer_steps(one: Side, two: Side) -> FewerSteps | None:
     if verdict == "within_noise":
         # What has to be explained must be larger than what could have been seen at equal steps.
         to_explain = ends.difference(shorter.place, longer.place) if ends is not None else 0.0
-        clear = unsure.error is not None and to_explain > EXACT * unsure.error
+        left = abs(levels.difference(shorter.place, longer.place))
+        clear = unsure.error is not None and to_explain > EXACT * max(unsure.error, left)
         return found("explains" if clear else "unclear", levels)
     return found("differs_too" if verdict == "differs" else "unclear", levels, sure=verdict == "differs")
 
