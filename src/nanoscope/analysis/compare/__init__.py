@@ -20,6 +20,7 @@ from nanoscope.analysis.findings import (
     Effect,
     Experiment,
     Fault,
+    FewerSteps,
     Identical,
     Learnt,
     NoEffect,
@@ -90,18 +91,21 @@ def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels |
 
 def _learnt(group: list[Side], sure_of_data: bool) -> list[Learnt]:
     found = learnt(group, sure_of_data)
-    if len(group) == 2:
-        shorter = fewer_steps(*group)
-    else:  # of many runs, the shortest and the longest
-        shorter = fewer_steps(*sorted(group, key=lambda side: side.last_step)[:: len(group) - 1])
-    told = any(isinstance(f, Effect) and f.step is None for f in found) or (
-        shorter is not None
-        and any({shorter.run, shorter.other} <= set(f.runs) for f in found if isinstance(f, Identical))
-    )
-    if shorter is not None and not told:
-        found.append(shorter)
     faults = [fault for side in group if (fault := _fault(side))]
+    broken = {fault.run for fault in faults if fault.kind != "overfitting"}
+    lengths = sorted((side for side in group if side.place not in broken), key=lambda side: side.last_step)
+    shorter = fewer_steps(lengths[0], lengths[-1]) if len(lengths) > 1 else None
+    if shorter is not None and not _is_told(shorter, found):
+        found.append(shorter)
     return [*found, *faults[:MOST_FAULTS]]
+
+
+def _is_told(shorter: FewerSteps, found: Sequence[Learnt]) -> bool:
+    """Whether the lengths of two runs are part of another finding."""
+    pair = {shorter.run, shorter.other}
+    return any(
+        (isinstance(f, Effect) and f.step is None) or (isinstance(f, Identical) and pair <= set(f.runs)) for f in found
+    )
 
 
 def _fault(side: Side) -> Fault | None:
