@@ -6,7 +6,8 @@ from itertools import combinations
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.compare.continued import continued
 from nanoscope.analysis.compare.data import comparable_groups
-from nanoscope.analysis.compare.effects import fewer_steps, learnt
+from nanoscope.analysis.compare.effects import learnt
+from nanoscope.analysis.compare.lengths import fewer_steps
 from nanoscope.analysis.compare.losses import Levels, levels_at_equal_steps
 from nanoscope.analysis.compare.settings import differs, is_shown, settings_of
 from nanoscope.analysis.compare.side import Side
