@@ -134,7 +134,10 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
         for rate in (0.001, 0.01)
         for width in (32, 64)
     ],
-    "some settings": [run(learning_rate=0.1, stderr=None), run(2.5, learning_rate=0.01, stderr=None)],
+    "some settings": [
+        run(end, dataset="song", stderr=None, learning_rate=end, **dict.fromkeys("abcdefghij", 1)) for end in (2.0, 2.5)
+    ],
+    "few settings": [run(learning_rate=0.1, stderr=None), run(2.5, learning_rate=0.01, stderr=None)],
     "window by window": [
         complete(2.0, own=evaluated_by_window(2.0)), complete(2.2, own=evaluated_by_window(2.2), dropout=0.1),
     ],

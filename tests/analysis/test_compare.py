@@ -149,8 +149,24 @@ def test_the_same_tokens_a_step_in_other_batches_are_no_cause_of_another_loss():
     assert set(the(comparison, Speed).settings) == {"batch_size", "gradient_accumulation_steps"}
 
 
-def test_a_log_that_shows_few_settings_makes_the_cause_only_likely():
-    assert the(compared(run(2.0, learning_rate=1), run(2.5, learning_rate=2)), Effect).confidence == "likely"
+def test_a_log_that_shows_few_settings_makes_the_cause_only_a_hint():
+    few = [run(end, dataset="song", learning_rate=end) for end in (2.0, 2.5)]
+    header = {"dataset": "song", **dict.fromkeys("abcdefghij", 1)}
+    many = [run(end, learning_rate=end, **header) for end in (2.0, 2.5)]
+
+    assert the(compared(*few), Effect).confidence == "hint"
+    assert the(compared(*many), Effect).confidence == "likely"
+
+
+def test_a_cause_is_only_a_hint_if_the_data_or_the_trainers_may_differ():
+    unknown_data = [complete(end, learning_rate=end) for end in (2.0, 2.5)]
+    other_trainer = [complete(end, learning_rate=end) for end in (2.0, 2.5)]
+    for each in unknown_data:
+        del each.config["dataset"], each.config["train_tokens"], each.config["vocab_size"]
+    other_trainer[1].format = "litgpt"
+
+    assert the(compared(*unknown_data), Effect).confidence == "hint"
+    assert the(compared(*other_trainer), Effect).confidence == "hint"
 
 
 def test_runs_of_other_lengths_are_judged_by_their_ends():
@@ -366,6 +382,18 @@ def test_a_machine_is_called_faster_only_with_evidence(one, two, reason):
     comparison = compared(complete(seconds=0.1, **one), complete(2.01, seconds=0.2, **two))
 
     assert [f.reason for f in found(comparison, Speed)] == [reason]
+
+
+def test_a_smaller_model_is_not_called_the_reason_of_a_slower_step():
+    small, large = run(parameters=1000, seconds=0.3), run(2.5, parameters=9000)
+
+    assert the(compared(small, large), Speed).reason == "unexplained"
+
+
+def test_another_device_is_not_called_the_reason_where_the_work_is_unknown():
+    one, two = run(device_name="A100", seconds=0.3), run(2.5, device_name="H100")
+
+    assert the(compared(one, two), Speed).reason == "unexplained"
 
 
 def test_without_evidence_another_speed_is_unexplained():

@@ -1,12 +1,11 @@
 """Where a loss would go if it went on falling as before: a range, or nothing where its past does not say."""
 
 import math
-import random
 from collections.abc import Sequence
 from itertools import pairwise
 
 from nanoscope.analysis.numbers import line_through, mean
-from nanoscope.estimates import percentile
+from nanoscope.estimates import GOLDEN, percentile
 
 FEWEST_POINTS = 4
 FARTHEST = 2.0  # times the steps so far: nothing is said beyond
@@ -34,10 +33,11 @@ def extrapolate(points: Sequence[tuple[int, float]], to_step: int) -> tuple[floa
     floor, slope, level = _power_law(logs, values)
     fitted = [floor + math.exp(level + slope * x) for x in logs]
     misses = [value - fit for value, fit in zip(values, fitted, strict=True)]
-    chance = random.Random(0)
     guesses = [floor + math.exp(level + slope * target), _line(logs, values, target)]
-    for _ in range(RESAMPLINGS):
-        again = [max(fit + chance.choice(misses), 1e-6) for fit in fitted]
+    for round in range(RESAMPLINGS):
+        # Misses drawn as if by chance: the multiples of the golden section are spread evenly (`random` loads slowly).
+        drawn = (misses[int((round * len(fitted) + i) * GOLDEN % 1 * len(misses))] for i in range(len(fitted)))
+        again = [max(fit + miss, 1e-6) for fit, miss in zip(fitted, drawn, strict=True)]
         other_floor, other_slope, other_level = _power_law(logs, again)
         guesses += [other_floor + math.exp(other_level + other_slope * target), _line(logs, again, target)]
     last, noise = fitted[-1], math.sqrt(mean([miss * miss for miss in misses]))

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nanoscope.analysis.analyse import analyse, main_run
-from nanoscope.analysis.compare import analyse_experiment
 from nanoscope.analysis.findings import (
     Analysis,
     Confounded,
@@ -132,6 +131,8 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
+    from nanoscope.analysis.compare import analyse_experiment  # late: most logs hold one run
+
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
     experiment = analyse_experiment(log.runs, analyses)
     found = experiment.learnt if experiment else ()

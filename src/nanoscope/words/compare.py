@@ -138,6 +138,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         First(
             Say("{setting} makes the difference ({where}): {losses}. Best: {best}.",
                 _is(verdict="differs", confidence="sure"), where=WHERE, losses=LOSSES, best=BEST),
+            Say("{setting} is the only difference that the logs show ({where}): {losses}. They don't show everything, "
+                "so the cause may be another.", _is(verdict="differs", confidence="hint"), where=WHERE, losses=LOSSES),
             Say("{setting}, the only setting that differs, most likely makes the difference ({where}): "
                 "{losses}. Best: {best}.", _is(verdict="differs"), where=WHERE, losses=LOSSES, best=BEST),
             Say("{setting} may make a difference ({where}): {losses}.",
@@ -249,7 +251,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         equal=Say("All runs are equally fast: {range:durations} a step, within their spread.",
                   range=lambda s: (s.other_seconds, s.seconds)),
         setting=Say("With {setting}={slow} a step takes {seconds:duration}, with {setting}={fast} "
-                    "{other_seconds:duration}. No other setting that affects the speed differs.",
+                    "{other_seconds:duration}. No other setting in the logs that affects the speed differs.",
                     setting=lambda s: s.settings[0], slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
         device=Say("The machine makes the difference in speed: {seconds:duration} a step on {slow}, "
                    "{other_seconds:duration} on {fast}.", slow=lambda s: s.values[0], fast=lambda s: s.values[1]),
@@ -257,8 +259,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
                     "settings that matter here differ: {settings}.", settings=NAMES),
         work=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}: it does more "
                  "work."),
-        machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, for the same "
-                    "arithmetic: the machine of {other} is faster or less busy."),
+        machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, for about "
+                    "the same arithmetic: the machine of {other} is faster or less busy."),
         same_machine=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}, with the "
                          "same settings on the same machine. The logs don't show what slows {run} down."),
         unexplained=Say("A step of {run} takes {seconds:duration}, one of {other} {other_seconds:duration}. The "

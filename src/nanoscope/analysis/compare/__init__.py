@@ -6,7 +6,8 @@ from itertools import combinations
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.compare.continued import continued
 from nanoscope.analysis.compare.data import comparable_groups
-from nanoscope.analysis.compare.effects import fewer_steps, learnt
+from nanoscope.analysis.compare.effects import learnt
+from nanoscope.analysis.compare.lengths import fewer_steps
 from nanoscope.analysis.compare.losses import Levels, levels_at_equal_steps
 from nanoscope.analysis.compare.settings import differs, is_shown, settings_of
 from nanoscope.analysis.compare.side import Side
@@ -20,12 +21,14 @@ from nanoscope.analysis.findings import (
     Effect,
     Experiment,
     Fault,
+    FewerSteps,
     Identical,
     Learnt,
     NoEffect,
     NonFinite,
     Overfitting,
     Unexplained,
+    UnknownData,
 )
 from nanoscope.runs.run import Run
 
@@ -72,7 +75,8 @@ def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels |
     groups, data = comparable_groups(sides, same_log)
     ranked = len(groups) == 1
     levels = levels_at_equal_steps(sides) if ranked else None
-    found = [finding for group in groups if len(group) > 1 for finding in _learnt(group)]
+    sure_of_data = not any(isinstance(finding, UnknownData) for finding in data)
+    found = [finding for group in groups if len(group) > 1 for finding in _learnt(group, sure_of_data)]
     experiment = Experiment(
         data=tuple(data),
         learnt=tuple(found),
@@ -86,20 +90,23 @@ def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels |
     return experiment, levels
 
 
-def _learnt(group: list[Side]) -> list[Learnt]:
-    found: list[Learnt] = learnt(group)
-    if len(group) == 2:
-        shorter = fewer_steps(*group)
-    else:  # of many runs, the shortest and the longest
-        shorter = fewer_steps(*sorted(group, key=lambda side: side.last_step)[:: len(group) - 1])
-    told = any(isinstance(f, Effect) and f.step is None for f in found) or (
-        shorter is not None
-        and any({shorter.run, shorter.other} <= set(f.runs) for f in found if isinstance(f, Identical))
-    )
-    if shorter is not None and not told:
-        found.append(shorter)
+def _learnt(group: list[Side], sure_of_data: bool) -> list[Learnt]:
+    found = learnt(group, sure_of_data)
     faults = [fault for side in group if (fault := _fault(side))]
+    broken = {fault.run for fault in faults if fault.kind != "overfitting"}
+    lengths = sorted((side for side in group if side.place not in broken), key=lambda side: side.last_step)
+    shorter = fewer_steps(lengths[0], lengths[-1]) if len(lengths) > 1 else None
+    if shorter is not None and not _is_told(shorter, found):
+        found.append(shorter)
     return [*found, *faults[:MOST_FAULTS]]
+
+
+def _is_told(shorter: FewerSteps, found: Sequence[Learnt]) -> bool:
+    """Whether the lengths of two runs are part of another finding."""
+    pair = {shorter.run, shorter.other}
+    return any(
+        (isinstance(f, Effect) and f.step is None) or (isinstance(f, Identical) and pair <= set(f.runs)) for f in found
+    )
 
 
 def _fault(side: Side) -> Fault | None:

@@ -8,154 +8,78 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
-from nanoscope.analysis.compare.losses import (
-    SAME_STEPS,
-    Levels,
-    is_identical,
-    levels_at_equal_steps,
-    levels_at_the_ends,
-)
+from nanoscope.analysis.compare.groups import Group, by_settings, equally_long, places_of, settings_in, values_of
+from nanoscope.analysis.compare.losses import SAME_STEPS, Levels, levels_at_equal_steps, levels_at_the_ends
 from nanoscope.analysis.compare.next_values import Edge, next_values
 from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Noise, doubt
+from nanoscope.analysis.compare.repeats import identical_runs, noise_of_repeats, repeats
 from nanoscope.analysis.compare.settings import (
     LENGTH_KEYS,
+    MANY_SETTINGS,
+    RESULTS,
     as_numbers,
     differs,
     learning_factors,
+    shown_in_all,
     shows_all_settings,
     written,
 )
-from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.compare.windows import paired_difference
-from nanoscope.analysis.findings import (
-    Confidence,
-    Confounded,
-    Effect,
-    FewerSteps,
-    Identical,
-    Learnt,
-    Repeats,
-    Setting,
-    Unexplained,
-    WithinNoise,
-)
+from nanoscope.analysis.findings import Confidence, Confounded, Effect, Learnt
 from nanoscope.analysis.numbers import mean
 
 MOST_GROUPS = 3  # in which the effect of one setting is given, with the other settings as they are there
 MOST_SETTINGS = 4  # that a run is suggested for
 SMALL_DIFFERENCE = 0.05  # of the loss: another seed may well change as much
-REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
 ORDER = ("differs", "unclear", "within_noise")
 
-Group = list[Side]
 
-
-def learnt(sides: Group) -> list[Learnt]:
-    """What runs of the same data show, the most important first."""
-    same, sides = _identical(sides)
+def learnt(sides: Group, sure_of_data: bool) -> list[Learnt]:
+    """What runs of the same data show, the most important first; `sure_of_data`: that it is the same is known."""
+    same, sides = identical_runs(sides)
     if len(sides) < 2:
         return list(same)
     factors = learning_factors(sides)
-    cells = _by(sides, factors)
-    noise = _noise(cells)
-    effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise)]
+    cells = by_settings(sides, factors)
+    noise = noise_of_repeats(cells)
+    effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise, sure_of_data)]
     effects.sort(key=lambda effect: (ORDER.index(effect.verdict), -effect.difference))
     explained = {effect.setting for effect in effects}
     entangled = [factor for factor in factors if factor not in explained]
     found: list[Learnt] = [*same, *effects]
     if entangled:
-        found.append(_confounded(sides, factors, entangled))
-    repeated = [group for cell in cells for group in _equally_long(cell) if len(group) > 1]
+        found.extend(_confounded(sides, factors, entangled))
+    repeated = [group for cell in cells for group in equally_long(cell) if len(group) > 1]
     telling = [factor for factor in factors if differs([group[0] for group in repeated], factor)]
     for group in repeated:
-        found.extend(_repeats(group, telling))
+        found.extend(repeats(group, telling))
     return found
-
-
-def fewer_steps(one: Side, two: Side) -> FewerSteps | None:
-    """What two runs of other lengths had reached at the same step; None if they are about as long."""
-    shorter, longer = sorted((one, two), key=lambda side: side.last_step)
-    if longer.last_step - shorter.last_step <= SAME_STEPS * longer.last_step:
-        return None
-
-    def found(verdict: str, levels: Levels | None = None, sure: bool = False) -> FewerSteps:
-        return FewerSteps(
-            shorter.place,
-            longer.place,
-            shorter.last_step,
-            longer.last_step,
-            levels.step if levels else None,
-            (levels.of[shorter.place].loss, levels.of[longer.place].loss) if levels else None,
-            verdict,  # type: ignore[arg-type]
-            levels.measure if levels else "val",
-            confidence="sure" if sure else "likely",
-        )
-
-    levels = levels_at_equal_steps([shorter, longer])
-    if levels is None or not all(level.is_finite for level in levels.of.values()):
-        return found("no_common_step", sure=longer.first_step > shorter.last_step)
-    ends = levels_at_the_ends([shorter, longer])
-    pair = [shorter.place], [longer.place]
-    verdict = doubt(levels, *pair, Noise()).judge(levels.difference(shorter.place, longer.place))
-    if verdict == "within_noise":
-        later = ends is not None and ends.difference(shorter.place, longer.place) > 0
-        return found("explains" if later else "unclear", levels, sure=True)
-    return found("differs_too" if verdict == "differs" else "unclear", levels, sure=verdict == "differs")
-
-
-def _identical(sides: Group) -> tuple[list[Identical], Group]:
-    """Runs that printed the same losses to the digit, and the runs of which only one of each such group is left."""
-    groups: list[Group] = []
-    for side in sides:
-        home = next((group for group in groups if is_identical(group[0], side)), None)
-        if home is None:
-            groups.append([side])
-        else:
-            home.append(side)
-    found = []
-    for group in groups:
-        if len(group) > 1:
-            level = levels_at_equal_steps(group)
-            loss = level.of[group[0].place].loss if level else math.nan
-            settings = tuple(learning_factors(group))
-            step = level.step if level else None
-            complete = all(map(shows_all_settings, group))
-            measure = level.measure if level else "val"
-            found.append(Identical(_places(group), settings, complete, loss, measure, step, confidence="sure"))
-    return found, [max(group, key=lambda side: side.last_step) for group in groups]
-
-
-def _noise(cells: Sequence[Group]) -> Noise:
-    groups = [group for cell in cells for group in _equally_long(cell)]
-    repeated = [group for group in groups if len(group) > 1 and differs(group, "seed")]
-    levels = [levels_at_equal_steps(cell) for cell in repeated]
-    return Noise.of_repeats([level.loss for level in each.of.values()] for each in levels if each is not None)
 
 
 # --- one setting ---
 
 
-def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise) -> list[Effect]:
+def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise, sure_of_data: bool) -> list[Effect]:
     """What one setting does, in each group of runs that are equal in all others."""
     others = [other for other in factors if other != factor]
-    groups = [g for g in _by(sides, others) if len(_values(g, factor)) > 1]
+    groups = [g for g in by_settings(sides, others) if len(values_of(g, factor)) > 1]
     groups.sort(key=lambda group: -len(group))
     groups = groups[:MOST_GROUPS]
     others = [other for other in others if differs([group[0] for group in groups], other)]
-    found = (_effect(factor, others, group, noise) for group in groups)
+    found = (_effect(factor, others, group, noise, sure_of_data) for group in groups)
     return [effect for effect in found if effect is not None]
 
 
-def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> Effect | None:
+def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise, sure_of_data: bool) -> Effect | None:
     longest = max(side.last_step for side in group)
     is_length = factor in LENGTH_KEYS and min(side.last_step for side in group) < (1 - SAME_STEPS) * longest
     # Runs of other lengths follow other schedules: each is judged by its end.
     levels = levels_at_the_ends(group) if is_length else levels_at_equal_steps(group)
     if levels is None:
         return None
-    values = _values(group, factor)
-    places = [_places([side for side in group if written(side.settings.get(factor)) == value]) for value in values]
+    values = values_of(group, factor)
+    places = [places_of([side for side in group if written(side.settings.get(factor)) == value]) for value in values]
     losses = [mean([levels.of[place].loss for place in each]) for each in places]
     order = sorted(range(len(values)), key=losses.__getitem__)
     best = order[0]
@@ -189,9 +113,9 @@ def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise) -> E
         tuple(values[index] for index in sorted(ties)) if verdict == "differs" else (),
         edge,
         try_next,
-        _fixed(others, group[0]),
+        settings_in(others, group[0]),
         small,
-        confidence="likely" if small else _confidence(group, verdict, noise),
+        confidence=_confidence(group, verdict, noise, small, sure_of_data),
     )
 
 
@@ -208,17 +132,18 @@ def _difference(
     return difference, doubt(levels, one, two, noise)
 
 
-def _confidence(group: Group, verdict: str, noise: Noise) -> Confidence:
-    if verdict == "unclear":
+def _confidence(group: Group, verdict: str, noise: Noise, small: bool, sure_of_data: bool) -> Confidence:
+    if verdict == "unclear" or not sure_of_data or len({side.run.format for side in group}) > 1:
         return "hint"
-    complete = all(map(shows_all_settings, group))
-    return "sure" if complete and (noise.freedom > 1 or not differs(group, "seed")) else "likely"
+    if all(map(shows_all_settings, group)):
+        return "likely" if small or (noise.freedom < 2 and differs(group, "seed")) else "sure"
+    return "likely" if shown_in_all(group) >= MANY_SETTINGS else "hint"
 
 
 # --- several settings, or none ---
 
 
-def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) -> Confounded:
+def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) -> list[Confounded]:
     """Of the pairs that an entangled setting tells apart, one with the fewest differences."""
     pairs = [
         (sum(differs([a, b], factor) for factor in factors), -abs(b.last_step - a.last_step), a, b)
@@ -228,83 +153,19 @@ def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) 
     fewest = min(count for count, *_ in pairs)
     _, _, one, two = next(pair for pair in pairs if pair[0] == fewest)
     settings = tuple(factor for factor in factors if differs([one, two], factor))
+    if len(settings) < 2:  # the one setting has no effect to speak of: the runs have no step in common
+        return []
+    can_be_set = [key for key in settings if key not in RESULTS][: min(MOST_SETTINGS, len(settings) - 1)]
     levels = levels_at_equal_steps([one, two])
     finite = levels is not None and all(level.is_finite for level in levels.of.values())
-    return Confounded(
+    finding = Confounded(
         one.place,
         two.place,
         settings,
         levels.difference(one.place, two.place) if levels and finite else None,
         levels.measure if levels else None,
         levels.step if levels else None,
-        _fixed(settings[: min(MOST_SETTINGS, len(settings) - 1)], two),
+        settings_in(can_be_set, two),
         confidence="sure",
     )
-
-
-def _repeats(cell: Group, factors: Sequence[str]) -> list[Learnt]:
-    """Runs of the same settings: repeats, or two runs whose difference is noise or unexplained."""
-    levels = levels_at_equal_steps(cell)
-    if levels is None:
-        return []
-    losses = {place: level.loss for place, level in levels.of.items() if level.is_finite}
-    if len(losses) < 2:
-        return []
-    middle, values = mean(list(losses.values())), list(losses.values())
-    spread = math.sqrt(sum((loss - middle) ** 2 for loss in values) / (len(values) - 1))
-    has_seeds = differs(cell, "seed")
-    if has_seeds or (len(values) > 2 and spread < REPEATS_SPREAD * abs(middle)):
-        return [
-            Repeats(
-                tuple(losses),
-                "seed" if has_seeds else "nothing",
-                middle,
-                spread,
-                min(values),
-                max(values),
-                levels.measure,
-                levels.step,
-                _fixed(factors, cell[0]),
-                confidence="sure" if has_seeds else "likely",
-            )
-        ]
-    one, two = max(losses, key=losses.__getitem__), min(losses, key=losses.__getitem__)
-    unsure = doubt(levels, [one], [two], Noise())
-    difference = losses[one] - losses[two]
-    if unsure.error is not None and unsure.source is not None and unsure.judge(difference) == "within_noise":
-        return [WithinNoise(one, two, difference, unsure.error, unsure.source, levels.measure, levels.step or 0)]
-    shown = [len(side.settings) for side in cell]
-    knows = "settings" if all(map(shows_all_settings, cell)) else "some_settings" if all(shown) else "no_settings"
-    return [Unexplained(one, two, difference, unsure.error, levels.measure, levels.step or 0, knows)]  # type: ignore[arg-type]
-
-
-def _equally_long(sides: Group) -> list[Group]:
-    groups: list[Group] = []
-    for side in sorted(sides, key=lambda side: -side.last_step):
-        if groups and side.last_step >= (1 - SAME_STEPS) * groups[-1][0].last_step:
-            groups[-1].append(side)
-        else:
-            groups.append([side])
-    return [sorted(group, key=lambda side: side.place) for group in groups]
-
-
-def _by(sides: Group, factors: Sequence[str]) -> list[Group]:
-    """Groups of runs that are equal in these settings."""
-    groups: dict[tuple[str, ...], Group] = {}
-    for side in sides:
-        groups.setdefault(tuple(written(side.settings.get(factor)) for factor in factors), []).append(side)
-    return list(groups.values())
-
-
-def _values(group: Group, factor: str) -> list[str]:
-    """The values of a setting, in rising order if they are numbers."""
-    values = list(dict.fromkeys(written(side.settings[factor]) for side in group if factor in side.settings))
-    return sorted(values, key=float) if as_numbers(values) is not None else values
-
-
-def _fixed(factors: Sequence[str], side: Side) -> tuple[Setting, ...]:
-    return tuple((factor, written(side.settings.get(factor))) for factor in factors if factor in side.settings)
-
-
-def _places(group: Group) -> tuple[int, ...]:
-    return tuple(side.place for side in group)
+    return [finding]

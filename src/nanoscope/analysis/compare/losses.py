@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import LossMeasure, NoiseSource
 from nanoscope.analysis.numbers import between
-from nanoscope.estimates import scatter
-from nanoscope.runs.run import NOT_FINITE
+from nanoscope.estimates import scatter, spread_indices
+from nanoscope.runs.run import NOT_FINITE, Run
 
 LARGEST_GAP = 0.25  # of the step: evaluations further apart are not joined by a line
 WINDOW = 0.1  # of the steps before a step: the training lines that its training loss is the mean of
 FEWEST_LINES = 5
 FEWEST_EVALS = 5  # of which the scatter says something
 FEWEST_EQUAL = 3  # losses, for runs to be called identical
+SAMPLE = 100  # losses that are looked at first
 BATCHES = 20  # of an evaluation, if the log does not say
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
 
@@ -108,15 +109,27 @@ def step_of(side: Side, loss: float) -> float | None:
 
 def is_identical(one: Side, two: Side) -> bool:
     """Whether two runs printed the same losses at every step that both printed."""
-    first, second = one.run, two.run
-    mine = dict(zip(first.steps.step, first.steps.loss, strict=True))
-    lines = [
-        (mine[step], loss) for step, loss in zip(second.steps.step, second.steps.loss, strict=True) if step in mine
-    ]
-    evals = {e.step: e.val for e in first.evals}
-    lines += [(evals[e.step], e.val) for e in second.evals if e.step in evals and e.step > 0]
-    printed = [(a, b) for a, b in lines if not math.isnan(a) and not math.isnan(b)]
-    return len(printed) >= FEWEST_EQUAL and all(a == b for a, b in printed)
+    some = _equal_lines(one.run, two.run, SAMPLE)
+    if some is None:
+        return False
+    all_lines = _equal_lines(one.run, two.run, len(two.run.steps)) if len(two.run.steps) > SAMPLE else some
+    mine = {e.step: e.val for e in one.run.evals if e.step > 0}
+    evals = [mine[e.step] == e.val for e in two.run.evals if e.step in mine]
+    return all_lines is not None and all(evals) and all_lines + len(evals) >= FEWEST_EQUAL
+
+
+def _equal_lines(one: Run, two: Run, at_most: int) -> int | None:
+    """How many printed training losses of some steps agree; None if one does not."""
+    steps, count = one.steps.step, 0
+    for index in spread_indices(len(two.steps), at_most):
+        place = bisect_left(steps, two.steps.step[index])
+        if place < len(steps) and steps[place] == two.steps.step[index]:
+            losses = one.steps.loss[place], two.steps.loss[index]
+            if not any(map(math.isnan, losses)):
+                if losses[0] != losses[1]:
+                    return None
+                count += 1
+    return count
 
 
 def _evals(side: Side) -> list[tuple[int, float]]:

@@ -11,11 +11,11 @@ from nanoscope.runs.run import ConfigValue, Run
 BOOKKEEPING = {
     "out_dir", "run", "log_interval", "eval_interval", "eval_iters", "eval_only", "overwrite", "wandb_log",
     "wandb_project", "wandb_run_name", "always_save_checkpoint", "keep_checkpoints", "sample_interval", "on_nan",
-    "max_minutes", "patience", "peak_flops", "mfu_assumes", "save_interval", "num_workers", "steps",
+    "max_minutes", "patience", "peak_flops", "mfu_assumes", "save_interval", "num_workers", "steps", "flops_per_token",
 }  # fmt: skip
 DATA_KEYS = {"dataset", "vocab_size", "train_tokens", "val_tokens", "tokenizer"}
 REPEAT_KEYS = {"seed"}
-SPEED_ONLY = {"compile", "device", "device_name", "backend", "processes"}
+SPEED_ONLY = {"compile", "device", "device_name", "backend", "processes", "world_size"}
 LENGTH_KEYS = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 LEARNING_ONLY = {
     *REPEAT_KEYS, "learning_rate", "matrix_lr", "table_lr", "muon_momentum", "min_lr", "warmup_iters", "cooldown",
@@ -23,11 +23,15 @@ LEARNING_ONLY = {
     *LENGTH_KEYS,
 }  # fmt: skip
 MODEL_KEYS = ("n_layer", "n_embd", "n_head", "block_size", "model_type", "depth", "recipe", "ngrams", "bias")
-SPLIT_KEYS = ("batch_size", "gradient_accumulation_steps", "device_batch_size", "processes")
+SPLIT_KEYS = ("batch_size", "gradient_accumulation_steps", "device_batch_size", "processes", "world_size")
 # Settings that are usually kept in proportion to another one.
 LEADERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "warmup_iters": "max_iters", "n_head": "n_embd"}
+# The larger, the more work in a step.
+SIZE_KEYS = ("parameters", "tokens_per_step", "n_layer", "n_embd", "block_size", "depth", "batch_size")
+RESULTS = ("parameters", "tokens_per_step", "total_batch_size")  # of other settings: nobody can set them
 ROUNDED_ABOVE = 100_000  # such numbers may have been rounded ('10.65M')
 ALL_SETTINGS = 20  # a log that shows so many shows all
+MANY_SETTINGS = 8  # in common, of those that can change what is learnt: another difference is unlikely to be hidden
 
 
 def settings_of(run: Run, analysis: Analysis) -> dict[str, ConfigValue]:
@@ -35,6 +39,7 @@ def settings_of(run: Run, analysis: Analysis) -> dict[str, ConfigValue]:
     settings = dict(run.config)
     if analysis.progress.tokens_per_step:
         settings["tokens_per_step"] = analysis.progress.tokens_per_step
+    settings = {key: value for key, value in settings.items() if key not in RESULTS or (value and value != 0)}
     start = run.details.start if run.details else None
     resolved = start and {"dtype": start.dtype, "compile": start.compiled, "device_name": start.device_name}
     settings |= {key: value for key, value in (resolved or {}).items() if value is not None}
@@ -89,6 +94,12 @@ def alike(one: ConfigValue, two: ConfigValue) -> bool:
 
 def shows_all_settings(side: Side) -> bool:
     return len(side.settings) >= ALL_SETTINGS
+
+
+def shown_in_all(sides: Sequence[Side]) -> int:
+    """How many settings that can change what is learnt all logs show."""
+    without = BOOKKEEPING | DATA_KEYS | REPEAT_KEYS | SPEED_ONLY
+    return len(set.intersection(*({*side.settings} - without for side in sides)))
 
 
 def written(value: ConfigValue | None) -> str:

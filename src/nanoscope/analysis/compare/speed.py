@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from nanoscope.analysis.compare.settings import differs, speed_factors, written
+from nanoscope.analysis.compare.settings import SIZE_KEYS, differs, shows_all_settings, speed_factors, written
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import Speed, Work
 from nanoscope.estimates import percentile
@@ -13,6 +13,7 @@ DIFFERENT = 1.5  # times: step times that differ by more are not the same, howev
 UNREMARKABLE = 1.2  # times: the same machine varies by so much from run to run
 MORE_WORK = 1.25  # times the arithmetic, from which on it is worth a word: the printed MFU is a rough figure
 MFU_DOUBT = 1.5
+MOST_OF_IT = 2.0  # times: more work explains a longer step that is longer by at most so much more
 DEVICE_KEYS = ("device_name", "device")
 
 
@@ -34,24 +35,38 @@ def speeds(sides: Sequence[Side], same_log: bool) -> list[Speed | Work]:
             continue
         slow, fast = max(pairs, key=lambda pair: _seconds(pair[0]) / _seconds(pair[1]))
         if not _equally_fast(slow, fast):
-            reason = "device" if factor in DEVICE_KEYS else "setting"
-            found.append(_speed(slow, fast, reason, (factor,), confidence="sure"))
+            found.append(_speed(slow, fast, *_one_setting(slow, fast, factor)))
     differing = tuple(factor for factor in entangled if differs([slowest, fastest], factor))
     if differing:
         found.append(_speed(slowest, fastest, "several", differing, confidence="sure"))
     work = _work(slowest, fastest)
     if not factors and _seconds(slowest) > UNREMARKABLE * _seconds(fastest):
         found.append(_without_settings(slowest, fastest, work, same_log))
-    if work is not None and not 1 / MORE_WORK < work.ratio < MORE_WORK:
+    if work is not None and work.ratio >= MORE_WORK:
         found.append(work)
+    elif work is not None and work.ratio <= 1 / MORE_WORK:
+        found.append(Work(work.other, work.run, 1 / work.ratio, work.source, 1 / work.time_ratio))
     return found
+
+
+def _one_setting(slow: Side, fast: Side, factor: str) -> tuple[str, tuple[str, ...], str]:
+    """Reason, setting and confidence, where only one setting that matters differs in the logs."""
+    complete = shows_all_settings(slow) and shows_all_settings(fast)
+    if factor in DEVICE_KEYS:
+        work = _work(slow, fast)
+        same_work = complete or (work is not None and 1 / MORE_WORK < work.ratio < MORE_WORK)
+        return ("device", (factor,), "sure") if same_work else ("unexplained", (), "hint")
+    sizes = slow.settings.get(factor), fast.settings.get(factor)
+    if factor in SIZE_KEYS and all(isinstance(size, int) for size in sizes) and sizes[0] < sizes[1]:  # type: ignore[operator]
+        return ("unexplained", (), "hint")  # the slower step is the smaller one
+    return ("setting", (factor,), "sure" if complete else "likely")
 
 
 def _without_settings(slow: Side, fast: Side, work: Work | None, same_log: bool) -> Speed:
     """No setting in the logs tells the speeds apart."""
-    if work is not None and work.ratio >= MORE_WORK:
+    if work is not None and work.ratio >= MORE_WORK and work.ratio >= work.time_ratio / MOST_OF_IT:
         return _speed(slow, fast, "work")
-    if work is not None and work.ratio > 1 / MORE_WORK:
+    if work is not None and 1 / MORE_WORK < work.ratio < MORE_WORK:
         names = {side.settings.get("device_name") for side in (slow, fast)}
         one_machine = same_log or (len(names) == 1 and None not in names)
         return _speed(slow, fast, "same_machine" if one_machine else "machine")
@@ -116,6 +131,8 @@ def _by_mfu(side: Side) -> tuple[str, float] | None:
         return None
     # Slow lines pull a moving average down; most lines lie near the value without them.
     share = percentile(measured, 75)
+    if share > 100:
+        return None
     peak = side.settings.get("peak_flops")
     if isinstance(peak, int | float) and peak > 0:
         return "flops", share / 100 * peak * _seconds(side)
