@@ -68,7 +68,11 @@ def fault(name: str, settings: str, found_by: str, data: str = "text") -> Plante
 
 
 FAULTS = [
-    fault("rate far too high", "--learning_rate=1.0 --warmup_iters=100 --min_lr=1.0", "diverged not_learning unstable"),
+    fault(
+        "rate far too high",
+        "--learning_rate=1.0 --warmup_iters=100 --min_lr=1.0",
+        "diverged not_learning worsening damaged_start",
+    ),
     fault(
         "no warm-up, high rate",
         "--learning_rate=0.3 --warmup_iters=0 --grad_clip=0 --lr_decay_iters=100 --min_lr=1e-3",
@@ -78,11 +82,11 @@ FAULTS = [
     fault(
         "accumulation left at 40",
         "--gradient_accumulation_steps=40 --max_iters=30 --eval_interval=10 --log_interval=1",
-        "accumulation tokens_per_step lower_accumulation",
+        "lower_accumulation",
         data="short",
     ),
     fault("validation text = training text", "--max_iters=1200 --eval_interval=100", "leak", data="leaked"),
-    replace(fault("frozen loader", "", "memorising overfitting"), program=("-c", FROZEN_LOADER)),
+    replace(fault("frozen loader", "", "repeated_batches"), program=("-c", FROZEN_LOADER)),
     fault(
         "evaluations too long",
         "--eval_iters=400 --max_iters=150 --eval_interval=25",

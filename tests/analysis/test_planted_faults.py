@@ -11,16 +11,6 @@ from benchmarks.planted import FAULTS, HEALTHY, Planted, said_about, shuffled, t
 
 FINE = {"improving", "too_short"}  # verdicts that name no problem
 
-# Removed from here as soon as they are found.
-NOT_FOUND = {
-    "rate far too high",
-    "no warm-up, high rate",
-    "accumulation left at 40",
-    "validation text = training text",
-    "frozen loader",
-    "evaluations too long",
-}
-
 pytestmark = pytest.mark.slow
 
 
@@ -35,10 +25,7 @@ def text() -> str:
 
 
 def names(runs: list[Planted]) -> list[object]:
-    return [
-        pytest.param(run, id=run.name, marks=pytest.mark.xfail(strict=True) if run.name in NOT_FOUND else ())
-        for run in runs
-    ]
+    return [pytest.param(run, id=run.name) for run in runs]
 
 
 @pytest.mark.parametrize("run", names(FAULTS))

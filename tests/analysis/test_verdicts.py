@@ -195,3 +195,28 @@ def test_high_gradients_at_the_start_are_usual(explain):
 def test_the_share_of_clipped_steps_is_counted(explain):
     text = "grad_clip = 1.0\n" + rated(range(400), falls, norm=lambda s: 1.5 if s % 4 == 0 else 0.5)
     assert explain(text).gradients.clipped_share == pytest.approx(0.25, abs=0.01)
+
+
+# --- the data ---
+
+
+def test_batches_that_repeat_are_told_apart_from_overfitting(explain, nanogpt_log):
+    """The lines fall to nothing while the training text as a whole gets worse."""
+    text = nanogpt_log(last=400, every=5, eval_every=50, loss=lambda s: 4.4, val=lambda s: 4.4)
+    lines = []
+    for line in text.splitlines():
+        step = int(line.split()[1].rstrip(":"))
+        if line.startswith("step") and step:
+            line = f"step {step}: train loss {3.1 + step / 150:.4f}, val loss {3.0 + step / 150:.4f}"
+        elif line.startswith("iter"):
+            line = f"iter {step}: loss {4.4 * 0.98**step + 0.01:.4f}, time 100.00ms, mfu 1.00%"
+        lines.append(line)
+    assert codes(explain("\n".join(lines))) == ["repeated_batches"]
+
+
+def test_a_loss_that_rests_at_the_frequencies_of_tokens_is_not_learning(explain, nanogpt_log):
+    text = nanogpt_log(
+        last=2000, loss=lambda s: 3.3 + max(0.0, 0.87 - s / 100), val=lambda s: 3.31, header=["found vocab_size = 65"]
+    )
+    verdict = found(explain(text), "not_learning")
+    assert (verdict.reason, verdict.confidence) == ("frequencies", "likely")

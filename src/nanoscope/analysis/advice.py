@@ -16,10 +16,12 @@ from nanoscope.analysis.findings import (
     Leak,
     LogError,
     Memorising,
+    Mismatch,
     NoEta,
     NonFinite,
     NotLearning,
     Overfitting,
+    RepeatedBatches,
     RunProgress,
     ScaleCollapse,
     SlowingDown,
@@ -47,6 +49,7 @@ def advise(
     learning: Learning,
     verdicts: tuple[Verdict, ...],
     errors: list[LogError],
+    mismatches: tuple[Mismatch, ...] = (),
 ) -> tuple[Advice, ...]:
     """The advice for one run: what is broken first, then by gain."""
     urgent = [advice for verdict in verdicts for advice in _for_verdict(verdict, run, progress, timing, learning)]
@@ -54,6 +57,9 @@ def advise(
         urgent.append(Advice("less_memory", setting="batch_size", from_value=_number(run, "batch_size")))
     if run.failed and learning.checkpoints.last_step is not None and not progress.finished:
         urgent.append(Advice("resume_from_checkpoint", step=learning.checkpoints.last_step))
+    for mismatch in mismatches:
+        if mismatch.setting == "gradient_accumulation_steps":
+            urgent.append(Advice("lower_accumulation", mismatch.setting, mismatch.setting_value, 1))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
     savings = [advice for advice in savings if (advice.saves_s or 0.0) >= WORTH_S]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
@@ -82,6 +88,8 @@ def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timi
             return [Advice("safer_precision", setting="dtype")]
         case GradientExplosion():
             return [_lower_rate(run)]
+        case RepeatedBatches():
+            return [Advice("check_loader")]
         case Leak():
             return [Advice("check_split")]
         case Memorising():

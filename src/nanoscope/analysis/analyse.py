@@ -49,6 +49,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
     mfu = analyse_mfu(run, timing.normal_step, options.device)
     achieved = analyse_achieved(run, timing.normal_step, options.device)
+    mismatches = reconcile(run, progress, timing.normal_step)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
         summary=_summary(run, log, timing.log_interval),
@@ -69,8 +70,8 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         spikes=learning.spikes,
         mfu=mfu,
         achieved=None if mfu and mfu.achieved_tflops else achieved,
-        mismatches=reconcile(run, progress, timing.normal_step),
-        advice=advise(run, progress, timing, eta, learning, verdicts, errors),
+        mismatches=mismatches,
+        advice=advise(run, progress, timing, eta, learning, verdicts, errors, mismatches),
     )
 
 

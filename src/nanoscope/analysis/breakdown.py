@@ -7,7 +7,15 @@ import math
 from collections.abc import Sequence
 
 from nanoscope.analysis.curves import Curve, Evidence
-from nanoscope.analysis.findings import DamagedStart, Diverged, LossSpike, NonFinite, NotLearning, Schedule
+from nanoscope.analysis.findings import (
+    DamagedStart,
+    Diverged,
+    LossSpike,
+    NonFinite,
+    NotLearning,
+    RepeatedBatches,
+    Schedule,
+)
 from nanoscope.estimates import is_spike, median, scatter, spike_height
 from nanoscope.runs.run import NOT_FINITE, Run
 
@@ -17,6 +25,8 @@ SHORT_SHARE = 0.8  # with only two lines before the jump, or a few after it, it 
 DAMAGE_SHARE = 0.05  # of the first loss
 UNIFORM_SHARE = 0.03  # that near ln(vocabulary) a loss is that of guessing
 STUCK_STEPS, STUCK_LINES = 100, 20
+FREQUENCIES_SHARE = 0.66  # of ln(vocabulary): about what knowing the frequencies of characters or tokens brings
+REPEATED_SHARE = 0.6  # of the loss of the training text
 
 
 def non_finite(run: Run) -> NonFinite | None:
@@ -164,7 +174,8 @@ def damaged_start(evidence: Evidence, uniform: float | None) -> DamagedStart | N
         first = points.values[0]
         early = [(v, s) for s, v in zip(points.steps[1:4], points.values[1:4], strict=True)]
         worst, step = max(early)
-        if worst - first > max(DAMAGE_SHARE * first, 3 * points.sigma) or (
+        at_once = early[0][0] > first  # what gets worse later has other causes
+        if (at_once and worst - first > max(DAMAGE_SHARE * first, 3 * points.sigma)) or (
             len(points) < 4 and min(early)[0] - first > max(DAMAGE_SHARE / 4 * first, 3 * points.sigma)
         ):
             back = next((s for s, v in zip(points.steps, points.values, strict=True) if s > step and v <= first), None)
@@ -213,3 +224,31 @@ def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float |
     if uniform is None and first > 3.5 and noise < 0.03 * first:  # a model that knows nothing yet would fall at once
         return NotLearning("first_value", end, trained, False, confidence="likely")
     return None
+
+
+def only_frequencies(evidence: Evidence, uniform: float | None) -> NotLearning | None:
+    """A run that came to rest where a model stands that knows no more than how frequent each token is."""
+    values, steps = evidence.curve.values, evidence.curve.steps
+    if uniform is None or len(values) < STUCK_LINES or steps[-1] - steps[0] < STUCK_STEPS or not evidence.from_scratch:
+        return None
+    level = median(values[-max(3, len(values) // 4) :])
+    if not FREQUENCIES_SHARE * uniform < level < (1 - UNIFORM_SHARE) * uniform:
+        return None
+    return NotLearning("frequencies", level, steps[-1] - steps[0], False, confidence="likely")
+
+
+def repeated_batches(evidence: Evidence) -> RepeatedBatches | None:
+    """Training lines far below the loss of the training split, where both were alike at first."""
+    pairs = [
+        (e.step, e.train_loss, line)
+        for e in evidence.evals
+        if e.metric == "loss" and e.step > 0 and e.train_loss is not None and (line := evidence.curve.around(e.step))
+    ]
+    if len(pairs) < 3 or evidence.run.loss_is_average:
+        return None
+    first, (step, train, line) = evidence.evals[0], pairs[-1]
+    began = first.train_loss if first.train_loss is not None else pairs[0][1]
+    alike = abs(evidence.curve.values[0] - began) < 0.2 * began
+    if not alike or line > REPEATED_SHARE * train or train - line < BROKEN_LEAST:
+        return None
+    return RepeatedBatches(step, line, train, confidence="likely")

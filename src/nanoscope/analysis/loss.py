@@ -15,8 +15,10 @@ from nanoscope.analysis.findings import (
     LossSpike,
     NonFinite,
     Overfitting,
+    Plateau,
     RunProgress,
     Schedule,
+    ScheduleEnded,
     TooShort,
     TrainLoss,
     Verdict,
@@ -80,7 +82,10 @@ def _weigh(
     gradients = judge_gradients(run, schedule)
     broken = breakdown.diverged(evidence, uniform)
     grave: list[Verdict | None] = [bad, broken, stuck, *gradients]
-    if stuck is None:
+    repeated = breakdown.repeated_batches(evidence)
+    if repeated is not None:
+        grave.append(repeated)
+    elif stuck is None:
         past = trend.past_its_best(evidence)
         grave += [None if broken and isinstance(past, Worsening) else past]
         grave += [trend.memorising(evidence, train, progress)]
@@ -92,6 +97,8 @@ def _weigh(
         judged = None
         if not _too_short(evidence, trained):
             judged = trend.direction(evidence, schedule, progress)
+        if isinstance(judged, Plateau | ScheduleEnded):
+            judged = breakdown.only_frequencies(evidence, uniform) or judged
         warming_up = schedule is not None and schedule.stage == "warmup"
         found.append(judged or TooShort(trained, warming_up, confidence="sure"))
     return tuple(found)

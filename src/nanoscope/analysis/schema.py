@@ -62,7 +62,7 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
             "diverged_at": diverged,
         },
         "verdicts": [verdict.code for verdict in a.verdicts],
-        "findings": [{"code": verdict.code, **vars(verdict)} for verdict in a.verdicts],
+        "findings": [{"code": finding.code, **vars(finding)} for finding in (*a.verdicts, *a.mismatches)],
         "throughput_tok_s": normal and normal.throughput_tok_s,
         "mfu": mfu
         and {

@@ -31,6 +31,7 @@ TITLES: dict[type[f.Finding], Words] = {
     f.Diverged: Say("Diverged"),
     f.DamagedStart: Say("The first steps made it worse"),
     f.NotLearning: Say("Not learning"),
+    f.RepeatedBatches: Say("The same batches again and again"),
     f.NonFinite: First(Say("Not a number, but recovered", has("recovered")), Say("Loss is not a number")),
     f.GradientNotFinite: Say("Gradients are not finite"),
     f.GradientExplosion: Say("Exploding gradients"),
@@ -145,6 +146,10 @@ MESSAGES: dict[type[f.Finding], Words] = {
         "reason",
         uniform=Plural("After {n} step the loss is {level:loss}, still that of pure guessing.",
                        "After {n} steps the loss is {level:loss}, still that of pure guessing.", "steps"),
+        frequencies=Plural("After {n} step the loss rests at {level:loss}, about what knowing the frequency of each token "
+                           "brings: the model has learnt nothing about their order.",
+                           "After {n} steps the loss rests at {level:loss}, about what knowing the frequency of each "
+                           "token brings: the model has learnt nothing about their order.", "steps"),
         first_value=Sentences(
             Plural("After {n} step the loss is {level:loss}, where it began.",
                    "After {n} steps the loss is {level:loss}, where it began.", "steps"),
@@ -153,6 +158,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         zero=Say("The loss is exactly zero in every line: the targets are empty or masked, or the loss isn't computed "
                  "at all."),
     ),
+    f.RepeatedBatches: Say("At {step:at} the batches have a loss of {batch_loss:loss}, but the training text as a whole "
+                           "has {train_loss:loss}."),
     f.NonFinite: First(
         Say("The loss was not a number at {step:at}, but the run recovered.", has("recovered")),
         Say("The loss has not been a number since the first step in the log ({step:at}). That points to the "

@@ -8,7 +8,7 @@ AdviceAction = Literal[
     "raise_eval_interval", "lower_eval_iters", "checkpoint_less", "stop_at_best", "use_best_checkpoint",
     "add_validation", "check_split", "regularise", "train_longer", "lower_learning_rate", "warm_up",
     "resume_from_checkpoint", "find_stalls", "stop_slowdown", "align_log_interval", "check_setup", "less_memory",
-    "safer_precision",
+    "safer_precision", "lower_accumulation", "check_loader",
 ]  # fmt: skip
 
 

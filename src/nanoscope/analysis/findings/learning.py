@@ -206,12 +206,20 @@ class DamagedStart(Verdict):
 
 
 class NotLearning(Verdict):
-    """The loss stands where it began: at that of guessing, at its first value, or at exactly zero."""
+    """The loss stands at that of guessing (or of knowing how frequent tokens are), at its first value, or at zero."""
 
-    reason: Literal["uniform", "first_value", "zero"]
+    reason: Literal["uniform", "frequencies", "first_value", "zero"]
     level: float
     steps: int
     lr_zero: bool
+
+
+class RepeatedBatches(Verdict):
+    """The batches that are read have a far lower loss than the training text as a whole: they are always the same."""
+
+    step: int
+    batch_loss: float
+    train_loss: float
 
 
 class NonFinite(Verdict):
