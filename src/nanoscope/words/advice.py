@@ -43,8 +43,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
                             "learning rate, the loss on one small batch.", dtype="dtype"),
             less_memory=Say("Halve {setting} and double {accumulation}: the same training in less memory.",
                             accumulation="gradient_accumulation_steps"),
-            lower_accumulation=Say("Lower {setting} from {from_value:typed} to {to_value:typed}, unless such large steps "
-                                   "are meant."),
+            lower_accumulation=Say("Lower {setting} from {from_value:typed} to {to_value:typed}, unless such large "
+                                   "steps are meant."),
             check_loader=Say("Check the data loader: each step should read other text."),
             safer_precision=Say("Train in bfloat16 or float32 ({setting}), and lower the learning rate if that "
                                 "doesn't help."),

@@ -146,8 +146,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         "reason",
         uniform=Plural("After {n} step the loss is {level:loss}, still that of pure guessing.",
                        "After {n} steps the loss is {level:loss}, still that of pure guessing.", "steps"),
-        frequencies=Plural("After {n} step the loss rests at {level:loss}, about what knowing the frequency of each token "
-                           "brings: the model has learnt nothing about their order.",
+        frequencies=Plural("After {n} step the loss rests at {level:loss}, about what knowing the frequency of each "
+                           "token brings: the model has learnt nothing about their order.",
                            "After {n} steps the loss rests at {level:loss}, about what knowing the frequency of each "
                            "token brings: the model has learnt nothing about their order.", "steps"),
         first_value=Sentences(
@@ -158,8 +158,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         zero=Say("The loss is exactly zero in every line: the targets are empty or masked, or the loss isn't computed "
                  "at all."),
     ),
-    f.RepeatedBatches: Say("At {step:at} the batches have a loss of {batch_loss:loss}, but the training text as a whole "
-                           "has {train_loss:loss}."),
+    f.RepeatedBatches: Say("At {step:at} the batches have a loss of {batch_loss:loss}, but the training text as a "
+                           "whole has {train_loss:loss}."),
     f.NonFinite: First(
         Say("The loss was not a number at {step:at}, but the run recovered.", has("recovered")),
         Say("The loss has not been a number since the first step in the log ({step:at}). That points to the "
