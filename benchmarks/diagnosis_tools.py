@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def output_of(*command: str | Path) -> str | None:
     return done.stdout if done.stdout.strip() else None
 
 
-def named(table: dict[str, str | None], code: str, tool: str) -> str | None:
+def named(table: Mapping[str, str | None], code: str, tool: str) -> str | None:
     if code not in table:
         print(f"{tool}: no word in this script for {code!r}", file=sys.stderr)
         return code
@@ -150,7 +150,7 @@ def trainspotter(program: Path) -> Ask:
     return ask
 
 
-def library(python: Path, name: str, table: dict[str, str | None]) -> Ask:
+def library(python: Path, name: str, table: Mapping[str, str | None]) -> Ask:
     def ask(path: Path, options: list[str]) -> Answer:
         text = output_of(python, Path(__file__).with_name("diagnosis_peers.py"), name, path)
         answer = Answer(read=text is not None)
@@ -178,4 +178,4 @@ def tools(python: Path) -> list[Tool]:
 def versions_of(python: Path) -> dict[str, str]:
     names = ["runmedic", "losslint", "trainspotter", "training-doctor", "sk-autod"]
     code = f"import json; from importlib.metadata import version; print(json.dumps({{n: version(n) for n in {names}}}))"
-    return {"nanoscope": __version__} | json.loads(output_of(python, "-c", code) or "{}")
+    return {"nanoscope": __version__, **json.loads(output_of(python, "-c", code) or "{}")}

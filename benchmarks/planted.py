@@ -2,7 +2,7 @@
 
 python benchmarks/planted.py [--folder FOLDER] [--text FILE] [--only NAME...] [--json]
 
-Seconds per run, on a CPU; five minutes in all on two cores. With --folder, logs that are already there are not made
+Seconds per run, on a CPU; five minutes in total. With --folder, logs that are already there are not made
 again, so a change of the analysis can be tried at once. The text is Python's standard library, or FILE. Healthy runs
 are also explained as they stood after a quarter and after half of their lines.
 """
