@@ -14,7 +14,7 @@ ENOUGH_STEPS = 5
 
 def reconcile(run: Run, progress: RunProgress, normal: NormalStep | None) -> tuple[Mismatch, ...]:
     """What does not fit, most important first."""
-    found = (_step_of_data(run, progress), _beyond_total(run, progress), _tokens_and_time(run, normal))
+    found = (_step_of_data(run, progress), _beyond_total(run, progress), _tokens_and_time(run, progress, normal))
     return tuple(mismatch for mismatch in found if mismatch is not None)
 
 
@@ -37,9 +37,9 @@ def _beyond_total(run: Run, progress: RunProgress) -> Mismatch | None:
     return Mismatch("beyond_total", last, total, last / total)
 
 
-def _tokens_and_time(run: Run, normal: NormalStep | None) -> Mismatch | None:
+def _tokens_and_time(run: Run, progress: RunProgress, normal: NormalStep | None) -> Mismatch | None:
     """Printed tokens a second that do not make the tokens of a step in the time of a step."""
-    tokens = set_tokens_in_step(run)
+    tokens = progress.tokens_per_step if set_tokens_in_step(run) else None
     if normal is None or normal.printed_tok_s is None or not tokens or run.tok_s_per_device:
         return None
     if run.time_spans_steps or normal.steps < ENOUGH_STEPS:
