@@ -71,7 +71,7 @@ def last_step_of(run: Run, total: int) -> int:
 
 def tokens_in_step(run: Run) -> int | None:
     """Tokens that one step trains on: as set, or as the speed shows where only one device's batch is set."""
-    settings, speed = set_tokens_in_step(run), _tokens_from_speed(run)
+    settings, speed = set_tokens_in_step(run), tokens_from_speed(run)
     if settings and speed and not _is_said(run):
         devices = round(speed / settings)  # or micro-batches, of which the log says nothing
         if devices > 1 and abs(speed / (devices * settings) - 1) < WHOLE:
@@ -98,7 +98,7 @@ def set_tokens_in_step(run: Run) -> int | None:
     return None
 
 
-def _tokens_from_speed(run: Run) -> int | None:
+def tokens_from_speed(run: Run) -> int | None:
     """Tokens a step = tokens a second × seconds, where both are printed."""
     speeds, times = run.steps.tok_s, run.steps.time_s
     pairs = [(speeds[index], times[index]) for index in spread_indices(len(times))]

@@ -4,7 +4,7 @@ Only what can be checked by arithmetic, and only where both sides are known: sil
 """
 
 from nanoscope.analysis.findings import Mismatch, NormalStep, RunProgress
-from nanoscope.analysis.progress import set_tokens_in_step, train_tokens
+from nanoscope.analysis.progress import set_tokens_in_step, tokens_from_speed, train_tokens
 from nanoscope.runs.run import Run
 
 LARGE_STEP = 0.1  # of the training data, that one step reads
@@ -39,12 +39,9 @@ def _beyond_total(run: Run, progress: RunProgress) -> Mismatch | None:
 
 def _tokens_and_time(run: Run, progress: RunProgress, normal: NormalStep | None) -> Mismatch | None:
     """Printed tokens a second that do not make the tokens of a step in the time of a step."""
-    tokens = progress.tokens_per_step if set_tokens_in_step(run) else None
-    if normal is None or normal.printed_tok_s is None or not tokens or run.tok_s_per_device:
-        return None
-    if run.time_spans_steps or normal.steps < ENOUGH_STEPS:
-        return None
-    product = normal.printed_tok_s * normal.typical_s
+    tokens, product = progress.tokens_per_step if set_tokens_in_step(run) else None, tokens_from_speed(run)
+    if normal is None or not tokens or not product or normal.steps < ENOUGH_STEPS:
+        return None  # a speed that is a mean of many steps does not fit the time of one, and need not
     if abs(product / tokens - 1) <= FAR_OFF:
         return None
     return Mismatch("tokens_and_time", product, tokens, product / tokens)
