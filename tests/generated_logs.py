@@ -311,7 +311,8 @@ LOGS: Mapping[str, str] = {
     ),
     "a step of a third of the data": nanogpt(head=["train has 100,000 tokens", "tokens per iteration will be: 30,000"]),
     "beyond the total": _nanochat("/00500"),
-    "tokens that do not fit": "Total batch size: 4,000\n" + _nanochat("/02000"),
+    "fewer tokens than there should be": "Total batch size: 4,000\n" + _nanochat("/02000"),
+    "more tokens than there should be": "Total batch size: 100\n" + _nanochat("/02000"),
     # time left
     "before the second evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000, eval_interval=100)),
     "only the first evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000)),

@@ -36,3 +36,12 @@ def test_tokens_a_second_must_make_the_tokens_of_a_step(explain, tok_s, found) -
     analysis = explain("Total batch size: 4,000\n" + "".join(line.format(s, tok_s) for s in range(50)))
 
     assert kinds(analysis) == found
+
+
+def test_a_batch_of_one_device_is_multiplied_by_the_devices_that_the_speed_shows(explain) -> None:
+    line = "step {0:05d}/02000 (1.00%) | loss: 4.0 | lrm: 1.00 | dt: 500.00ms | tok/sec: 32,768 | bf16_mfu: 0.00\n"
+    header = "Overriding: batch_size = 4\nOverriding: block_size = 1024\n"
+    analysis = explain(header + "".join(line.format(s) for s in range(50)))
+
+    assert analysis.progress.tokens_per_step == 16_384
+    assert kinds(analysis) == []

@@ -6,6 +6,7 @@ from nanoscope.analysis.findings import RunProgress
 from nanoscope.estimates import spread_indices
 from nanoscope.runs.run import OWN_FORMAT, Run
 
+WHOLE = 0.03  # how near to a whole number a ratio must be
 LEAST_TOKENS = 64  # a 'total batch size' below it counts sequences
 WHOLE_MODEL_TRAINERS = {
     "nanogpt", "build-nanogpt", "nanochat", "llm.c", "modded-nanogpt", "mingpt", "makemore", OWN_FORMAT,
@@ -69,8 +70,17 @@ def last_step_of(run: Run, total: int) -> int:
 
 
 def tokens_in_step(run: Run) -> int | None:
-    """Tokens that one step trains on: set, or from the speed."""
-    return set_tokens_in_step(run) or tokens_from_speed(run)
+    """Tokens that one step trains on: as set, or as the speed shows where only one device's batch is set."""
+    settings, speed = set_tokens_in_step(run), tokens_from_speed(run)
+    if settings and speed and not _is_said(run):
+        devices = round(speed / settings)  # or micro-batches, of which the log says nothing
+        if devices > 1 and abs(speed / (devices * settings) - 1) < WHOLE:
+            return speed
+    return settings or speed
+
+
+def _is_said(run: Run) -> bool:
+    return bool(run.config.get("tokens_per_step") or run.config.get("total_batch_size"))
 
 
 def set_tokens_in_step(run: Run) -> int | None:

@@ -14,7 +14,7 @@ ENOUGH_STEPS = 5
 
 def reconcile(run: Run, progress: RunProgress, normal: NormalStep | None) -> tuple[Mismatch, ...]:
     """What does not fit, most important first."""
-    found = (_step_of_data(run, progress), _beyond_total(run, progress), _tokens_and_time(run, normal))
+    found = (_step_of_data(run, progress), _beyond_total(run, progress), _tokens_and_time(run, progress, normal))
     return tuple(mismatch for mismatch in found if mismatch is not None)
 
 
@@ -37,9 +37,9 @@ def _beyond_total(run: Run, progress: RunProgress) -> Mismatch | None:
     return Mismatch("beyond_total", last, total, last / total)
 
 
-def _tokens_and_time(run: Run, normal: NormalStep | None) -> Mismatch | None:
+def _tokens_and_time(run: Run, progress: RunProgress, normal: NormalStep | None) -> Mismatch | None:
     """Printed tokens a second that do not make the tokens of a step in the time of a step."""
-    tokens, product = set_tokens_in_step(run), tokens_from_speed(run)
+    tokens, product = progress.tokens_per_step if set_tokens_in_step(run) else None, tokens_from_speed(run)
     if normal is None or not tokens or not product or normal.steps < ENOUGH_STEPS:
         return None  # a speed that is a mean of many steps does not fit the time of one, and need not
     if abs(product / tokens - 1) <= FAR_OFF:

@@ -118,7 +118,6 @@ def _normal_step(
         includes_evaluation=None if run.traits.evaluation_in is None and lands is None else lands is not None,
         source=run.time_source,
         throughput_tok_s=throughput,
-        printed_tok_s=printed,
         tok_s_per_device=run.tok_s_per_device and printed is not None,
         unit=run.unit,
     )

@@ -63,7 +63,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
         beyond_total=Say("The log has reached {value}, beyond its total of {other}: one of the two numbers counts "
                          "something else, so nothing is said about the time remaining."),
-        tokens_and_time=Say("Tokens/s × step time makes {value:large} tokens, but a step reads {other:large} by the "
-                            "settings: the printed tokens/s may be those of one device or one micro-batch."),
+        tokens_and_time=First(
+            Say("Tokens/s × step time makes {value:large} tokens, but a step reads {other:large} by the settings: "
+                "the printed tokens/s may be those of one device or one micro-batch.", lambda m: m.share < 1),
+            Say("Tokens/s × step time makes {value:large} tokens, but a step reads {other:large} by the settings: "
+                "there may be more devices or micro-batches than the log says."),
+        ),
     ),
 }

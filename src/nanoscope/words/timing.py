@@ -74,8 +74,8 @@ NAIVE_ETA = First(
     Say("Last printed time × steps left would be {naive_s:duration3}: too little, because it leaves out the "
         "evaluations and checkpoints to come.",
         lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING) and _leaves_out_most(eta)),
-    Say("Last printed time × steps left would be {naive_s:duration3}: too little, because that line is faster than the "
-        "mean step.", lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
+    Say("Last printed time × steps left would be {naive_s:duration3}: too little, because that line was faster than "
+        "{step_s:duration}, the step time used above.", lambda eta: eta.naive_s < eta.expected_s * (1 - WORTH_SAYING)),
     Say("Last printed time × steps left gives about the same: {naive_s:duration3}."),
 )
 

@@ -24,7 +24,6 @@ class NormalStep(Finding):
     includes_evaluation: bool | None  # whether printed times include the evaluation; None: unknown
     source: TimeSource
     throughput_tok_s: float | None
-    printed_tok_s: float | None = None  # as the log has it; else the throughput was computed
     tok_s_per_device: bool = False  # the throughput is one device's
     unit: Literal["step", "epoch"] = "step"  # what the times are those of
 
