@@ -175,6 +175,21 @@ def test_runs_of_other_lengths_are_judged_by_their_ends():
     assert (effect.setting, effect.step) == ("max_iters", None)
 
 
+@pytest.mark.parametrize("values", [(1e308, 1e307, 1e-308), (-1.0, 0.0, 1.0), (0, 0.1, 0.2), (1, 2, 3), ("a", 1, True)])
+def test_any_values_of_a_setting_can_be_compared(values):
+    effect = the(compared(*(complete(2 + place, dropout=value) for place, value in enumerate(values))), Effect)
+
+    assert effect.setting == "dropout"
+    assert not {"inf", "nan"} & set(effect.try_next)
+
+
+def test_settings_are_safe_to_print():
+    hostile = "\x1b[31mred\x07"
+    effect = the(compared(complete(2.0, trick="plain"), complete(2.5, trick=hostile)), Effect)
+
+    assert not any(character in "".join(effect.values) for character in "\x1b\x07")
+
+
 # --- several settings ---
 
 

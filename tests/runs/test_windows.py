@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -38,3 +39,10 @@ def test_a_run_without_such_files_or_with_damaged_ones_has_what_is_left(tmp_path
     (tmp_path / FOLDER / "last.bin").write_bytes(GOOD)
     (tmp_path / FOLDER / "best.bin").write_bytes(b"damaged")
     assert [windows.step for windows in read_windows(tmp_path)] == [120]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path):
+    (tmp_path / FOLDER).mkdir()
+    os.mkfifo(tmp_path / FOLDER / "last.bin")
+    assert read_windows(tmp_path) == []

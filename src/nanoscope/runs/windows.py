@@ -12,6 +12,9 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
+from nanoscope.errors import JobError
+from nanoscope.untrusted import read_small
+
 FOLDER = "windows"
 NAMES = ("last.bin", "best.bin")
 MOST_WINDOWS = 1 << 16  # more make a file too large to keep; the mean of so many is exact enough
@@ -63,9 +66,8 @@ def read_windows(run: Path) -> list[WindowLosses]:
     found = []
     for name in NAMES:
         try:
-            with (run / FOLDER / name).open("rb") as file:
-                windows = decode_windows(file.read(MOST_BYTES))
-        except OSError:
+            windows = decode_windows(read_small(run / FOLDER / name, MOST_BYTES))
+        except (OSError, JobError):
             continue
         if windows is not None:
             found.append(windows)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import Analysis
 from nanoscope.runs.run import ConfigValue, Run
+from nanoscope.untrusted import printable
 
 # They change what is printed, kept or measured, not the training. Data have rules of their own (data.py).
 BOOKKEEPING = {
@@ -30,6 +31,7 @@ LEADERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "warmup_ite
 SIZE_KEYS = ("parameters", "tokens_per_step", "n_layer", "n_embd", "block_size", "depth", "batch_size")
 RESULTS = ("parameters", "tokens_per_step", "total_batch_size")  # of other settings: nobody can set them
 ROUNDED_ABOVE = 100_000  # such numbers may have been rounded ('10.65M')
+LARGEST = 1e15
 ALL_SETTINGS = 20  # a log that shows so many shows all
 MANY_SETTINGS = 8  # in common, of those that can change what is learnt: another difference is unlikely to be hidden
 
@@ -43,7 +45,8 @@ def settings_of(run: Run, analysis: Analysis) -> dict[str, ConfigValue]:
     start = run.details.start if run.details else None
     resolved = start and {"dtype": start.dtype, "compile": start.compiled, "device_name": start.device_name}
     settings |= {key: value for key, value in (resolved or {}).items() if value is not None}
-    return settings
+    # Sentences will quote them.
+    return {printable(key): printable(value) if isinstance(value, str) else value for key, value in settings.items()}
 
 
 def learning_factors(sides: Sequence[Side]) -> list[str]:
@@ -134,8 +137,9 @@ def _proportional(sides: Sequence[Side], one: str, two: str) -> bool:
 
 
 def as_numbers(values: Sequence[str]) -> list[float] | None:
-    """The values as numbers; None if one of them is none."""
+    """The values as numbers; None if one of them is none, or too large to reckon with."""
     try:
-        return [float(value) for value in values]
+        numbers = [float(value) for value in values]
     except ValueError:
         return None
+    return numbers if all(abs(number) < LARGEST for number in numbers) else None
