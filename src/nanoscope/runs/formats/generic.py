@@ -36,6 +36,7 @@ class Level(IntEnum):
 
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
+_LINES_BELOW_BAR = 3
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
@@ -44,12 +45,13 @@ _VALUES = re.compile(
 )
 # '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
 _BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
+_LIGHTNING_STOPPED = re.compile(r"Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached")
 _RECORD_WORD = re.compile(r"\b(iter|step|epoch|iteration)s?\b[:=\s#\[]{0,4}\d", re.IGNORECASE)
 _BEGINS_WITH_STEP = re.compile(r"\W{0,8}(?:iter|step|it)", re.IGNORECASE)
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
-    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$"
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter\w{0,7})\b[^a-z]{1,30}\W{0,60}$"
     r"|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
     re.IGNORECASE,
 )
@@ -77,7 +79,6 @@ class Generic(Format):
     fallback = True
     lines = (
         Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
-        Line(EndRecord, r"`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached", "stopped"),
     )
     record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
@@ -108,7 +109,7 @@ class Generic(Format):
         self._tables = TableReader()
         self._heading: Heading | None = None
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
-        self._bar_level = Level.BARS
+        self._bar_level, self._bar_line = Level.BARS, 0
         self._whole_bar = (0, 0.0)  # total and seconds per step of a bar that shows the whole run
         self._epoch = MISSING  # of the last heading
         self._before: tuple[float, int] | None = None  # epoch and step of the last line with both
@@ -118,6 +119,7 @@ class Generic(Format):
         self._last_elapsed: tuple[int, float] | None = None
         self._elapsed_is_left = False
         self._task = Task()
+        self._stopped = False  # Lightning says so, perhaps before it prints the last state of its bar
         self._each_device = False
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
@@ -149,6 +151,9 @@ class Generic(Format):
         return records or self._parse_other(text)
 
     def _parse_other(self, text: str) -> Sequence[Record]:
+        if _LIGHTNING_STOPPED.search(text):
+            self._stopped = True
+            return (OtherRecord("end"),)
         saved = self._parse_checkpoint(text)
         return (saved,) if saved else tuple(super().parse(text))
 
@@ -285,6 +290,8 @@ class Generic(Format):
     def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Sequence[Record]:
         """Values without a position: they belong to the heading above, or to the last step."""
         heading = self._heading
+        if self._bar and self.builder.line - self._bar_line <= _LINES_BELOW_BAR and (has_loss or has_val):
+            return self._complete_bar(self._bar, fields)
         if heading is not None and heading.lines_left > 0:
             heading.lines_left -= 1
             for name, value in fields.values.items():
@@ -359,6 +366,8 @@ class Generic(Format):
         epoch = heading.get("epoch", fields.get("epoch"))
         if epoch != epoch and self._heading and self._heading.unit == "epoch":
             epoch = self._heading.position
+        if bar.epochs_from_zero:
+            self._epoch_base = 0
         for totals in (heading.totals, fields.totals):
             self._epochs = totals.get("epoch", self._epochs)
         if epoch == epoch and epoch == int(epoch) and not (fields.get("epoch") == epoch and "epoch" not in heading):
@@ -377,7 +386,7 @@ class Generic(Format):
         record = self._step(fields, step, total, MISSING, *self._bar_time(bar))
         if self._bar and record.step != self._bar.step:
             self._flush_bar()
-        self._bar, self._bar_level = record, level
+        self._bar, self._bar_level, self._bar_line = record, level, self.builder.line
         if "val_loss" in fields and bar.position == bar.total:
             self._flush_bar()
             self.builder.place(self._evaluation(fields, step))
@@ -392,6 +401,14 @@ class Generic(Format):
         if bar.elapsed_s is None or (bar.seconds_per_step is not None and bar.seconds_per_step < 1):
             return bar.seconds_per_step or MISSING, None
         return MISSING, Clock(bar.elapsed_s, "progress_bar", 1.0, starts_with_run=True)
+
+    def _complete_bar(self, bar: StepRecord, fields: Fields) -> Sequence[Record]:
+        """Add values that a narrow terminal moved to the lines below the bar."""
+        if "loss" in fields:
+            bar.loss, self._bar_level = fields.get("loss"), Level.BARS
+            return (OtherRecord("step"),)
+        self._flush_bar()
+        return (self._evaluation(fields, bar.step),)
 
     def _flush_bar(self) -> None:
         bar, self._bar = self._bar, None
@@ -507,6 +524,8 @@ class Generic(Format):
         runs = self.builder.runs
         if self._level in _WEAK and sum(len(run.steps) for run in runs) < _ENOUGH_WEAK:
             self.builder.forget_runs()
+        for run in self.builder.runs[-1:] if self._stopped else ():
+            run.said_finished = True
         for run in self.builder.runs:
             if not run.time_spans_steps and is_clock(run.steps.time_s):
                 take_differences(run)
