@@ -1,4 +1,4 @@
-"""Small real runs of other trainers, as they print them today. `make trainers` installs them; `make test` skips this."""
+"""Small real runs of other trainers, as they print them today. `make test` skips them: `make trainers`."""
 
 import os
 import subprocess

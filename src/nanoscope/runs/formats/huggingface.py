@@ -19,6 +19,7 @@ from nanoscope.runs.records import (
 from nanoscope.runs.run import MISSING, Traits
 
 FAST = 2.0  # steps per second
+USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 
 _PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
 _BAR = re.compile(
@@ -48,6 +49,7 @@ class HuggingFace(Format):
         self._bar: tuple[int, float] | None = None  # step and elapsed seconds of the last bar
         self._rate = MISSING  # its steps per second, if it does more than one
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar will show
+        self._every = 1  # steps between two logs, where no bar shows them
         self._clock_started = False
         self._tokens_seen: tuple[int, float] | None = None
         self._last: dict[str, str] = {}  # the log that was placed last
@@ -140,7 +142,7 @@ class HuggingFace(Format):
         if pairs is None:
             return
         self._last = pairs
-        step = bar_step if bar_step is not None else self._guess_step()
+        step = bar_step if bar_step is not None else self._guess_step(_finite(pairs, "epoch"))
         left = _clock_s(pairs.get("remaining_time", ""))
         time_s, clock = self._time(pairs, step)
         self.builder.place(
@@ -171,12 +173,26 @@ class HuggingFace(Format):
             run.steps.time_s[-1] = seconds / max(1, step or run.last_step or 1)
             run.time_source, run.time_spans_steps = "cumulative", True
 
-    def _guess_step(self) -> int:
+    def _guess_step(self, epoch: float) -> int:
         last = self.builder.last_step
         if self._bar and (last is None or self._bar[0] > last):
             return self._bar[0]
-        every = self.builder.facts.get("logging_steps", 1)
-        return (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
+        if last is None:
+            self._every = self._logging_steps(epoch)
+        return (last or 0) + self._every
+
+    def _logging_steps(self, epoch: float) -> int:
+        """The steps between two logs: as set, or by the share of the run that the first log is at."""
+        facts = self.builder.facts
+        said, epochs = facts.get("logging_steps"), facts.get("epochs")
+        if isinstance(said, int | float) and said >= 1:
+            return int(said)
+        if self._total and isinstance(epochs, int) and epochs > 0 and epoch > 0:
+            at = epoch / epochs * self._total
+            usual = min(USUAL_LOGGING_STEPS, key=lambda steps: abs(math.log(at / steps)))
+            if abs(math.log(at / usual)) < 0.3:
+                return usual
+        return 1
 
     def _time(self, pairs: dict[str, str], step: int) -> tuple[float, Clock | None]:
         """A fast bar is better timed by its rate than by its clock, which shows whole seconds."""
