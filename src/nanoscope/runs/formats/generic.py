@@ -412,7 +412,6 @@ class Generic(Format):
                 run.total_steps = run.total_steps or self._positions.epochs
             elif run.total_steps is None and len(runs) == 1:
                 run.total_steps = self._total_of_bar(run)
-            run.loss_is_average = self._level == Level.BARS
             run.tok_s_per_device = self._each_device
             self._task.settle(run)
 

@@ -27,6 +27,7 @@ _BAR = re.compile(
     r" \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<(?:[^,\]]{1,16},\s{1,4}([\d.]{1,12})it/s)?"
 )
 _TOTAL = re.compile(r"Total optimization steps\s?=\s?([\d,]{1,20})")
+_OTHER_METRICS = frozenset(("eval_wer", "eval_cer", "eval_mean_iou", "eval_map"))  # not of language models
 _STEPS = ("step", "current_steps", "global_step")
 _SAVING = re.compile(r"Saving model checkpoint to (\S{1,300})")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
@@ -115,6 +116,8 @@ class HuggingFace(Format):
         if "eval_loss" in pairs and pairs["eval_loss"] not in ("null", "None"):
             self._place_waiting()
             seconds = _finite(pairs, "eval_runtime")
+            if self.builder.current and not _OTHER_METRICS.isdisjoint(pairs):
+                self.builder.current.is_language_model = False
             return EvalRecord(step, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
         if step is not None and pairs.get("loss") in ("null", "None"):
             return EndRecord() if step == self._total else OtherRecord("other")
