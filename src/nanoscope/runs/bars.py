@@ -106,7 +106,7 @@ def _bar(match: re.Match[str]) -> Bar | None:
         _seconds(parts.get("elapsed")),
         _seconds(parts.get("left")),
         seconds,
-        trains=counts_steps and not _NOT_TRAINING.search(heading),
+        trains=counts_steps and ("loss" in headed or not _NOT_TRAINING.search(heading)),
         epochs_from_zero=match.re is _RICH,
         names_itself=bool(re.search(r"train|epoch|step|iter|fit", heading, re.IGNORECASE)),
     )

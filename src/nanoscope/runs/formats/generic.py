@@ -347,11 +347,10 @@ class Generic(Format):
 
     def _step(self, fields: Fields, position: Position, timing: Timing) -> StepRecord:
         values = fields.values
-        extra = {name: values[name] for name in ("loss_scale", "memory_gb", "data_s", "eta_s") if name in values}
         tok_s = fields.get("tok_s", fields.get("tok_s_each"))
         self._each_device = "tok_s_each" in values and "tok_s" not in values
         known = {"time_s": timing[0], "clock": timing[1], "total": position.total, "epoch": position.epoch}
-        return step_record(position.number, fields, **known, tok_s=tok_s, extra=extra or None)
+        return step_record(position.number, fields, **known, tok_s=tok_s)
 
     def _evaluation(self, fields: Fields, step: int | None) -> EvalRecord:
         return EvalRecord(

@@ -155,12 +155,15 @@ class HuggingFace(Format):
                 time_s,
                 clock=clock,
                 lr=_finite(pairs, "learning_rate"),
-                grad_norm=_finite(pairs, "grad_norm"),
+                grad_norm=number(pairs["grad_norm"]) if "grad_norm" in pairs else MISSING,
+                tok_s=_finite(pairs, "tokens_per_second_per_gpu"),
                 total=self._total,
                 extra=None if left is None else {"eta_s": left},
             )
         )
         run = self.builder.current
+        if run is not None and "tokens_per_second_per_gpu" in pairs:
+            run.is_language_model = run.tok_s_per_device = True
         tokens = _finite(pairs, "num_input_tokens_seen" if "num_input_tokens_seen" in pairs else "num_tokens")
         if run is not None and (tokens == tokens or "mean_token_accuracy" in pairs):
             run.is_language_model = True
