@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 BROWSER_PACKAGES := chromium fonts-noto-core
 
-.PHONY: help demo check test lint format browser screenshots bench soak clean
+.PHONY: help demo check test lint format browser trainers screenshots bench soak clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,19 @@ browser:
 	fi; \
 	echo "Chromium is missing and can't be installed from here, so the browser tests are skipped." \
 		"To run them: sudo apt-get install $(BROWSER_PACKAGES)"
+
+# Other trainers, without what they share with nanoscope (torch and numpy).
+TRAINER_PACKAGES := keras absl-py namex h5py optree ml-dtypes pytorch-lightning lightning-utilities torchmetrics \
+	transformers accelerate huggingface_hub hf-xet tokenizers safetensors regex requests urllib3 idna certifi \
+	charset_normalizer tqdm pyyaml filelock packaging fsspec psutil
+
+$(VENV)/.trainers: $(VENV)/.dev
+	@echo "Installing Keras, Lightning and Hugging Face's Trainer into $(VENV)/trainers with pip: 0.3 GB on disk."
+	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/trainers $(TRAINER_PACKAGES)
+	@touch $@
+
+trainers: $(VENV)/.trainers  ## small real runs of other trainers, and what explain reads in them
+	NANOSCOPE_TRAINERS=$(abspath $(VENV)/trainers) $(BIN)/python -m pytest tests/trainers
 
 screenshots: $(VENV)/.dev browser  ## the README's pictures, by the tests that look at those pages
 	NANOSCOPE_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser -k screenshots

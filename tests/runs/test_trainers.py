@@ -365,3 +365,76 @@ def test_evaluations_with_a_running_clock_are_enough_to_tell_the_speed(read) -> 
     assert run.said_finished
     assert len(run.evals) == 6
     assert list(run.steps.time_s) == pytest.approx([0.2] * 5)
+
+
+def test_logs_without_a_bar_get_their_steps_from_the_share_of_an_epoch(read) -> None:
+    text = "  Num Epochs = 3\n  Total optimization steps = 1,500\n"
+    text += "".join(
+        f"{{'loss': {3 - s / 99:.4f}, 'learning_rate': {1e-5 - s * 1e-8:.4e}, 'epoch': {s / 500:.2f}}}\n"
+        for s in range(10, 60, 10)
+    )
+
+    assert list(read(text).runs[0].steps.step) == [10, 20, 30, 40, 50]
+
+
+def test_a_bar_that_lost_its_carriage_returns_or_was_taken_back_letter_by_letter_is_read(read) -> None:
+    text = ""
+    for epoch in (1, 2, 3):
+        text += f"Epoch {epoch}/3\n"
+        for batch in (1, 5, 10):
+            bar = f"{batch:2d}/10 {BAR} {10 - batch}s 100ms/step - loss: {3 - epoch / 10:.4f}"
+            text += bar + "\b" * len(bar)
+        text += f"10/10 {BAR} 1s 100ms/step - loss: {3 - epoch / 10:.4f} - val_loss: 3.0\n"
+    (run,) = read(text).runs
+
+    assert list(run.steps.loss) == pytest.approx([2.9, 2.8, 2.7])
+    assert list(run.steps.time_s) == [1, 1, 1]
+
+
+def test_steps_of_an_epoch_below_its_heading_are_one_count_and_its_evaluation_belongs_to_its_last_step(read) -> None:
+    text = ""
+    for epoch in (1, 2):
+        text += f"Epoch {epoch}/4\n" + "".join(
+            f"step {s}/300 - loss: {3 - epoch / 10:.2f} - 0.5s/step\n" for s in (100, 200, 300)
+        )
+        text += f"Epoch {epoch} val_loss: 2.{epoch}\n"
+    (run,) = read(text).runs
+
+    assert list(run.steps.step) == [100, 200, 300, 400, 500, 600]
+    assert run.total_steps == 1200
+    assert [(e.step, e.val) for e in run.evals] == [(300, 2.1), (600, 2.2)]
+
+
+def test_records_of_any_trainer_that_were_joined_into_one_line_are_all_read(read) -> None:
+    (steps,) = read(" ".join(f"step {s} loss {4 - s / 100:.2f} time 0.5s" for s in range(10, 60, 10))).runs
+    (logs,) = read(
+        "".join(f"{{'loss': {3 - s / 10:.1f}, 'learning_rate': 1e-05, 'epoch': 0.{s}}}" for s in range(1, 6))
+    ).runs
+
+    assert list(steps.steps.step) == [10, 20, 30, 40, 50]
+    assert len(logs.steps) == 5
+
+
+def test_a_log_behind_its_bar_belongs_to_the_step_of_the_bar(read) -> None:
+    text = "".join(
+        f" 10%|#  | {s}/100 [00:{s}<01:30,  1.00s/it]{{'loss': {3 - s / 100:.2f}, 'learning_rate': 1e-05, 'epoch': 0.{s}}}\n"
+        for s in (10, 20, 30)
+    )
+
+    assert list(read(text).runs[0].steps.step) == [10, 20, 30]
+
+
+def test_lightning_says_what_it_reached_and_what_it_saved(read) -> None:
+    text = "".join(f"Epoch 0:  50%|##  | {s}/20 [00:0{s}<00:09,  1.00s/it, train_loss=2.{s}]\n" for s in (1, 2, 3))
+    (run,) = read(
+        text + "Epoch 0, global step 3: 'val_loss' reached 2.31000 (best 2.31000), saving model to 'x.ckpt' as top 1\n"
+    ).runs
+
+    assert [(e.step, e.val) for e in run.evals] == [(3, 2.31)]
+    assert len(run.checkpoints) == 1
+
+
+def test_a_loss_that_is_a_running_mean_is_known_as_one(read) -> None:
+    assert read(KERAS["bars"]).runs[0].loss_is_average
+    assert read(BATCHES["torchvision"].format(e0=0, b=1, loss=2.0) + "\n").runs[0].loss_is_average
+    assert not read(STEPS["Megatron"]).runs[0].loss_is_average

@@ -58,6 +58,7 @@ class Bar:
     trains: bool = True  # not a download, an evaluation or the like
     of_epoch: bool = False  # Keras: it shows one epoch, and its values are means since that epoch began
     names_itself: bool = False  # it says that it shows training
+    epochs_from_zero: bool = False
 
 
 def read_bars(line: str) -> list[Bar]:
@@ -105,7 +106,8 @@ def _bar(match: re.Match[str]) -> Bar | None:
         _seconds(parts.get("elapsed")),
         _seconds(parts.get("left")),
         seconds,
-        trains=counts_steps and not _NOT_TRAINING.search(heading),
+        trains=counts_steps and ("loss" in headed or not _NOT_TRAINING.search(heading)),
+        epochs_from_zero=match.re is _RICH,
         names_itself=bool(re.search(r"train|epoch|step|iter|fit", heading, re.IGNORECASE)),
     )
 

@@ -12,6 +12,8 @@ _AVERAGE = re.compile(
     r"(?:avg|average|mean|running|smooth\w*)[ _]?(?:train[ _])?loss|loss[ _](?:avg|mean)", re.IGNORECASE
 )
 _MEDIAN_AND_MEAN = re.compile(r"\bloss: \d[\d.]{0,12} \(\d[\d.]{0,12}\)  ")
+# Keras shows the mean since the epoch began; Lightning's 'loss' beside 'v_num' was a mean over the last batches.
+_RUNNING_MEAN = re.compile(r"\b\d{1,12}/\d{1,12} (?:\[[=>.]|━|- \d)|[ ,]loss=[^,\]]{1,16}, v_num=")
 _LANGUAGE = re.compile(
     r"\bppl\b|perplexity|\bbp[bc]\b|(?<![a-z])tok(?:en)?s?(?![a-z])|\bkt/s|\bwps\b|lm[ _]loss|mlm|language",
     re.IGNORECASE,
@@ -43,7 +45,7 @@ class Task:
                 self._about_language = False
             elif _LANGUAGE.search(text) and not values.keys().isdisjoint(("loss", "val_loss", "ppl")):
                 self._about_language = True
-        if "loss" in values and (_AVERAGE.search(text) or _MEDIAN_AND_MEAN.search(text)):
+        if "loss" in values and any(sign.search(text) for sign in (_AVERAGE, _MEDIAN_AND_MEAN, _RUNNING_MEAN)):
             self._averaged = True
         loss, perplexity = fields.get("loss"), fields.get("ppl")
         if 0.5 < loss < 60 and perplexity > 1:
@@ -54,5 +56,5 @@ class Task:
         """Say what was found about a run."""
         if self._about_language is not None:
             run.is_language_model = self._about_language
-        run.loss_is_average = run.loss_is_average or self._averaged
+        run.loss_is_average = self._averaged
         run.loss_in_bits = self._bits > self._nats

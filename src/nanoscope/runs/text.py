@@ -18,6 +18,7 @@ _CONTROLS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]")
 _DIRT = re.compile(rf"[\x00-\x08\x0b-\x1f`>^{_UNSEEN}]")  # what `clean` may have to remove
 _PLAIN = bytes({*b"\t\n", *range(0x20, 0x7F)} - {*b"`>^"})  # the ASCII that it never removes
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#x?[0-9a-fA-F]{1,6});")
+_BACKSPACES = re.compile(r"\x08{2,}")
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
@@ -49,6 +50,8 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         if not chunk:
             text += decoder.decode(b"", final=True)
         is_clean = _is_clean(text)
+        if not is_clean and "\b\b" in text:  # Keras takes its bar back letter by letter
+            text = _BACKSPACES.sub("\r", text)
         *lines, tail = text.split("\n")
         if is_clean and max(map(len, lines), default=0) <= LINE_LIMIT:
             yield from enumerate(lines, number)  # nearly every log, and much faster

@@ -42,6 +42,7 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "metric": (r"loss|bpb", "metric", str),
     "eval_ms": (_DECIMAL, "seconds", _milliseconds),
 }
+SERIES = ("loss_scale", "memory_gb", "data_s", "eta_s")  # values that a run keeps besides its columns
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -109,7 +110,9 @@ class Line:
 def step_record(step: int, fields: Fields, **known: Any) -> StepRecord:
     """The step that a line's fields describe; what is `known` already overrides them."""
     names = ("loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")
-    return StepRecord(step, **{name: fields.get(name) for name in names} | known)
+    values = fields.values
+    extra = {name: values[name] for name in SERIES if name in values}
+    return StepRecord(step, **{name: fields.get(name) for name in names} | known, extra=extra or None)
 
 
 def named(same: str, **renamed: str) -> Mapping[str, str]:

@@ -6,16 +6,18 @@ batches, a summary of an epoch adds only its evaluation; where it prints nothing
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
 from typing import Literal
 
 from nanoscope.runs.bars import Bar, hides_bar, read_bars
-from nanoscope.runs.fields import Fields, number, read_fields, timestamp_s
+from nanoscope.runs.clocks import Clocks, Timing, bar_timing
+from nanoscope.runs.fields import Fields, read_fields
 from nanoscope.runs.formats.base import Format, Line, named, step_record
-from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
-from nanoscope.runs.run import MISSING
+from nanoscope.runs.position import Position, Positions
+from nanoscope.runs.records import CheckpointRecord, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
+from nanoscope.runs.run import Run
 from nanoscope.runs.saving import saved_step
 from nanoscope.runs.spans import is_clock, take_differences
 from nanoscope.runs.tables import TableReader
@@ -36,20 +38,18 @@ class Level(IntEnum):
 
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
+_LINES_BELOW_BAR = 3
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
     r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
     re.IGNORECASE,
 )
-# '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
-_BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
+_LIGHTNING_STOPPED = re.compile(r"Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached")
 _RECORD_WORD = re.compile(r"\b(iter|step|epoch|iteration)s?\b[:=\s#\[]{0,4}\d", re.IGNORECASE)
 _BEGINS_WITH_STEP = re.compile(r"\W{0,8}(?:iter|step|it)", re.IGNORECASE)
-_CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
-_SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 _HEADING = re.compile(
-    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter(?:ation)?)\b[^a-z]{1,30}\W{0,60}$"
+    r"^\W{0,12}(?:(?:start(?:ing)?|begin(?:ning)?|training|train) )?(?:epoch|step|iter\w{0,7})\b[^a-z]{1,30}\W{0,60}$"
     r"|(?:^|\s)\[(?:step|batch|iter)=\d{1,12}(?:/\d{1,12})?(?:,\s?\w{1,12}=\d{1,12})?\]:?\s{0,4}$",
     re.IGNORECASE,
 )
@@ -63,13 +63,9 @@ _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
 class Heading:
     """A line that only says where training is ('Epoch 3/20'); its values are on the lines below."""
 
-    unit: Literal["epoch", "step"]
-    position: int
-    total: int | None
-    fields: Fields
+    position: Position
+    fields: Fields = field(default_factory=Fields)
     lines_left: int = _LINES_BELOW
-    placed: bool = False
-    clock: Clock | None = None
 
 
 class Generic(Format):
@@ -77,7 +73,6 @@ class Generic(Format):
     fallback = True
     lines = (
         Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
-        Line(EndRecord, r"`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached", "stopped"),
     )
     record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
@@ -108,16 +103,12 @@ class Generic(Format):
         self._tables = TableReader()
         self._heading: Heading | None = None
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
-        self._bar_level = Level.BARS
-        self._whole_bar = (0, 0.0)  # total and seconds per step of a bar that shows the whole run
-        self._epoch = MISSING  # of the last heading
-        self._before: tuple[float, int] | None = None  # epoch and step of the last line with both
-        self._restarts: bool | None = None  # whether steps restart with every epoch
-        self._epoch_base: int | None = None
-        self._epochs: int | None = None  # how many there will be
-        self._last_elapsed: tuple[int, float] | None = None
-        self._elapsed_is_left = False
+        self._bar_level, self._bar_line = Level.BARS, 0
+        self._whole_bar = (0, 0)  # position and total of the last bar that belongs to no epoch
+        self._positions = Positions()
+        self._clocks = Clocks()
         self._task = Task()
+        self._stopped = False  # Lightning says so, perhaps before it prints the last state of its bar
         self._each_device = False
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
@@ -149,6 +140,9 @@ class Generic(Format):
         return records or self._parse_other(text)
 
     def _parse_other(self, text: str) -> Sequence[Record]:
+        if _LIGHTNING_STOPPED.search(text):
+            self._stopped = True
+            return (OtherRecord("end"),)
         saved = self._parse_checkpoint(text)
         return (saved,) if saved else tuple(super().parse(text))
 
@@ -167,18 +161,19 @@ class Generic(Format):
             values["val_loss"] = values.pop("loss")
         has_loss, has_val = "loss" in values, "val_loss" in values or "val_bpb" in values
         self._task.see(text, fields)
-        position = self._position(text, fields)
+        self._positions.take_setting(self.builder.facts.get("epochs"))
+        position = self._positions.find(text, fields)
         if position is None:
             if not values:
                 return ()
             return self._parse_below(fields, has_loss, has_val)
         if not has_loss and not has_val:
             return self._parse_no_loss(text, line, fields, position)
-        level, step, total, epoch = position
         self._end_heading()
-        if level is Level.EPOCHS:
-            return self._epoch_record(fields, step, total, self._time(line, fields, step))
-        record = self._record(line, fields, step, total, epoch)
+        timing = self._clocks.read(line, fields, position.number)
+        if position.unit == "epoch":
+            return self._epoch_record(fields, position, timing)
+        record = self._step(fields, position, timing)
         if not has_val:
             self._both_are = "evaluations"
             self._held.clear()
@@ -193,98 +188,32 @@ class Generic(Format):
         counts_alike = self._level in (Level.LINES, Level.EPOCHS) and (last is None or step <= 2 * last + 2)
         return CheckpointRecord(step if step >= 0 and counts_alike else None)
 
-    # --- where training is ---
-
-    def _position(self, text: str, fields: Fields) -> tuple[Level, int, int | None, float] | None:
-        """Level, step, total and epoch (only where steps may restart with it) of a line."""
-        epoch = fields.get("epoch")
-        if "epoch" in fields.totals:
-            self._epochs = fields.totals["epoch"]
-        context = self._epoch
-        if "step" in fields:
-            total = fields.total
-            step = int(fields.get("step"))
-            inside = epoch if fields.epoch_first and epoch == int(epoch) else context
-            if inside == inside and total:
-                total = self._whole_total(total, inside, step, said_together="epoch" in fields)
-            return Level.LINES, step, total, inside
-        batch, batches = (
-            (int(fields.get("batch")), fields.totals.get("batch"))
-            if "batch" in fields
-            else (fields.pair or (None, None))
-        )
-        if batch is not None:
-            whole = epoch if epoch == epoch and epoch == int(epoch) else context
-            if batches and whole == whole:
-                step, total = self._unrolled(int(whole), batch, batches)
-                return Level.LINES, step, total, MISSING
-            if "batch" in fields and whole == whole:
-                return Level.LINES, batch, None, whole
-            if "batch" in fields:
-                return Level.LINES, batch, None, MISSING
-            if fields.pair and batches and whole != whole:
-                return Level.LINES, batch, batches, MISSING
-        if epoch == epoch:
-            return (Level.EPOCHS, int(epoch), fields.totals.get("epoch"), MISSING) if epoch == int(epoch) else None
-        bare = _BARE_STEP.match(text)
-        if bare:
-            return Level.LINES, int(bare[1] or bare[2]), None, context
-        if fields.first is not None and "loss" in fields:
-            return Level.LINES, fields.first, None, context
-        return None
-
-    def _whole_total(self, total: int, epoch: float, step: int, said_together: bool) -> int | None:
-        """The steps of all epochs, from the N of 'step 5/N': it may be of one epoch or of all."""
-        before, self._before = self._before, (epoch, step)
-        if before and epoch > before[0]:
-            self._restarts = step <= before[1]
-        if self._restarts is False:
-            return total
-        known = said_together or self._restarts
-        return total * self._epochs if known and self._epochs else None
-
-    def _unrolled(self, epoch: int, batch: int, batches: int) -> tuple[int, int | None]:
-        """Step and total of a batch of an epoch."""
-        if self._epoch_base is None or epoch < self._epoch_base:
-            self._epoch_base = min(epoch, 1)
-        epochs = self._epochs
-        if epochs is None:
-            said = self.builder.facts.get("epochs") or (
-                self.builder.current.config.get("epochs") if self.builder.current else None
-            )
-            epochs = said if isinstance(said, int) and 0 < said < 10**6 else None
-        return (
-            epoch - self._epoch_base
-        ) * batches + batch, epochs * batches if epochs and epochs > epoch - self._epoch_base else None
-
     # --- headings ---
 
-    def _parse_no_loss(
-        self, text: str, line: str, fields: Fields, position: tuple[Level, int, int | None, float]
-    ) -> Sequence[Record]:
+    def _parse_no_loss(self, text: str, line: str, fields: Fields, position: Position) -> Sequence[Record]:
         """A heading, or a step of which only the time is known."""
-        level, step, total, epoch = position
         names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
         if names_step and _HEADING.match(text) and len(text) < 120:
             self._end_heading()
-            unit: Literal["epoch", "step"] = "epoch" if level is Level.EPOCHS else "step"
-            if unit == "epoch":
-                self._epoch = float(step)
-            self._heading = Heading(
-                unit, step, total or fields.totals.get(unit) or fields.totals.get("batch"), Fields()
-            )
+            if position.unit == "epoch":
+                self._positions.heading_epoch = float(position.number)
+            total = position.total or fields.totals.get(position.unit) or fields.totals.get("batch")
+            self._heading = Heading(Position(position.unit, position.number, total))
             return (OtherRecord("header"),)
         timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
-        begins = "step" in fields and level is Level.LINES and _BEGINS_WITH_STEP.match(text)
-        if begins and timed and (total is not None or "time_s" in fields or "steps_s" in fields):
-            return self._submit(Level.TIMES, self._record(line, fields, step, total, epoch))
-        if self._heading and names_step and self._heading.position == step:
+        sure = position.total is not None or "time_s" in fields or "steps_s" in fields
+        if timed and sure and "step" in fields and _BEGINS_WITH_STEP.match(text):
+            timing = self._clocks.read(line, fields, position.number)
+            return self._submit(Level.TIMES, self._step(fields, position, timing))
+        if self._heading and names_step and self._heading.position.number == position.number:
             return self._parse_below(fields, False, False)
         return ()
 
     def _parse_below(self, fields: Fields, has_loss: bool, has_val: bool) -> Sequence[Record]:
         """Values without a position: they belong to the heading above, or to the last step."""
         heading = self._heading
+        if self._bar and self.builder.line - self._bar_line <= _LINES_BELOW_BAR and (has_loss or has_val):
+            return self._complete_bar(self._bar, fields)
         if heading is not None and heading.lines_left > 0:
             heading.lines_left -= 1
             for name, value in fields.values.items():
@@ -303,35 +232,28 @@ class Generic(Format):
         heading, self._heading = self._heading, None
         if heading is None or not heading.fields.values:
             return
-        fields = heading.fields
-        time_s, clock = self._time("", fields, heading.position)
-        if heading.unit == "epoch":
-            records = self._epoch_record(fields, heading.position, heading.total, (time_s, clock))
-        elif "loss" in fields:
-            records = self._submit(
-                Level.LINES, self._step(fields, heading.position, heading.total, MISSING, time_s, clock)
-            )
-            if "val_loss" in fields:
-                records = [*records, self._evaluation(fields, heading.position)]
-        elif "val_loss" in fields:
-            records = [self._evaluation(fields, heading.position)]
+        fields, position = heading.fields, heading.position
+        timing = self._clocks.read("", fields, position.number)
+        records: list[Record] = []
+        if position.unit == "epoch":
+            records = self._epoch_record(fields, position, timing)
         else:
-            records = []
+            if "loss" in fields:
+                records += self._submit(Level.LINES, self._step(fields, position, timing))
+            if "val_loss" in fields:
+                records.append(self._evaluation(fields, position.number))
         for record in records:
             self.builder.place(record)
 
-    def _epoch_record(
-        self, fields: Fields, epoch: int, total: int | None, timing: tuple[float, Clock | None]
-    ) -> list[Record]:
+    def _epoch_record(self, fields: Fields, position: Position, timing: Timing) -> list[Record]:
         """The summary of an epoch: a step of its own, or only an evaluation where steps have better records."""
         records: list[Record] = []
         if "loss" in fields and self._level <= Level.EPOCHS:
-            total = total or self._epochs
-            records += self._submit(Level.EPOCHS, self._step(fields, epoch, total, MISSING, *timing))
+            epoch = position._replace(total=position.total or self._positions.epochs)
+            records += self._submit(Level.EPOCHS, self._step(fields, epoch, timing))
         if "val_loss" in fields or "val_bpb" in fields:
-            records.append(self._evaluation(fields, epoch if self._level == Level.EPOCHS else None))
-            if self.builder.last_step is None and self._level != Level.EPOCHS:
-                records[-1] = self._evaluation(fields, epoch)
+            counts_epochs = self._level == Level.EPOCHS or self.builder.last_step is None
+            records.append(self._evaluation(fields, position.number if counts_epochs else None))
         return records
 
     # --- bars ---
@@ -345,53 +267,57 @@ class Generic(Format):
         return (OtherRecord(kind),)
 
     def _take_bar(self, bar: Bar) -> str | None:
-        fields, heading = bar.values, bar.heading
+        fields = bar.values
         if bar.of_epoch and (bar.position == bar.total or "val_loss" in fields):
-            if self._heading is None:  # no heading: count the epochs
-                last = self.builder.last_step if self._level == Level.EPOCHS else None
-                self._heading = Heading("epoch", (last or 0) + 1, None, Fields())
-            fields.values.setdefault("bare_time", fields.values.pop("time_s", MISSING))
-            if fields.values["bare_time"] != fields.values["bare_time"]:
-                del fields.values["bare_time"]
-            self._heading.lines_left = _LINES_BELOW
-            self._heading.fields.values.update(fields.values)  # a bar is drawn again with better values
-            return "step" if "loss" in fields else None
-        epoch = heading.get("epoch", fields.get("epoch"))
-        if epoch != epoch and self._heading and self._heading.unit == "epoch":
-            epoch = self._heading.position
-        for totals in (heading.totals, fields.totals):
-            self._epochs = totals.get("epoch", self._epochs)
-        if epoch == epoch and epoch == int(epoch) and not (fields.get("epoch") == epoch and "epoch" not in heading):
-            step, total = self._unrolled(int(epoch), bar.position, bar.total)
-        else:
-            step, total = bar.position, bar.total
-            if bar.position and bar.elapsed_s is not None:
-                self._whole_bar = (bar.total, bar.elapsed_s / bar.position)
+            return self._take_epoch(fields)
+        position = self._bar_position(bar)
         if bar.left_s is not None:
             fields.values.setdefault("eta_s", bar.left_s)
         level = Level.BARS if "loss" in fields else Level.BARS_ALONE
-        if level is Level.BARS_ALONE and not (bar.names_itself or heading.values or not self._level) and not self._bar:
+        may_train = bar.names_itself or bar.heading.values or not self._level or self._bar
+        if level is Level.BARS_ALONE and (not may_train or bar.position == 0):
             return None
-        if self._level > Level.BARS or level < self._level or (bar.position == 0 and "loss" not in fields):
+        if self._level > Level.BARS or level < self._level:
             return None
-        record = self._step(fields, step, total, MISSING, *self._bar_time(bar))
-        if self._bar and record.step != self._bar.step:
+        if self._bar and self._bar.step != position.number:
             self._flush_bar()
-        self._bar, self._bar_level = record, level
+        self._bar = self._step(fields, position, bar_timing(bar))
+        self._bar_level, self._bar_line = level, self.builder.line
         if "val_loss" in fields and bar.position == bar.total:
             self._flush_bar()
-            self.builder.place(self._evaluation(fields, step))
+            self.builder.place(self._evaluation(fields, position.number))
         return "step" if level is Level.BARS else "lone bar"
 
-    @staticmethod
-    def _bar_time(bar: Bar) -> tuple[float, Clock | None]:
-        """A fast bar is better timed by its rate than by its clock, which shows whole seconds."""
-        printed = bar.values.get("time_s", bar.values.get("bare_time"))
-        if printed == printed:
-            return printed, None
-        if bar.elapsed_s is None or (bar.seconds_per_step is not None and bar.seconds_per_step < 1):
-            return bar.seconds_per_step or MISSING, None
-        return MISSING, Clock(bar.elapsed_s, "progress_bar", 1.0, starts_with_run=True)
+    def _take_epoch(self, fields: Fields) -> str | None:
+        """The last state of a bar that shows one epoch; its values belong to the heading above."""
+        if self._heading is None:  # no heading: count the epochs
+            last = self.builder.last_step if self._level == Level.EPOCHS else None
+            self._heading = Heading(Position("epoch", (last or 0) + 1))
+        self._heading.lines_left = _LINES_BELOW
+        self._heading.fields.values.update(fields.values)  # a bar is drawn again with better values
+        return "step" if "loss" in fields else None
+
+    def _bar_position(self, bar: Bar) -> Position:
+        positions = self._positions
+        if bar.epochs_from_zero:
+            positions.first_epoch = 0
+        for fields in (bar.heading, bar.values):
+            positions.epochs = fields.totals.get("epoch", positions.epochs)
+        epoch = bar.heading.get("epoch")
+        if epoch != epoch and "epoch" not in bar.values and self._heading:
+            epoch = positions.heading_epoch
+        if epoch == epoch and epoch.is_integer():
+            return Position("step", *positions.unrolled(int(epoch), bar.position, bar.total))
+        self._whole_bar = (bar.position, bar.total)
+        return Position("step", bar.position, bar.total)
+
+    def _complete_bar(self, bar: StepRecord, fields: Fields) -> Sequence[Record]:
+        """Add values that a narrow terminal moved to the lines below the bar."""
+        if "loss" in fields:
+            bar.loss, self._bar_level = fields.get("loss"), Level.BARS
+            return (OtherRecord("step"),)
+        self._flush_bar()
+        return (self._evaluation(fields, bar.step),)
 
     def _flush_bar(self) -> None:
         bar, self._bar = self._bar, None
@@ -419,19 +345,12 @@ class Generic(Format):
             early[-1].step = record.step
         return [*early[-1:], record]
 
-    def _record(self, line: str, fields: Fields, step: int, total: int | None, epoch: float) -> StepRecord:
-        return self._step(fields, step, total, epoch, *self._time(line, fields, step))
-
-    def _step(
-        self, fields: Fields, step: int, total: int | None, epoch: float, time_s: float, clock: Clock | None
-    ) -> StepRecord:
+    def _step(self, fields: Fields, position: Position, timing: Timing) -> StepRecord:
         values = fields.values
-        extra = {name: values[name] for name in ("loss_scale", "memory_gb", "data_s", "eta_s") if name in values}
         tok_s = fields.get("tok_s", fields.get("tok_s_each"))
         self._each_device = "tok_s_each" in values and "tok_s" not in values
-        return step_record(
-            step, fields, time_s=time_s, clock=clock, total=total, epoch=epoch, tok_s=tok_s, extra=extra or None
-        )
+        known = {"time_s": timing[0], "clock": timing[1], "total": position.total, "epoch": position.epoch}
+        return step_record(position.number, fields, **known, tok_s=tok_s)
 
     def _evaluation(self, fields: Fields, step: int | None) -> EvalRecord:
         return EvalRecord(
@@ -469,31 +388,6 @@ class Generic(Format):
                 self.builder.place(record)
         self._held.clear()
 
-    # --- times ---
-
-    def _time(self, line: str, fields: Fields, step: int) -> tuple[float, Clock | None]:
-        """Seconds of the step, or the reading of a clock that keeps running."""
-        if "time_s" in fields:
-            return fields.get("time_s"), None
-        if fields.get("steps_s", 0.0) > 0:
-            return 1 / fields.get("steps_s"), None
-        if "bare_time" in fields:
-            return fields.get("bare_time"), None
-        if "elapsed_s" in fields or "bare_elapsed" in fields:
-            elapsed = fields.get("elapsed_s", fields.get("bare_elapsed"))
-            before, self._last_elapsed = self._last_elapsed, (step, elapsed)
-            if before and step > before[0] and elapsed < before[1]:
-                self._elapsed_is_left = True  # it only falls: the time left
-            if not self._elapsed_is_left:
-                return MISSING, Clock(elapsed)
-        bracket = _CLOCK_IN_BRACKETS.search(line)
-        if bracket:
-            return MISSING, Clock(number(bracket[1]))
-        at = timestamp_s(line)
-        if at is not None:
-            return MISSING, Clock(at, "timestamps", 0.001 if _SPLIT_SECONDS.search(line[:80]) else 1.0)
-        return MISSING, None
-
     # --- the end ---
 
     def end(self) -> None:
@@ -507,19 +401,25 @@ class Generic(Format):
         runs = self.builder.runs
         if self._level in _WEAK and sum(len(run.steps) for run in runs) < _ENOUGH_WEAK:
             self.builder.forget_runs()
+        for run in self.builder.runs[-1:] if self._stopped else ():
+            run.said_finished = True
         for run in self.builder.runs:
             if not run.time_spans_steps and is_clock(run.steps.time_s):
                 take_differences(run)
             if self._level == Level.EPOCHS:
                 run.unit = "epoch"
-                if run.total_steps is None and self._epochs:
-                    run.total_steps = self._epochs
-            total, _ = self._whole_bar
-            if run.total_steps is None and run.unit == "step" and total >= (run.last_step or 0) and len(runs) == 1:
-                run.total_steps = total or None
-            run.loss_is_average = self._level == Level.BARS
+                run.total_steps = run.total_steps or self._positions.epochs
+            elif run.total_steps is None and len(runs) == 1:
+                run.total_steps = self._total_of_bar(run)
             run.tok_s_per_device = self._each_device
             self._task.settle(run)
+
+    def _total_of_bar(self, run: Run) -> int | None:
+        """The total of a bar that stands where the run stands: it may have shown this run."""
+        position, total = self._whole_bar
+        steps = run.steps.step
+        interval = steps[-1] - steps[-2] if len(steps) > 1 else 1
+        return total if steps and total and abs(position - steps[-1]) <= 2 * interval else None
 
 
 def _joined_records(text: str) -> list[str]:

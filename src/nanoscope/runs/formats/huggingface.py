@@ -18,9 +18,16 @@ from nanoscope.runs.records import (
 )
 from nanoscope.runs.run import MISSING, Traits
 
+FAST = 2.0  # steps per second
+USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
+
 _PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
-_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<")
+_BAR = re.compile(
+    r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12})"
+    r" \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<(?:[^,\]]{1,16},\s{1,4}([\d.]{1,12})it/s)?"
+)
 _TOTAL = re.compile(r"Total optimization steps\s?=\s?([\d,]{1,20})")
+_OTHER_METRICS = frozenset(("eval_wer", "eval_cer", "eval_mean_iou", "eval_map"))  # not of language models
 _STEPS = ("step", "current_steps", "global_step")
 _SAVING = re.compile(r"Saving model checkpoint to (\S{1,300})")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
@@ -41,7 +48,9 @@ class HuggingFace(Format):
         super().__init__()
         self._total: int | None = None
         self._bar: tuple[int, float] | None = None  # step and elapsed seconds of the last bar
+        self._rate = MISSING  # its steps per second, if it does more than one
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar will show
+        self._every = 1  # steps between two logs, where no bar shows them
         self._clock_started = False
         self._tokens_seen: tuple[int, float] | None = None
         self._last: dict[str, str] = {}  # the log that was placed last
@@ -96,6 +105,7 @@ class HuggingFace(Format):
         if before and before[0] > (self.builder.last_step or 0) and before[0] % 5 == 0 != step % 5:
             self._place_waiting(before[0])  # the bar has moved on since; logs are written at round steps
         self._bar = (step, float(elapsed_s))
+        self._rate = number(bar[6]) if bar[6] else MISSING
         self._place_waiting(step)
         return (OtherRecord("bar"),)
 
@@ -106,6 +116,8 @@ class HuggingFace(Format):
         if "eval_loss" in pairs and pairs["eval_loss"] not in ("null", "None"):
             self._place_waiting()
             seconds = _finite(pairs, "eval_runtime")
+            if self.builder.current and not _OTHER_METRICS.isdisjoint(pairs):
+                self.builder.current.is_language_model = False
             return EvalRecord(step, number(pairs["eval_loss"]), seconds=seconds if seconds == seconds else None)
         if step is not None and pairs.get("loss") in ("null", "None"):
             return EndRecord() if step == self._total else OtherRecord("other")
@@ -123,6 +135,7 @@ class HuggingFace(Format):
             return OtherRecord("step")
         if "train_loss" in pairs and "train_runtime" in pairs:
             self._place_waiting()
+            self._take_summary(_finite(pairs, "train_runtime"), step)
             return EndRecord()
         return None
 
@@ -132,20 +145,25 @@ class HuggingFace(Format):
         if pairs is None:
             return
         self._last = pairs
-        step = bar_step if bar_step is not None else self._guess_step()
+        step = bar_step if bar_step is not None else self._guess_step(_finite(pairs, "epoch"))
         left = _clock_s(pairs.get("remaining_time", ""))
+        time_s, clock = self._time(pairs, step)
         self.builder.place(
             StepRecord(
                 step,
                 number(pairs["loss"]),
-                clock=self._clock(pairs, step),
+                time_s,
+                clock=clock,
                 lr=_finite(pairs, "learning_rate"),
-                grad_norm=_finite(pairs, "grad_norm"),
+                grad_norm=number(pairs["grad_norm"]) if "grad_norm" in pairs else MISSING,
+                tok_s=_finite(pairs, "tokens_per_second_per_gpu"),
                 total=self._total,
                 extra=None if left is None else {"eta_s": left},
             )
         )
         run = self.builder.current
+        if run is not None and "tokens_per_second_per_gpu" in pairs:
+            run.is_language_model = run.tok_s_per_device = True
         tokens = _finite(pairs, "num_input_tokens_seen" if "num_input_tokens_seen" in pairs else "num_tokens")
         if run is not None and (tokens == tokens or "mean_token_accuracy" in pairs):
             run.is_language_model = True
@@ -154,12 +172,40 @@ class HuggingFace(Format):
                 run.config["tokens_per_step"] = round((tokens - self._tokens_seen[1]) / (step - self._tokens_seen[0]))
             self._tokens_seen = (step, tokens)
 
-    def _guess_step(self) -> int:
+    def _take_summary(self, seconds: float, step: int | None) -> None:
+        """Use the time of the whole run where no step has one."""
+        run = self.builder.current
+        if run and run.steps and seconds > 0 and not any(time > 0 for time in run.steps.time_s):
+            run.steps.time_s[-1] = seconds / max(1, step or run.last_step or 1)
+            run.time_source, run.time_spans_steps = "cumulative", True
+
+    def _guess_step(self, epoch: float) -> int:
         last = self.builder.last_step
         if self._bar and (last is None or self._bar[0] > last):
             return self._bar[0]
-        every = self.builder.facts.get("logging_steps", 1)
-        return (last or 0) + (int(every) if isinstance(every, int | float) and every >= 1 else 1)
+        if last is None:
+            self._every = self._logging_steps(epoch)
+        return (last or 0) + self._every
+
+    def _logging_steps(self, epoch: float) -> int:
+        """The steps between two logs: as set, or by the share of the run that the first log is at."""
+        facts = self.builder.facts
+        said, epochs = facts.get("logging_steps"), facts.get("epochs")
+        if isinstance(said, int | float) and said >= 1:
+            return int(said)
+        if self._total and isinstance(epochs, int) and epochs > 0 and epoch > 0:
+            at = epoch / epochs * self._total
+            usual = min(USUAL_LOGGING_STEPS, key=lambda steps: abs(math.log(at / steps)))
+            if abs(math.log(at / usual)) < 0.3:
+                return usual
+        return 1
+
+    def _time(self, pairs: dict[str, str], step: int) -> tuple[float, Clock | None]:
+        """A fast bar is better timed by its rate than by its clock, which shows whole seconds."""
+        clock = self._clock(pairs, step)
+        if clock is not None and clock.source == "progress_bar" and self._rate > FAST:
+            return 1 / self._rate, None
+        return MISSING, clock
 
     def _clock(self, pairs: dict[str, str], step: int) -> Clock | None:
         elapsed = _clock_s(pairs.get("elapsed_time", ""))

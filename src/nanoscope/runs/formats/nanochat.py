@@ -24,7 +24,8 @@ class Nanochat(Format):
     lines = (
         Line(EvalRecord, r"[Ss]tep\s{1,8}{step}\s{0,3}\|\s{0,3}Validation {metric}:\s{0,3}{val}", "Validation"),
         Line(CheckpointRecord, r"Saved model (?:parameters|file)? ?to:?(?:.{0,400}model_{step}\.pt)?", "Saved model"),
-        Line(EndRecord, "^(?:Total training time:|=== Training complete)", "raining "),
+        Line(EndRecord, "^(?:Total training time:|=== Training complete|training_seconds:)", "raining"),
+        Line(EvalRecord, r"^val_{metric}:\s{1,20}{val}\s{0,4}$", "val_"),  # autoresearch, at its end
     )
     settings = named(
         "depth device_batch_size eval_every num_iterations sample_every save_every total_batch_size",
