@@ -60,14 +60,14 @@ class ErrorFinder:
             line, self._c_error = f"{self._c_error} {line.strip()}", ""
             return self._report(_memory_or("exception", line), line, number - 1)
         if self._in_traceback:
-            bare = without_prefix(line) if line[:1] in "[0123456789" else line
+            bare = line if line[:1].isspace() else without_prefix(line)
             if bare.lstrip().startswith('File "'):
                 self._frame = (number, bare.strip())
             elif self._frame and not bare.startswith((" ", "\t")) and (other := _ANY_EXCEPTION.match(bare)):
                 return self._read_exception(other, number)
         if not _HINTS.search(line):
             return None
-        if line[:1] in "[0123456789" and not line.startswith(("[CUDA", "[NCCL", "[MPI")):
+        if not line[:1].isspace():
             line = without_prefix(line)
         if line.lstrip().startswith("Traceback (most recent call last)"):
             self._in_traceback, self._frame = True, None

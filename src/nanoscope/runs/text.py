@@ -86,16 +86,14 @@ def clean(line: str) -> str:
 
 
 # What loggers and launchers write before a line: a rank, a time, a logger's name and level.
-_PREFIX = re.compile(
-    r"(?:\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: )?(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[\d.,]{0,8}\]?\s?)?"
-    r"(?:- [\w.]{1,40} - [A-Z]{4,8} - |\[[A-Z]{4,8}\]:?\s|[A-Z]{4,8}:\s)?"
-)
+_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: ")
+_PREFIXES = frozenset("[(0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # what they begin with
 _DATE = r"(?:\d{4}[-/]\d\d[-/]\d\d|\d\d/\d\d/\d{2,4})"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _LEVEL = r"(?:INFO|WARN(?:ING)?|DEBUG|ERROR|CRITICAL)"
 # One of the decorations that a line may begin with; several may follow each other.
 _DECORATION = re.compile(
-    rf"\s{{0,8}}(?:\[[^\]]{{0,60}}(?:{_DATE}|{_TIME}|{_LEVEL}|rank|RANK|\.py)[^\]]{{0,60}}\]:?"
+    rf"\s{{0,8}}(?:\[(?!CU|NCCL|MPI)[^\]]{{0,60}}(?:{_DATE}|{_TIME}|{_LEVEL}|rank|RANK|\.py)[^\]]{{0,60}}\]:?"
     r"|\[(?!(?i:train(?:ing)?|val\w{0,7}|eval\w{0,7}|test)\])[A-Za-z_][\w.-]{0,40}\]:?"
     r"|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
     rf"|{_DATE}[ T,]{{1,2}}{_TIME}(?:Z|[+-]\d\d:?\d\d)?(?: [AP]M)?|{_TIME}(?=[\s\]|])"
@@ -108,7 +106,10 @@ _DECORATION = re.compile(
 def without_prefix(line: str) -> str:
     """The line without its indentation and what a logger or launcher wrote before it."""
     line = line.lstrip(" \t")
-    return line[_PREFIX.match(line).end() :] if line[:1] in "[0123456789" else line  # type: ignore[union-attr]
+    if line[:1] not in _PREFIXES:
+        return line
+    launcher = _LAUNCHER.match(line)
+    return undecorated(line[launcher.end() :] if launcher else line)
 
 
 def undecorated(line: str) -> str:
