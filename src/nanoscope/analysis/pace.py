@@ -13,7 +13,7 @@ from nanoscope.estimates import median
 
 BLOCKS = 48  # the past is seen in so many stretches of equal length
 RECENT = 3  # the last third tells the pace: best on real logs, against all, a quarter, and lines through them
-# Chosen on one half of the logs that benchmarks/LOG.md tells of, checked on the other.
+# Chosen on one half of a set of logs (benchmarks/LOG.md).
 FLOOR, FLOOR_OF_ONE_LINE, PAST_ERRORS = 0.03, 0.2, 1.5
 LEAST_DRIFT, EVEN_DRIFT, DRIFT_SIGMAS = 0.005, 2.0, 3.0
 
