@@ -244,6 +244,13 @@ LOGS: Mapping[str, str] = {
     "clipped gradients": "grad_clip = 1.0\n" + _rated(norm=lambda s: 0.5 + s % 3),
     "a spike at the end": nanogpt(loss=lambda s: 8.0 if s >= 990 else falling(s)),
     "warming up": _rated(60, loss=lambda s: 10.4 - s / 1000, lr=lambda s: 1e-6 * s),
+    "warming up to a full value": _lines(
+        lambda s: (
+            f"step {s:05d}/02000 (1.0%) | loss: {10.4 - s / 5000:.6f} | lrm: {s / 100:.2f} | dt: 100.00ms | tok/sec: 5,000 "
+            "| bf16_mfu: 48.00 | total time: 1.00m"
+        ),
+        range(40),
+    ),
     "few costly evaluations": nanogpt(600, val=falling, eval_every=300, eval_ms=60_000, head=settings(eval_iters=200)),
     "bits per byte": _lines(lambda s: f"Step {s:05d} | Validation bpb: {falling(s) / 3:.4f}", range(0, 500, 100))
     + _nanochat("/02000"),

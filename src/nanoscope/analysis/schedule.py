@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from dataclasses import replace
 
 from nanoscope.analysis.findings import RunProgress, Schedule
 from nanoscope.runs.run import OWN_FORMAT, Run
@@ -21,6 +22,10 @@ def analyse_schedule(run: Run, progress: RunProgress) -> Schedule | None:
     rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)))
     if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
         return _printed(run, rates)
+    shares = run.series.get("lr_share")
+    if shares is not None and len(shares.values) >= LEAST_PRINTED:
+        found = _printed(run, shares.values)
+        return replace(found, lr=None, highest=None, share=shares.values[-1])
     return _configured(run, last, progress.total_steps)
 
 

@@ -131,6 +131,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("val_loss", r"(?:^| )(?:val|valid|validation)$"),
     Meaning("ppl", r"(?:^| )(?:ppl|perplexity)$"),
     Meaning("lr", r"(?:^| )(?:lr|lrate)(?: 0)?$|learning ?rate$"),
+    Meaning("lr_share", r"(?:^| )lrm$"),  # of its full value
     Meaning("grad_norm", r"(?:^| )gnorm$|grad(?:ient)? ?norm$|^norm$"),
     Meaning("tok_s_each", rf"{_TOKENS_PER_SECOND}{_EACH_DEVICE}"),
     Meaning("tok_s", rf"{_TOKENS_PER_SECOND}$"),

@@ -80,6 +80,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         "stage",
         warmup=First(
             Say("The learning rate is still warming up ({lr:rate} so far), so the loss says little yet.", known("lr")),
+            Say("The learning rate is still warming up (at {share:percent} of its full value), so the loss says little "
+                "yet.", known("share")),
             Say("The learning rate is still warming up (until {warmup_steps:at}), so the loss says little yet.",
                 known("warmup_steps")),
         ),

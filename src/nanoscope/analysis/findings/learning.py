@@ -70,6 +70,7 @@ class Schedule(Finding):
     highest: float | None
     warmup_steps: int | None
     printed: bool
+    share: float | None = None  # of the full rate, where only that is printed
 
 
 class LossSpike(Finding):

@@ -42,7 +42,7 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "metric": (r"loss|bpb", "metric", str),
     "eval_ms": (_DECIMAL, "seconds", _milliseconds),
 }
-SERIES = ("loss_scale", "memory_gb", "data_s", "eta_s")  # values that a run keeps besides its columns
+SERIES = ("loss_scale", "memory_gb", "data_s", "eta_s", "lr_share")  # values that a run keeps besides its columns
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
