@@ -246,8 +246,8 @@ LOGS: Mapping[str, str] = {
     "warming up": _rated(60, loss=lambda s: 10.4 - s / 1000, lr=lambda s: 1e-6 * s),
     "warming up to a full value": _lines(
         lambda s: (
-            f"step {s:05d}/02000 (1.0%) | loss: {10.4 - s / 5000:.6f} | lrm: {s / 100:.2f} | dt: 100.00ms | tok/sec: 5,000 "
-            "| bf16_mfu: 48.00 | total time: 1.00m"
+            f"step {s:05d}/02000 (1.0%) | loss: {10.4 - s / 5000:.6f} | lrm: {s / 100:.2f} | dt: 100.00ms "
+            "| tok/sec: 5,000 | bf16_mfu: 48.00 | total time: 1.00m"
         ),
         range(40),
     ),

@@ -151,8 +151,8 @@ class Run:
     wall_seconds: float | None = None  # as measured by the trainer, over all its sessions
     phases: dict[str, float] = field(default_factory=dict)  # seconds by phase, as nanoscope names them
     samples: int = 0
-    # By name: 'loss_scale', 'memory_gb', 'data_s' (waiting for data), 'eta_s' (the time left, as printed), 'lr_share' (of its
-    # full value), …
+    # By name: 'loss_scale', 'memory_gb', 'data_s' (waiting for data), 'eta_s' (the time left, as printed),
+    # 'lr_share' (of the full learning rate), …
     series: dict[str, Series] = field(default_factory=dict)
     unit: Literal["step", "epoch"] = "step"  # what step numbers count
     is_language_model: bool | None = None  # None: nothing says so; only a language model's loss has a perplexity
