@@ -170,7 +170,8 @@ def damaged_start(evidence: Evidence, uniform: float | None) -> DamagedStart | N
     if not evidence.from_scratch:
         return None
     points = evidence.val
-    if len(points) >= 2 and points.steps[0] <= max(1, 0.02 * points.steps[-1]):
+    before = 0 if evidence.run.unit == "epoch" else 1  # MLX evaluates at 'iter 1', before its first update
+    if len(points) >= 2 and points.steps[0] <= before:
         first = points.values[0]
         early = [(v, s) for s, v in zip(points.steps[1:4], points.values[1:4], strict=True)]
         worst, step = max(early)
@@ -221,7 +222,9 @@ def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float |
         return NotLearning("uniform", end, trained, rate_is_zero, confidence="sure")
     if rate_is_zero:
         return NotLearning("first_value", end, trained, True, confidence="sure")
-    if uniform is None and first > 3.5 and noise < 0.03 * first:  # a model that knows nothing yet would fall at once
+    if (
+        uniform is None and evidence.run.is_language_model and first > 3.5 and noise < 0.03 * first
+    ):  # a model that knows nothing yet would fall at once
         return NotLearning("first_value", end, trained, False, confidence="likely")
     return None
 
@@ -244,7 +247,7 @@ def repeated_batches(evidence: Evidence) -> RepeatedBatches | None:
         for e in evidence.evals
         if e.metric == "loss" and e.step > 0 and e.train_loss is not None and (line := evidence.curve.around(e.step))
     ]
-    if len(pairs) < 3 or evidence.run.loss_is_average:
+    if len(pairs) < 3 or not evidence.losses_measured_alike:
         return None
     first, (step, train, line) = evidence.evals[0], pairs[-1]
     began = first.train_loss if first.train_loss is not None else pairs[0][1]

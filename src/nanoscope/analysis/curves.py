@@ -12,6 +12,7 @@ from nanoscope.analysis.findings import Epoch
 from nanoscope.estimates import median, scatter
 from nanoscope.runs.run import Evaluation, Run
 
+MEASURE_BOTH = ("nanogpt", "nanoscope", "lecture-gpt")  # formats of trainers that evaluate both splits alike
 LEAST_EVAL_NOISE, MOST_EVAL_NOISE = 0.001, 0.004  # of the loss, where too few evaluations show their own
 
 
@@ -88,6 +89,14 @@ class Evidence:
             return seen
         few = 2 * scatter(values[-5:]) if len(values) >= 5 else math.inf
         return min(max(few, LEAST_EVAL_NOISE * size), MOST_EVAL_NOISE * size)
+
+    @property
+    def losses_measured_alike(self) -> bool:
+        """Whether the training loss of an evaluation is measured like the validation loss.
+
+        Others print a mean over the steps before it, with dropout, which lies above it in a healthy run.
+        """
+        return self.run.format in MEASURE_BOTH and self.run.unit == "step"
 
     @property
     def has_stderr(self) -> bool:

@@ -136,7 +136,7 @@ def _train_loss(run: Run, curve: Curve) -> TrainLoss:
     smoothed = median(values[-max(1, min(len(values) // 10, 50)) :])
     begins = run.steps.step[0] <= 1
     last = run.steps.loss[-1]
-    in_nats = run.is_language_model is not False
+    in_nats = run.is_language_model is True
     return TrainLoss(
         first=values[0],
         last=last if math.isfinite(last) else None,
@@ -161,7 +161,7 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
     best = min((e for e in evals if math.isfinite(e.val)), key=lambda e: e.val, default=None)
     last = evals[-1]
     vocab = run.config.get("vocab_size")
-    in_nats = metric == "loss" and run.is_language_model is not False
+    in_nats = metric == "loss" and run.is_language_model is True
     characters = in_nats and isinstance(vocab, int) and 1 < vocab <= CHARACTER_VOCABULARY
     last_val = last.val if math.isfinite(last.val) else None
     last_train = last.train_loss if last.train_loss is not None and math.isfinite(last.train_loss) else None

@@ -161,7 +161,7 @@ def gap(evidence: Evidence) -> Gap | None:
 def leak(evidence: Evidence, progress: RunProgress) -> Leak | None:
     """Validation well below training where both are measured alike, or no gap after many passes by a large model."""
     pairs = [(e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
-    if len(pairs) < 3 or evidence.evals[-1].metric != "loss":
+    if len(pairs) < 3 or evidence.evals[-1].metric != "loss" or not evidence.losses_measured_alike:
         return None
     train, val = pairs[-1]
     differences = [t - v for t, v in pairs]
