@@ -222,9 +222,8 @@ def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float |
         return NotLearning("uniform", end, trained, rate_is_zero, confidence="sure")
     if rate_is_zero:
         return NotLearning("first_value", end, trained, True, confidence="sure")
-    if (
-        uniform is None and evidence.run.is_language_model and first > 3.5 and noise < 0.03 * first
-    ):  # a model that knows nothing yet would fall at once
+    # A language model that knows nothing yet falls at once.
+    if uniform is None and evidence.run.is_language_model and first > 3.5 and noise < 0.03 * first:
         return NotLearning("first_value", end, trained, False, confidence="likely")
     return None
 

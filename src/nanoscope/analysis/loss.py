@@ -145,8 +145,10 @@ def _train_loss(run: Run, curve: Curve) -> TrainLoss:
         noise=curve.noise,
         moved=abs(values[0] - smoothed) > 3 * (curve.noise or 0.0) and values[0] != smoothed,
         averaged=run.loss_is_average,
-        perplexity=math.exp(smoothed) if in_nats and smoothed < 50 else None,
-        bits_per_char=smoothed / math.log(2) if in_nats and vocab and vocab <= CHARACTER_VOCABULARY else None,
+        perplexity=_perplexity(smoothed, run) if in_nats else None,
+        bits_per_char=smoothed / (1 if run.loss_in_bits else math.log(2))
+        if in_nats and vocab and vocab <= CHARACTER_VOCABULARY
+        else None,
         vocab_size=vocab,
         uniform_loss=uniform,
         first_is_uniform=abs(values[0] - uniform) < 0.07 * uniform if begins and uniform and in_nats else None,
@@ -178,9 +180,16 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         last_step=numbered(run, [last.step])[0],
         stderr=last.stderr,
         noise=noise_of([e.val for e in evals if math.isfinite(e.val)]),
-        perplexity=math.exp(last_val) if in_nats and last_val is not None and last_val < 50 else None,
-        bits_per_char=last_val / math.log(2) if characters and last_val is not None else None,
+        perplexity=_perplexity(last_val, run) if in_nats and last_val is not None else None,
+        bits_per_char=last_val / (1 if run.loss_in_bits else math.log(2))
+        if characters and last_val is not None
+        else None,
     )
+
+
+def _perplexity(loss: float, run: Run) -> float | None:
+    """The number of equally likely tokens that a loss stands for; fairseq prints base-2 logarithms."""
+    return None if loss >= 50 else 2**loss if run.loss_in_bits else math.exp(loss)
 
 
 def eval_interval_of(run: Run) -> int | None:

@@ -201,6 +201,7 @@ class RunBuilder:
         if self.current is not None:
             self._fed_at[id(self.current)] = self.line
         run = Run(self.format_name, self.traits, config=self.facts)
+        run.is_language_model = self.traits.trains_language_models or None
         self.facts, self.typed = {}, set()
         self.runs.append(run)
         self.current = run
