@@ -127,7 +127,7 @@ def _too_short(evidence: Evidence, trained: int) -> bool:
 def _train_loss(run: Run, curve: Curve) -> TrainLoss:
     vocab = run.config.get("vocab_size")
     vocab = vocab if isinstance(vocab, int) and vocab > 1 else None
-    uniform = math.log(vocab) if vocab else None
+    uniform = math.log(vocab, 2 if run.loss_in_bits else math.e) if vocab else None
     values = curve.values
     if not values:
         return TrainLoss(
@@ -188,8 +188,13 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
 
 
 def _perplexity(loss: float, run: Run) -> float | None:
-    """The number of equally likely tokens that a loss stands for; fairseq prints base-2 logarithms."""
-    return None if loss >= 50 else 2**loss if run.loss_in_bits else math.exp(loss)
+    """The number of equally likely tokens that a loss stands for."""
+    return 2 ** _bits(loss, run) if loss < 50 else None
+
+
+def _bits(loss: float, run: Run) -> float:
+    """A loss in bits; most trainers print nats, fairseq base-2 logarithms."""
+    return loss if run.loss_in_bits else loss / math.log(2)
 
 
 def eval_interval_of(run: Run) -> int | None:
