@@ -13,12 +13,12 @@ PATIENCE_S = 60
 
 # What each tool calls the problems. None: no problem, or nothing that could be right or wrong.
 NANOSCOPE = {
-    "improving": "improving", "too_short": None, "too_early": None, "no_training": None, "schedule_ended": None,
-    "warmup": None, "plateau": "plateau", "overfitting": "overfitting", "memorising": "memorising", "leak": "leak",
-    "diverged": "diverged", "non_finite": "non_finite", "not_learning": "not_learning", "slowing_down": "slow",
-    "waiting_for_data": "slow", "memory_growth": "memory", "loss_spike": "spikes", "spikes": "spikes",
-    "damaged_start": "unstable", "exploding_gradients": "unstable", "vanishing_gradients": "not_learning",
-    "loss_scale": "unstable",
+    "improving": "improving", "too_short": None, "unclear": None, "no_training": None, "schedule_ended": None,
+    "plateau": "plateau", "worsening": "diverged", "overfitting": "overfitting", "memorising": "memorising",
+    "leak": "leak", "repeated_batches": "memorising", "diverged": "diverged", "non_finite": "non_finite",
+    "not_learning": "not_learning", "slowing_down": "slow", "waiting_for_data": "slow", "memory_growth": "memory",
+    "damaged_start": "unstable", "gradient_explosion": "unstable", "gradient_not_finite": "non_finite",
+    "gradient_vanishing": "not_learning", "scale_collapse": "unstable",
 }  # fmt: skip
 RUNMEDIC = {
     "non_finite": "non_finite", "divergence": "diverged", "loss_spikes": "spikes", "no_learning": "not_learning",
@@ -97,10 +97,9 @@ def nanoscope(path: Path, options: list[str]) -> Answer:
     found = json.loads(text)
     answer = Answer(read=any(run["steps_logged"] or run["evals"] for run in found["runs"]) or bool(found["errors"]))
     for run in found["runs"]:
-        for verdict in run["verdicts"]:
-            code = verdict if isinstance(verdict, str) else verdict["code"]
-            confidence = "likely" if isinstance(verdict, str) else verdict["confidence"]
-            answer.add(named(NANOSCOPE, code, "nanoscope"), confidence == "hint")
+        for verdict in run["findings"]:
+            if verdict["code"] != "mismatch":
+                answer.add(named(NANOSCOPE, verdict["code"], "nanoscope"), verdict["confidence"] == "hint")
     if any(error["kind"] != "interrupted" for error in found["errors"]):
         answer.add("crash", False)
     return answer
