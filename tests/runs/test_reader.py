@@ -116,6 +116,10 @@ def test_a_log_with_damaged_bytes_can_be_read(rng: random.Random) -> None:
 
 
 ABSURD = [
+    "--max_iters=1e999 --num_epochs=1e999\nstep 1 loss 4.0\nstep 2 loss 3.9\n",
+    " 10%|#| 1/9 [00:01<00:08, 13..3it/s, loss=2.5]\n" * 4,
+    "".join(f"{{'loss': 1e9{s}, 'learning_rate': 1e99999, 'epoch': 0.{s}}}\n" for s in range(1, 6)),
+    "".join(f"Epoch [999999999999][{s}/999999999999] loss: 2.{s} eta: 9999 days, 23:59:59\n" for s in range(1, 6)),
     "step 1/9e999 loss: 4.0\n" * 3,
     "".join(f"iter {s}: loss {10.0 ** (s % 300)}, time 1e-300ms, mfu 5.00%\n" for s in range(60)),
     "".join(f"iter {s}: loss 0.0, time 99999999999.00ms, mfu 999999.00%\n" for s in range(60)),

@@ -6,7 +6,7 @@ A bar's percentage is a position, never a loss; so a line with a bar is read her
 import re
 from dataclasses import dataclass
 
-from nanoscope.runs.fields import Fields, read_fields
+from nanoscope.runs.fields import Fields, number, read_fields
 
 _CLOCK = r"(?:\d{1,4}:)?\d{1,4}:\d\d(?:\.\d{1,3})?"
 _TQDM = re.compile(
@@ -83,9 +83,8 @@ def _bar(match: re.Match[str]) -> Bar | None:
     heading = (parts.get("before") or "").strip()
     unit, rate = parts.get("unit") or "", parts.get("rate") or ""
     per_second = unit.endswith("/s")
-    seconds = None
-    if rate not in ("", "?") and float(rate.strip(".") or 0) > 0:
-        seconds = 1 / float(rate) if per_second else float(rate)
+    speed = number(rate)
+    seconds = (1 / speed if per_second else speed) if speed > 0 else None
     counts_steps = (
         unit in ("", "it/s", "s/it") or unit.startswith(("step", "batch", "iter")) or unit.endswith(("step", "batch"))
     )

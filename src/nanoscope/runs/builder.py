@@ -24,6 +24,7 @@ from nanoscope.runs.run import (
 
 INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
+MOST_STEPS = 10**13  # a number beyond this is none of a step
 TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, not measurements
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
 
@@ -150,6 +151,8 @@ class RunBuilder:
             loss = NOT_FINITE
         if record.epoch == record.epoch:
             step = self._unroll_epochs(step, record.epoch)
+        if not 0 <= step < MOST_STEPS:
+            return
         at_start = self.current is None or self._boundary
         run = self._run_of(step, loss, record.total)
         if run is None:
@@ -163,7 +166,7 @@ class RunBuilder:
         run.steps.append(step, loss, time_s, record.lr, record.grad_norm, tok_s, record.mfu_pct)
         for name, value in (record.extra or {}).items():
             run.series.setdefault(name, Series()).append(step, value)
-        if record.total:
+        if record.total and record.total < MOST_STEPS:
             run.total_steps = record.total
         self._fed_at[id(run)] = self.line
         if self._queued:
@@ -301,6 +304,8 @@ class RunBuilder:
             last = owner.last_step
         if step is None:
             step = last if last is not None else 0
+        if step >= MOST_STEPS:
+            return
         evaluation = Evaluation(step, val, record.train_loss, record.metric, record.seconds, record.stderr)
         if record.clock is not None:
             self._eval_clocks[id(evaluation)] = record.clock.seconds

@@ -12,7 +12,7 @@ SAMPLE_LINES = 60_000  # searched for that many; beyond, the first record decide
 # Of a line, by its kind; of any other kind 0.1. A bar without a loss decides only where there is nothing else.
 _SCORES = {"step": 1.0, "eval": 0.9, "bar": 0.0, "lone bar": 1e-6}
 
-RECORD_BEGINS = re.compile(r"(?:iter|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
+RECORD_BEGINS = re.compile(r"(?:iter(?:ation)?|step|epoch)[:=]?\s{0,8}\d|^\s{0,3}\{['\"]", re.IGNORECASE)
 _RECORD_WORDS = r"loss|train|val|bpb|checkpoint|^[\s|]{0,8}[\d.]{1,12}\s{0,24}(?:[|,\t]|\s[\d.])|<td>"
 
 

@@ -133,6 +133,7 @@ def _value(text: str) -> ConfigValue:
     except ValueError:
         pass
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return text
+    return number if number - number == 0 else text

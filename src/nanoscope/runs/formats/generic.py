@@ -39,6 +39,7 @@ class Level(IntEnum):
 _WEAK = (Level.BARS_ALONE, Level.TIMES)
 _ENOUGH_WEAK = 3  # records without a loss that make a run
 _LINES_BELOW_BAR = 3
+_SHORT = 90  # characters of a line that has a time and no loss; a longer one may be the first half of a record
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
@@ -202,7 +203,7 @@ class Generic(Format):
             return (OtherRecord("header"),)
         timed = fields.values.keys() & {"time_s", "steps_s", "bare_time"}
         sure = position.total is not None or "time_s" in fields or "steps_s" in fields
-        if timed and sure and "step" in fields and _BEGINS_WITH_STEP.match(text):
+        if timed and sure and "step" in fields and len(text) < _SHORT and _BEGINS_WITH_STEP.match(text):
             timing = self._clocks.read(line, fields, position.number)
             return self._submit(Level.TIMES, self._step(fields, position, timing))
         if self._heading and names_step and self._heading.position.number == position.number:

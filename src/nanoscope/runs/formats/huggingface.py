@@ -238,7 +238,8 @@ def _same_number(one: str, other: str) -> bool:
 def _last_digit(text: str) -> float:
     """What the last printed digit is worth."""
     digits, _, exponent = text.lower().partition("e")
-    return 10.0 ** ((int(exponent) if exponent.lstrip("+-").isdigit() else 0) - len(digits.partition(".")[2]))
+    power = int(exponent) if exponent.lstrip("+-").isdecimal() and len(exponent) < 4 else 0
+    return 10.0 ** (power - len(digits.partition(".")[2]))
 
 
 def _clock_s(text: str) -> float | None:
