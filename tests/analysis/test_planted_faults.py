@@ -24,8 +24,15 @@ def text() -> str:
     return shuffled(text_of_python())
 
 
+QUICK = {"quick", "laptop-classic, shallow"}  # of the healthy runs, those that every test run can afford
+
+
 def names(runs: list[Planted]) -> list[object]:
-    return [pytest.param(run, id=run.name) for run in runs]
+    takes_long = [run.is_healthy and run.name not in QUICK for run in runs]
+    return [
+        pytest.param(run, id=run.name, marks=pytest.mark.soak if long else ())
+        for run, long in zip(runs, takes_long, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("run", names(FAULTS))

@@ -89,7 +89,7 @@ def test_processes_that_a_run_started_do_not_hold_its_lock_after_it(folder: Fold
 def test_a_run_that_has_ended_leaves_nothing_of_the_lock(folder: Folder) -> None:
     folder.train()
     assert {path.name for path in (folder.path / "run").iterdir()} == {
-        "config.toml", "console.log", "events.jsonl", "checkpoints",
+        "config.toml", "console.log", "events.jsonl", "checkpoints", "windows",
     }  # fmt: skip
 
 

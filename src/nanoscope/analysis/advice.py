@@ -33,7 +33,8 @@ from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.timing import Timing
 from nanoscope.runs.run import Run
 
-WORTH_SHARE, WORTH_S = 0.03, 10.0  # of the time, and seconds: what saves less is not worth the words
+WORTH_SHARE, WORTH_S = 0.03, 10.0  # of the time, and seconds: what saves less is not worth the words …
+LARGE_SHARE = 0.2  # … unless evaluations take that much of a short run
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
 COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on too many batches, not too often
 LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
@@ -61,7 +62,6 @@ def advise(
         if mismatch.setting == "gradient_accumulation_steps":
             urgent.append(Advice("lower_accumulation", mismatch.setting, mismatch.setting_value, 1))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
-    savings = [advice for advice in savings if (advice.saves_s or 0.0) >= WORTH_S]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
     found = {advice.action: advice for advice in reversed([*urgent, *savings, *_align(timing.hidden)])}
     return tuple(reversed(found.values()))
@@ -162,7 +162,7 @@ def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Adv
     if isinstance(eta, Eta) and eta.evals_left:
         count, whole = eta.evals_left, eta.expected_s
     share = cost / (cost + interval * normal.mean_s)
-    if cost * count < WORTH_SHARE * whole:
+    if cost * count < WORTH_SHARE * whole or (cost * count < WORTH_S and share < LARGE_SHARE):
         return []
     factors = [f for f in (2, 4, 5, 10) if (len(run.evals) + count) // f >= EVALS_WANTED]
     if share > COSTLY_SHARE or not factors:
@@ -184,7 +184,7 @@ def _time_savings(timing: Timing) -> list[Advice]:
         return []
     advice = []
     for group in timing.slow_groups:
-        worth = group.extra_total_s > WORTH_SHARE * whole
+        worth = group.extra_total_s > max(WORTH_SHARE * whole, WORTH_S)
         if group.causes == ("stall",) and group.count >= 2 and worth:
             advice.append(
                 Advice("find_stalls", saves_s=group.extra_total_s, of_s=whole, step=group.first_step)

@@ -25,7 +25,7 @@ from nanoscope.runs.events import NewerVersionError
 from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
-from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReading, describe_log
+from nanoscope.views.dashboard.reports import GoneError, Reports, StillReading, describe_log
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.dashboard.shell import page, scripts_and_styles
 from nanoscope.views.report.html import render
@@ -168,10 +168,10 @@ def make_app(root: Path, language: str, names: frozenset[str], token: str | None
             return JSONResponse({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
         if isinstance(error, GoneError):
             return JSONResponse({"error": "gone"}, 404)
-        if isinstance(error, NoTrainingError):
-            return JSONResponse({"error": "no_training"}, 422)
         if isinstance(error, NewerVersionError):
             return JSONResponse({"error": "newer", "message": str(error)}, 422)
+        if isinstance(error, JobError):  # nothing in it, or nothing that can be read
+            return JSONResponse({"error": "no_training"}, 422)
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return JSONResponse({"error": "failed"}, 500)
 
