@@ -5,6 +5,7 @@ import math
 from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Advice,
+    AdviceAction,
     DamagedStart,
     Diverged,
     Eta,
@@ -63,8 +64,10 @@ def advise(
             urgent.append(Advice("lower_accumulation", mismatch.setting, mismatch.setting_value, 1))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
-    found = {advice.action: advice for advice in reversed([*urgent, *savings, *_align(timing.hidden)])}
-    return tuple(reversed(found.values()))
+    found: dict[AdviceAction, Advice] = {}
+    for advice in (*urgent, *savings, *_align(timing.hidden)):
+        found.setdefault(advice.action, advice)
+    return tuple(found.values())
 
 
 def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timing, learning: Learning) -> list[Advice]:
