@@ -89,6 +89,14 @@ def _settings(pairs: str) -> Words:
     return Listed(lambda finding: [f"{key}={value}" for key, value in getattr(finding, pairs)])
 
 
+def _own_then(finding: Any) -> float:
+    return float(finding.losses_then[0])
+
+
+def _other_then(finding: Any) -> float:
+    return float(finding.losses_then[1])
+
+
 # Where losses are compared: for findings with the fields `measure` and `step`.
 WHERE = First(
     Say("validation loss at step {step:plain}", lambda finding: finding.measure == "val" and finding.step is not None),
@@ -218,15 +226,14 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.FewerSteps: By(
         "verdict",
         explains=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). At step "
-                     "{equal_step:plain} they were equal within their noise ({then}): {run} has been trained less.",
-                     then=Verbatim("{a:loss}, {b:loss}", a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
-        differs_too=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). That is not all: at "
-                        "step {equal_step:plain} they differed already ({then}).",
-                        then=Verbatim("{a:loss}, {b:loss}",
-                                      a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
+                     "{equal_step:plain} they were equal within their noise ({run} {a:loss}; {other} {b:loss}): {run} "
+                     "has been trained less.", a=_own_then, b=_other_then),
+        differs_too=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). That doesn't explain "
+                        "it all: they already differed at step {equal_step:plain} ({run} {a:loss}; {other} {b:loss}).",
+                        a=_own_then, b=_other_then),
         unclear=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}). Whether that explains "
-                    "the difference is unclear: at step {equal_step:plain} they had {then}.",
-                    then=Verbatim("{a:loss}, {b:loss}", a=lambda s: s.losses_then[0], b=lambda s: s.losses_then[1])),
+                    "the difference is unclear: at step {equal_step:plain} their losses were {a:loss} and {b:loss}.",
+                    a=_own_then, b=_other_then),
         no_common_step=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}), and the logs have "
                            "no step at which both can be compared."),
     ),
