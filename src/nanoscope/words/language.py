@@ -156,16 +156,7 @@ class Language:
         """A grouped number."""
         if value is None or not math.isfinite(value):
             return NOTHING
-        if self.code == "en":  # Python groups as English does; loading Babel takes 50 ms
-            return f"{value:,.{decimals}f}"
-        from decimal import Decimal
-
-        from babel.numbers import format_decimal
-
-        grouping = self._locale.decimal_formats[None].pattern.split(".")[0]  # '#,##,##0' in Hindi
-        pattern = grouping + ("." + "0" * decimals if decimals else "")
-        rounded = Decimal(f"{value:.{decimals}f}")  # as English is rounded: Babel alone rounds halves to even
-        return str(format_decimal(rounded, format=pattern, locale=self._locale))
+        return f"{value:,.{decimals}f}"  # by thousands in every language, as in the logs
 
     def significant(self, value: float | None, digits: int = 3) -> str:
         """A number with as many decimals as `digits` significant digits need."""
