@@ -7,6 +7,7 @@ from functools import cache
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
+ENOUGH_TO_SEE = 2_000
 GOLDEN = 0.6180339887498949
 
 SPIKE_SIGMAS, SPIKE_NOISE, SPIKE_HEIGHT = 12, 0.01, 0.3  # times the noise, of at least so much; at least so high
@@ -82,6 +83,11 @@ def scatter(values: Sequence[float]) -> float:
 def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
     return range(count) if count <= enough else [int(part * count) for part in _spread_parts(enough)]
+
+
+def is_printed(column: Sequence[float]) -> bool:
+    """Whether a column, NaN where nothing was printed, holds anything; of very many lines a part is looked at."""
+    return any(column[i] == column[i] for i in spread_indices(len(column), ENOUGH_TO_SEE))
 
 
 @cache

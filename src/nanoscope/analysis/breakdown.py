@@ -16,7 +16,7 @@ from nanoscope.analysis.findings import (
     RepeatedBatches,
     Schedule,
 )
-from nanoscope.estimates import is_spike, median, scatter, spike_height
+from nanoscope.estimates import is_printed, is_spike, median, scatter, spike_height
 from nanoscope.runs.run import NOT_FINITE, Run
 
 # A jump that lasts: over the loss before it by so much of it, by so many times its noise, and by so much at least.
@@ -205,7 +205,8 @@ def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float |
     """A loss that stands where it began, although many steps were trained and the rate is not warming up."""
     values, steps = evidence.curve.values, evidence.curve.steps
     lines, trained = len(values), steps[-1] - steps[0] if steps else 0
-    rate_is_zero = any(lr == lr for lr in evidence.run.steps.lr) and not any(lr > 0 for lr in evidence.run.steps.lr)
+    rates = evidence.run.steps.lr
+    rate_is_zero = is_printed(rates) and not any(lr > 0 for lr in rates)
     if lines >= 3 and not any(values):
         return NotLearning("zero", 0.0, trained, rate_is_zero, confidence="sure")
     warming_up = schedule is not None and schedule.stage == "warmup"

@@ -36,15 +36,10 @@ class Curve:
         kept = [index for index, loss in enumerate(losses) if math.isfinite(loss)]
         return cls(numbered(run, array("q", (steps[i] for i in kept))), array("d", (losses[i] for i in kept)))
 
-    def until(self, step: int) -> "array[float]":
-        return self.values[: bisect_right(self.steps, step)]
-
-    def after(self, step: int) -> "array[float]":
-        return self.values[bisect_right(self.steps, step) :]
-
     def around(self, step: int) -> float | None:
         """The training loss when the run was at a step: the median of the lines before it, of at least three."""
-        near = self.until(step)[-10:]
+        last = bisect_right(self.steps, step)
+        near = self.values[max(0, last - 10) : last]
         return median(near) if len(near) >= 3 else None
 
     @cached_property

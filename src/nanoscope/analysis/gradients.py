@@ -12,7 +12,7 @@ from nanoscope.analysis.findings import (
     Schedule,
     Verdict,
 )
-from nanoscope.estimates import median
+from nanoscope.estimates import is_printed, median
 from nanoscope.runs.run import NOT_FINITE, Run
 
 FEWEST = 20  # lines
@@ -24,7 +24,7 @@ COLLAPSED = 2**8  # times lower than before
 
 def analyse_gradients(run: Run) -> GradientNorm | None:
     """The usual and the highest norm, and the share of the printed steps that were clipped."""
-    steps, norms = _finite(run)
+    steps, norms = _finite(run) if is_printed(run.steps.grad_norm) else ([], [])
     if len(norms) < FEWEST:
         return None
     highest = max(norms)
@@ -36,6 +36,8 @@ def analyse_gradients(run: Run) -> GradientNorm | None:
 
 def judge_gradients(run: Run, schedule: Schedule | None) -> list[Verdict]:
     """Verdicts on the gradient norm and the loss scale, gravest first."""
+    if not is_printed(run.steps.grad_norm):
+        return [verdict for verdict in (_scale_collapse(run),) if verdict is not None]
     found = [_not_finite(run), _explosion(run), _vanishing(run, schedule), _scale_collapse(run)]
     return [verdict for verdict in found if verdict is not None]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
 from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.progress import tokens_in_step, trained_parameters
-from nanoscope.estimates import ENOUGH, median
+from nanoscope.estimates import ENOUGH, median, spread_indices
 from nanoscope.hardware.peaks import Peak, find_peak
 from nanoscope.runs.run import OWN_FORMAT, Run
 
@@ -30,7 +30,8 @@ BLOCK = 10  # printed values, whose rounding averages out
 
 def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) -> Mfu | None:
     """What the log's MFU is worth; None if it prints none."""
-    printed = array("d", (mfu / 100 for mfu in run.steps.mfu_pct if math.isfinite(mfu)))
+    column = run.steps.mfu_pct
+    printed = array("d", (column[i] / 100 for i in spread_indices(len(column)) if math.isfinite(column[i])))
     if not printed:
         return None
     device_name = device_option or _device_of(run)

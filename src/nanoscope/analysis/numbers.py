@@ -26,7 +26,8 @@ def blocks(count: int, at_least: int, at_most_blocks: int = 64) -> list[tuple[in
 
 def common_gap(steps: "Sequence[int] | array[int]") -> int | None:
     """The usual distance between steps; of distances that are equally frequent, the one whose grid holds most steps."""
-    gaps = Counter(b - a for a, b in pairwise(steps) if b > a)
+    places = spread_indices(len(steps) - 1)
+    gaps = Counter(gap for i in places if (gap := steps[i + 1] - steps[i]) > 0)
     if not gaps:
         return None
     most = max(gaps.values())

@@ -5,6 +5,7 @@ from array import array
 from dataclasses import replace
 
 from nanoscope.analysis.findings import RunProgress, Schedule
+from nanoscope.estimates import is_printed
 from nanoscope.runs.run import OWN_FORMAT, Run
 
 RISING, ENDED = 1.02, 0.02  # of the rate a quarter of the lines earlier; of the highest rate
@@ -19,7 +20,7 @@ def analyse_schedule(run: Run, progress: RunProgress) -> Schedule | None:
         return None
     if run.format == OWN_FORMAT:  # its events hold the rates and its console doesn't: both tell the same
         return _configured(run, last, progress.total_steps)
-    rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)))
+    rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)) if is_printed(run.steps.lr) else ())
     if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
         return _printed(run, rates)
     shares = run.series.get("lr_share")

@@ -6,7 +6,7 @@ Each rule says what it needs, what it tests and how sure that is; the tools are 
 import math
 
 from nanoscope.analysis.curves import Evidence
-from nanoscope.analysis.evidence import Points, change, flat_end, rise_since_best
+from nanoscope.analysis.evidence import Points, change, flat_end, in_blocks, rise_since_best
 from nanoscope.analysis.findings import (
     Confidence,
     Gap,
@@ -33,6 +33,7 @@ TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its b
 # that share of the loss; the same for stretches of training lines, which say less.
 FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
 ENOUGH_OF_RUN, ENOUGH_OF_PLAN = 0.25, 0.1  # a plateau is judged from that much of the run, and of what is planned
+MOST_POINTS = 150  # a curve of more is looked at in stretches
 WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing yet
 WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
 GAP_SHARE, FAR_APART, EASIER = 0.08, 1.6, 0.05
@@ -64,13 +65,13 @@ def _judge(
     ended = schedule is not None and schedule.stage == "ended"
     warming_up = schedule is not None and schedule.stage == "warmup"
     enough = evidence.covered >= ENOUGH_OF_RUN and not _only_begun(progress)
-    flat = flat_end(points, *FLAT[measure]) if enough and not warming_up else None
+    curve = in_blocks(points.steps, points.values, MOST_POINTS) if len(points) > MOST_POINTS else points
+    flat = flat_end(curve, *FLAT[measure]) if enough and not warming_up else None
     if flat is not None and not ended:
         level, since = median(flat.values), change(flat)
         confidence: Confidence = "likely" if measure == "val" else "hint"
-        return Plateau(
-            measure, level, flat.steps[0], since.value, since.error, len(flat), confidence=confidence
-        )  # fmt: skip
+        count = len(points.since(flat.steps[0]))
+        return Plateau(measure, level, flat.steps[0], since.value, since.error, count, confidence=confidence)
     gain = recent.values[0] - recent.values[-1]
     turning = rise_since_best(points).sigmas > TURNING[measure]
     worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
