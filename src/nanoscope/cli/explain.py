@@ -42,7 +42,7 @@ def explain(
     Parameters
     ----------
     logs
-        Log files, directories of nanoscope runs, or '-' for standard input.
+        Log files, directories of runs (nanoscope's, W&B's, MLflow's, TensorBoard's), or '-' for standard input.
     lang
         en, ar or hi; default: the language of your locale.
     annotate
@@ -128,6 +128,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     from nanoscope.analysis.analyse import analyse
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
+    from nanoscope.runs.trackers import open_log
     from nanoscope.views.annotate import print_annotated
 
     again: BinaryIO
@@ -138,7 +139,8 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
-        again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")
+        events = Path(path) / "events.jsonl"
+        again = open_log(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]
     with again:
         print_annotated(clean_lines(again), log, analyses, page)

@@ -33,7 +33,10 @@ _UNIT = re.compile(
 )
 _NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
-_PATH = re.compile(r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip)\b)(?=\w)")  # 'train/loss'
+_PATH = re.compile(  # 'loss/total', 'train/epoch', but not 's/epoch'
+    r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip)\b)(?=\w)"
+    r"|(?:(?<=\btrain)|(?<=\bval)|(?<=\bvalidation)|(?<=\beval)|(?<=\btest))/"
+)
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
