@@ -38,7 +38,8 @@ def write_mlflow(run: Path) -> Path:
         file = run / "metrics" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{at * 1e3:.0f} {value} {step}\n" for at, step, value in points), "utf-8")
-    (run / "params").mkdir()
+    (run / "params" / "optimizer").mkdir(parents=True)
+    (run / "params" / "optimizer" / "kind").write_text("adam", "utf-8")
     (run / "params" / "max_steps").write_text("400", "utf-8")
     (run / "params" / "name").write_text("first try", "utf-8")
     return run
@@ -99,6 +100,28 @@ def test_damaged_lines_of_a_metric_are_skipped(tmp_path: Path) -> None:
     assert list(read.steps.step) == [*STEPS, 500]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "9" * 5000 + "\n",
+        "9" * 400 + " 1 1\n",
+        f"1 nan {10**30}\n",
+        "1e9 1 1\n",
+        "1 1e400 -5\n",
+        "\0\x1b[2J 1 2\n",
+        "-9 1 1\n",
+    ],
+)
+def test_metrics_of_any_content_do_no_harm(tmp_path: Path, text: str) -> None:
+    for name in ("loss", "val_loss", "step", "loss, step 5"):
+        (tmp_path / "metrics").mkdir(exist_ok=True)
+        (tmp_path / "metrics" / name).write_text(text + "1760000000000 2.5 10\n", "utf-8")
+    (run,) = read_log(str(tmp_path)).runs
+
+    assert 10 in run.steps.step or run.evals
+
+
 def test_event_files_of_tensorboard_without_its_package_say_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     (tmp_path / "events.out.tfevents.1760000000.host").write_bytes(b"")
@@ -107,16 +130,19 @@ def test_event_files_of_tensorboard_without_its_package_say_what_to_install(tmp_
         read_log(str(tmp_path))
 
 
-def write_events(folder: Path, scalars: dict[str, list[tuple[float, int, float]]]) -> Path:
+def write_events(folder: Path, scalars: dict[str, list[tuple[float, int, float]]], as_tensors: bool = False) -> Path:
+    """Write scalars as PyTorch does, or as TensorFlow 2 does."""
     pytest.importorskip("tensorboard")
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.scalar.summary_v2 import scalar_pb
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
     writer = EventFileWriter(str(folder))
     for name, points in scalars.items():
         for at, step, value in points:
-            summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+            plain = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+            summary = scalar_pb(name, value) if as_tensors else plain
             writer.add_event(Event(wall_time=at, step=step, summary=summary))
     writer.close()
     return next(folder.glob("*.tfevents.*"))
@@ -133,7 +159,7 @@ def test_event_files_of_tensorboard_are_read_by_meaning(tmp_path: Path) -> None:
 def test_training_and_validation_in_folders_of_their_own_are_one_run(tmp_path: Path) -> None:
     for part, extra in (("train", 0.0), ("validation", 0.1)):
         epochs = [(BEGAN + 60 * n, n, 3 - n / 10 + extra) for n in range(8)]
-        write_events(tmp_path / part, {"epoch_loss": epochs, "epoch_accuracy": epochs})
+        write_events(tmp_path / part, {"epoch_loss": epochs, "epoch_accuracy": epochs}, as_tensors=True)
     (run,) = read_log(str(tmp_path)).runs
 
     assert run.unit == "epoch"

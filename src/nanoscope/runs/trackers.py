@@ -70,7 +70,8 @@ def _mlflow(folder: Path) -> BinaryIO | None:
         if file.is_file():
             points = [point for line in _text(file).splitlines() if (point := _mlflow_point(line))]
             metrics[file.relative_to(run / "metrics").as_posix()] = points
-    settings = [f"{file.name} = {_text(file).strip()[:200]}" for file in sorted((run / "params").glob("*"))]
+    params = sorted(file for file in (run / "params").rglob("*") if file.is_file())
+    settings = [f"{file.name} = {_text(file, 200).strip()}" for file in params]
     return _lines(metrics, (line for line in settings if re.search(r"= \d", line))) if any(metrics.values()) else None
 
 
@@ -79,7 +80,7 @@ def _mlflow_point(line: str) -> Point | None:
     try:
         milliseconds, value, step = line.split()[:3]
         return Point(int(step), float(value), int(milliseconds) / 1e3)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -113,9 +114,9 @@ def _tensorboard_metrics(parts: dict[str, Path]) -> Metrics:
         for tag in events.Tags()["scalars"]:
             metrics[name + tag] = [Point(e.step, e.value, e.wall_time) for e in events.Scalars(tag)]
         for tag in events.Tags()["tensors"]:  # as TensorFlow 2 writes scalars
-            values = [(e, make_ndarray(e.tensor_proto)) for e in events.Tensors(tag)]
-            numbers = [(e, v) for e, v in values if v.size == 1 and v.dtype.kind in "fiu"]
-            metrics[name + tag] = [Point(e.step, float(v.item()), e.wall_time) for e, v in numbers]
+            if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars":
+                numbers = [(e, make_ndarray(e.tensor_proto)) for e in events.Tensors(tag)]
+                metrics[name + tag] = [Point(e.step, float(n.item()), e.wall_time) for e, n in numbers if n.size == 1]
     return metrics
 
 
@@ -126,9 +127,9 @@ def _only(folder: Path, runs: set[Path]) -> Path | None:
     return next(iter(runs), None)
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, most_bytes: int = MOST_BYTES) -> str:
     with file.open("rb") as stream:
-        return stream.read(MOST_BYTES).decode("utf-8", "replace")
+        return stream.read(most_bytes).decode("utf-8", "replace")
 
 
 def _lines(metrics: Metrics, settings: Iterable[str] = ()) -> BinaryIO:
