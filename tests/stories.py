@@ -19,7 +19,7 @@ def story(file: Path) -> dict[str, Any]:
     (run,) = log.runs
     assert run.details is not None
     analysis = analyse(run, Options(), log)
-    found = {name: plain(part) for name, part in vars(analysis).items() if name != "gradients"}
+    found = {name: plain(part) for name, part in vars(analysis).items() if name not in ("gradients", "reading")}
     return found | {
         "format": log.format,
         "codes": [verdict.code for verdict in analysis.verdicts],

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import eq
 
 from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
@@ -14,6 +15,7 @@ from nanoscope.analysis.findings import (
     NoEta,
     NonFinite,
     NoTraining,
+    Reading,
     Verdict,
 )
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
@@ -23,6 +25,9 @@ from nanoscope.analysis.progress import analyse_progress, tokens_in_step
 from nanoscope.analysis.reconcile import reconcile
 from nanoscope.analysis.timing import analyse_timing
 from nanoscope.runs.run import Log, LoggedError, Run
+
+# Series whose names carry a unit.
+_SERIES_NAMES = {"memory_gb": "memory", "data_s": "data_time", "eta_s": "eta"}
 
 
 @dataclass(eq=False)
@@ -53,6 +58,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
         summary=_summary(run, log, timing.log_interval),
+        reading=_reading(run),
         verdicts=verdicts,
         progress=progress,
         timing=timing.normal_step,
@@ -105,3 +111,17 @@ def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
         begins_mid_run=first is not None and first > 10 * max(1, log_interval or 1) and not run.begins_with_resume,
         elided=elided,
     )
+
+
+def _reading(run: Run) -> Reading:
+    """The values of a run that some record has, by plain names."""
+    steps = run.steps
+    columns = {
+        "loss": steps.loss, "time": steps.time_s, "lr": steps.lr, "grad_norm": steps.grad_norm,
+        "tokens_per_second": steps.tok_s, "mfu": steps.mfu_pct,
+    }  # fmt: skip
+    found: list[str] = [run.unit] if steps or run.evals else []
+    found += [name for name, column in columns.items() if any(map(eq, column, column))]  # some are not NaN
+    found += [f"val_{metric}" for metric in ("loss", "bpb") if any(e.metric == metric for e in run.evals)]
+    found += [_SERIES_NAMES.get(name, name) for name, series in run.series.items() if series.steps]
+    return Reading(tuple(found), run.unused_columns)

@@ -78,6 +78,7 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
         }
         if isinstance(a.eta, Eta)
         else None,
+        "reading": a.reading,
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ def explain(
     max_iters: int | None = None,
     device: str | None = None,
     fail_on: str | None = None,
+    together: bool = False,
 ) -> None:
     """Explain training logs: speed, slow steps, time left, learning, and what to do next.
 
@@ -42,7 +43,7 @@ def explain(
     Parameters
     ----------
     logs
-        Log files, directories of nanoscope runs, or '-' for standard input.
+        Log files, directories of runs (nanoscope's, W&B's, MLflow's, TensorBoard's), or '-' for standard input.
     lang
         en, ar or hi; default: the language of your locale.
     annotate
@@ -55,6 +56,8 @@ def explain(
         What it runs on ('RTX 4070 Ti'), if the log doesn't say.
     fail_on
         Exit with status 1 if one of these verdicts is found, as in 'diverged,non_finite'; for scripts and CI.
+    together
+        The files are parts of one run: a rotated log, or a run and its continuation.
     """
     from nanoscope.analysis.analyse import Options
 
@@ -62,19 +65,22 @@ def explain(
     check_max_iters(max_iters)
     unwanted = _verdict_codes(fail_on)
     options = Options(max_iters, device)
+    if together and annotate:
+        raise UsageError("--together and --annotate don't go together: annotate the files one by one.")
+    parts = [logs] if together else [(log,) for log in logs]
     if json:
-        found = _print_json(logs, options)
+        found = _print_json(parts, options)
     else:
         from nanoscope.views.terminal_page import Page
         from nanoscope.words.language import choose_language
 
         page = Page(choose_language(lang))
         found = {}
-        for number, path in enumerate(logs):
+        for number, paths in enumerate(parts):
             if number:
                 page.line()
-            analyses = (_annotate if annotate else _report)(path, options, page)
-            found[path] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
+            analyses = _annotate(paths[0], options, page) if annotate else _report(paths, options, page)
+            found[" + ".join(paths)] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
     wrong = [f"{path}: {', '.join(sorted(codes & unwanted))}" for path, codes in found.items() if codes & unwanted]
     if wrong:
         raise JobError("\n".join([*wrong[:2], *([f"and {len(wrong) - 2} more logs"] if len(wrong) > 2 else [])]))
@@ -93,25 +99,25 @@ def _verdict_codes(text: str | None) -> set[str]:
     return named
 
 
-def _print_json(logs: tuple[str, ...], options: "Options") -> dict[str, set[str]]:
+def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> dict[str, set[str]]:
     from nanoscope.analysis.schema import explain_json
-    from nanoscope.runs.reader import read_log
+    from nanoscope.runs.together import read_together
 
-    documents = [explain_json(read_log(log), options) for log in logs]
+    documents = [explain_json(read_together(paths), options) for paths in parts]
     text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
     sys.stdout.write(text + "\n")
     return {
-        log: {code for run in document["runs"] for code in run["verdicts"]}
-        for log, document in zip(logs, documents, strict=True)
+        " + ".join(paths): {code for run in document["runs"] for code in run["verdicts"]}
+        for paths, document in zip(parts, documents, strict=True)
     }
 
 
-def _report(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
+def _report(paths: tuple[str, ...], options: "Options", page: "Page") -> "Sequence[Analysis]":
     from nanoscope.analysis.analyse import analyse, log_errors
-    from nanoscope.runs.reader import read_log
+    from nanoscope.runs.together import read_together
     from nanoscope.views.terminal import print_report
 
-    log = read_log(path)
+    log = read_together(paths)
     analyses = [analyse(run, options, log) for run in log.runs]
     details = log.runs[-1].details if log.runs else None
     notes: tuple[NoteFinding, ...] = ()
@@ -128,6 +134,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     from nanoscope.analysis.analyse import analyse
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
+    from nanoscope.runs.trackers import open_log
     from nanoscope.views.annotate import print_annotated
 
     again: BinaryIO
@@ -138,7 +145,8 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
-        again = (Path(path) / "events.jsonl" if Path(path).is_dir() else Path(path)).open("rb")
+        events = Path(path) / "events.jsonl"
+        again = open_log(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]
     with again:
         print_annotated(clean_lines(again), log, analyses, page)

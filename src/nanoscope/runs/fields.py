@@ -33,7 +33,10 @@ _UNIT = re.compile(
 )
 _NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
-_PATH = re.compile(r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip)\b)(?=\w)")  # 'train/loss'
+_PATH = re.compile(  # 'loss/total', 'train/epoch', but not 's/epoch'
+    r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip)\b)(?=\w)"
+    r"|(?:(?<=\btrain)|(?<=\bval)|(?<=\bvalidation)|(?<=\beval)|(?<=\btest))/"
+)
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
@@ -155,6 +158,7 @@ MEANINGS = (  # the first that matches counts
 # Names whose values other trainers print as a fraction would be misread; they are counts.
 _COUNTS = frozenset(("step", "global_step", "total", "batch"))
 _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
+_UNUSED = frozenset(("samples_s", "bpb"))  # understood, but nothing is made of them
 
 
 def _unit(text: str) -> tuple[UnitKind, float]:
@@ -227,7 +231,7 @@ class Fields:
 
 
 @lru_cache(maxsize=8192)
-def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
+def meaning_after(text: str, unit: str) -> tuple[str, float] | None:
     """The meaning of a number by the raw text before it, which a trainer repeats letter by letter."""
     label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip())
     return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
@@ -236,11 +240,14 @@ def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
 _has_word = re.compile(r"[^\W\d_]").search
 
 
-def read_fields(line: str) -> Fields:
-    """The line's values by name, in seconds, tokens per second, per cent."""
+def read_fields(line: str, unused: list[str] | None = None) -> Fields:
+    """The line's values by name, in seconds, tokens per second, per cent.
+
+    `unused` gets the text before each number that has no meaning here, or one that an earlier number has.
+    """
     fields = Fields()
     values = fields.values
-    previous = ""
+    previous = part = ""
     end = 0
     durations = _MAY_BE_DURATION.search(line) is not None
     for match in (_NUMBER_OR_DURATION if durations else _NUMBER).finditer(line):
@@ -264,17 +271,17 @@ def read_fields(line: str) -> Fields:
                 before = piece
             else:
                 after = _LABEL_AFTER.match(line, end)
-                meant = _meaning_after(after[1], unit) if after else None
+                meant = meaning_after(after[1], unit) if after else None
                 if after and meant:
                     before, end = after[1], after.end()
         elif beginning == 0 or not _has_word(before):
             after = _LABEL_AFTER.match(line, end) if not _has_word(before) else None
-            if after and (previous or beginning == 0) and _meaning_after(after[1], unit) and "/" not in before:
+            if after and (previous or beginning == 0) and meaning_after(after[1], unit) and "/" not in before:
                 before, end = after[1], after.end()
         if not unit and (glued := _GLUED.match(line, end)):
             end, previous = glued.end(), ""  # '1epoch', '2nd': no value, and its letters are no label
             continue
-        name_factor = _meaning_after(before, unit)
+        name_factor = meaning_after(before, unit)
         if name_factor is None or (duration and not _has_word(before)):
             if text.isdigit() and not _has_word(before) and not unit and len(text) < 13:
                 if fields.pair is None and (behind := _TOTAL_BEHIND.match(line, end)):
@@ -284,6 +291,8 @@ def read_fields(line: str) -> Fields:
                 if beginning == 0 and not before.strip(" [(#*|>") and fields.first is None:
                     fields.first = int(text)
             previous = ""
+            if unused is not None:
+                unused.append(before)
             continue
         name, factor = name_factor
         if name == "of":
@@ -297,7 +306,9 @@ def read_fields(line: str) -> Fields:
         if name in _COUNTS and not text.replace(",", "").isdigit():
             continue
         previous = name
-        if name in values:
+        if name in values or name in _UNUSED:
+            if unused is not None and name not in _COUNTS:
+                unused.append(before)
             continue
         value = _seconds(match) if duration else float(text.replace(",", ""))
         if value - value != 0:  # NaN or infinite: worth knowing only of losses and gradients
@@ -307,6 +318,10 @@ def read_fields(line: str) -> Fields:
         if name == "epoch" and "step" not in values and "global_step" not in values:
             fields.epoch_first = True
         values[name] = value * factor
+        if name == "part_loss":
+            part = before
+    if unused is not None and "loss" in values and "part_loss" in values:
+        unused.append(part)
     _settle(fields)
     return fields
 

@@ -17,6 +17,7 @@ from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log, Run, Series
 from nanoscope.runs.spans import TimeSpans
 from nanoscope.runs.text import without_prefix
+from nanoscope.runs.trackers import open_log
 from nanoscope.runs.wrapping import unwrapped
 from nanoscope.suggest import did_you_mean
 
@@ -136,24 +137,18 @@ def read_stream(stream: BinaryIO, source: str) -> Log:
 
 
 def read_log(path: str) -> Log:
-    """Read a log file, the directory of a nanoscope run, or standard input ('-')."""
+    """Read a log file, the directory of a run (nanoscope's or a tracker's), or standard input ('-')."""
     if path == "-":
         return read_stream(sys.stdin.buffer, "-")
     file = Path(path)
-    if file.is_dir():
-        events = file / "events.jsonl"
-        if not events.is_file():
-            raise JobError(
-                f"The directory {path} is not a nanoscope run: it has no events.jsonl.\n"
-                "Pass a log file or the directory of a run."
-            )
-        file = events
+    if (file / "events.jsonl").is_file():
+        file = file / "events.jsonl"
     try:
         if file.name == "events.jsonl" and file.is_file():
             from nanoscope.runs.own import OwnRun  # imported late, like formats/nanoscope.py does
 
             return OwnRun(file.parent).read(path)
-        with file.open("rb") as stream:
+        with open_log(file) as stream:
             return read_stream(stream, path)
     except FileNotFoundError:
         raise JobError(f"There is no file {path}.{_did_you_mean(file)}") from None

@@ -159,6 +159,7 @@ class Run:
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
+    unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
     @property

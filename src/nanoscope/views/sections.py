@@ -61,7 +61,7 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
             say("Progress"),
             [*_texts(language, analysis.progress, *analysis.mismatches), *_left(analysis, language)],
         ),
-        (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary)),
+        (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary, analysis.reading)),
         (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
     ]
 

@@ -4,6 +4,7 @@ from nanoscope.analysis import findings as f
 from nanoscope.words.templates import By, First, Plural, Say, Sentences, Words, has, known
 
 NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th step ends before its last one
+MOST_NAMES = 8  # of columns that are not used
 
 
 def _did_all_steps(run: f.RunProgress) -> bool:
@@ -13,6 +14,11 @@ def _did_all_steps(run: f.RunProgress) -> bool:
 
 def _share(run: f.RunProgress) -> float:
     return (run.last_step or 0) / max(run.total_steps or 1, 1)
+
+
+def _names(reading: f.Reading) -> str:
+    more = ", …" if len(reading.ignored) > MOST_NAMES else ""
+    return ", ".join(reading.ignored[:MOST_NAMES]) + more
 
 
 # fmt: off
@@ -28,6 +34,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
                "{n} records were broken over several lines and put together again.",
                "rejoined_lines", has("rejoined_lines")),
     ),
+    f.Reading: Say("Not used from this log: {names}.", has("ignored"), names=_names),
     f.LogError: By(
         "kind",
         out_of_memory=Say("Line {line:plain}: memory ran out. {message:line}"),

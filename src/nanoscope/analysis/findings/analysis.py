@@ -14,7 +14,7 @@ from nanoscope.analysis.findings.learning import (
     Schedule,
     TrainLoss,
 )
-from nanoscope.analysis.findings.log import LogSummary, RunProgress
+from nanoscope.analysis.findings.log import LogSummary, Reading, RunProgress
 from nanoscope.analysis.findings.timing import (
     Eta,
     HiddenEvaluations,
@@ -31,6 +31,7 @@ class Analysis:
     """All that can be said about one run, in reading order."""
 
     summary: LogSummary
+    reading: Reading
     verdicts: tuple[Verdict, ...]
     progress: RunProgress
     timing: NormalStep | None

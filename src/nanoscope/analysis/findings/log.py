@@ -19,6 +19,13 @@ class LogSummary(Finding):
     elided: bool  # steps are missing from the middle
 
 
+class Reading(Finding):
+    """Which values of the log's records were read and used, and which columns were not."""
+
+    understood: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
 class LogError(Finding):
     """An error that the log shows (of the log, not of one run)."""
 
