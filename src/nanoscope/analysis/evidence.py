@@ -124,7 +124,8 @@ def flat_end(points: Points, at_least: int, least_share: float, most_per_doublin
             break
         settled = max(end.values) - min(end.values) < points.sigma
         found = slope(end)
-        known = 2 * found.error * math.log(2) < most_per_doubling * abs(median(end.values))
+        may_fall = 2 * found.error - min(0.0, found.value)
+        known = may_fall * math.log(2) < most_per_doubling * abs(median(end.values))
         if abs(found.sigmas) > 2 or not (known or settled):
             continue
         before = points.part(max(0, first - 3 * len(end)), first + 1)

@@ -4,6 +4,7 @@ Each rule says what it needs, what it tests and how sure that is; the tools are 
 """
 
 import math
+from typing import Literal
 
 from nanoscope.analysis.curves import Evidence
 from nanoscope.analysis.evidence import Points, change, flat_end, rise_since_best
@@ -26,6 +27,7 @@ from nanoscope.analysis.findings import (
 )
 from nanoscope.analysis.findings.learning import Measure
 from nanoscope.estimates import median
+from nanoscope.runs.run import Evaluation
 
 SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
 TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its best: no longer called improving
@@ -106,32 +108,71 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     after = len(points) - 1 - best
     rise = rise_since_best(points)
     train, then = evidence.train_at(last), evidence.train_at(evidence.evals[best])
-    falls = train is not None and then is not None and train < then and train < last.val
+    since = _training_since(evidence, evidence.evals[best], last)
+    apart = train is not None and train < (1 - GAP_SHARE) * last.val
+    falls = since == "fell" and (train is None or train < last.val)
+    if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
+        falls = apart and train < then
     if after >= 2:
         seen = rise.value > WORTH_SAYING * abs(points.values[best]) and rise.sigmas > (LIKELY if after >= 3 else SURE)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
-    if not seen:
+    if not seen or since == "unclear" or _comes_back(points):
         return None
     confidence: Confidence = "sure" if rise.sigmas > SURE and after >= 3 else "likely"
     if not falls:
         return Worsening(
             "val", points.values[best], points.steps[best], last.val, last.val - points.values[best], rise.error,
-            train is not None and then is not None, confidence=confidence,
+            since is not None and not (since == "level" and apart), confidence=confidence,
         )  # fmt: skip
     share = (last.val - points.values[best]) / points.values[best] if points.values[best] > 0 else 1.0
     return Overfitting(
         onset_step=points.steps[best],
         best_val=points.values[best],
         last_val=last.val,
-        last_train=train,
+        last_train=train if train is not None else evidence.curve.around(last.step),
         rise=last.val - points.values[best],
         wasted_steps=last.step - points.steps[best],
         wasted_share=(last.step - points.steps[best]) / last.step if last.step else None,
         severity="slight" if share < 0.02 else "clear" if share < 0.08 else "severe",
         confidence=confidence,
     )
+
+
+def _training_since(
+    evidence: Evidence, best: Evaluation, last: Evaluation
+) -> Literal["fell", "rose", "level", "unclear"] | None:
+    """Where training loss went since validation was best; 'unclear' where evaluations and printed lines disagree."""
+    lines = _moved(evidence.curve.around(best.step), evidence.curve.around(last.step), _of_ten(evidence.curve.noise))
+    evals = _moved(best.train_loss, last.train_loss, evidence.val.sigma)
+    if evals is None or lines is None:
+        return evals or lines
+    if {evals, lines} == {"fell", "rose"}:
+        return "unclear"
+    return lines if evals == "level" else evals
+
+
+def _moved(then: float | None, now: float | None, sigma: float) -> Literal["fell", "rose", "level"] | None:
+    if then is None or now is None or not math.isfinite(now - then):
+        return None
+    if abs(now - then) <= HINT * math.sqrt(2) * sigma:
+        return "level"
+    return "fell" if now < then else "rose"
+
+
+def _of_ten(noise: float | None) -> float:
+    """The noise of the median of ten lines."""
+    return 1.25 * (noise or 0.0) / math.sqrt(10)
+
+
+def _comes_back(points: Points) -> bool:
+    """Whether a curve that rose is on its way down again: at its lowest since its peak, and more than half the way."""
+    after = points.values[points.best + 1 :]
+    peak = after.index(max(after))
+    down = after[peak:]
+    lowest = points.values[points.best]
+    return len(down) >= 2 and min(down) == down[-1] and max(after) - down[-1] > (down[-1] - lowest) + 3 * points.sigma
 
 
 def _far_apart(evidence: Evidence) -> Overfitting | None:
