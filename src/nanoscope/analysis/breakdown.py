@@ -21,7 +21,7 @@ from nanoscope.runs.run import NOT_FINITE, Run
 
 # A jump that lasts: over the loss before it by so much of it, by so many times its noise, and by so much at least.
 BROKEN_SHARE, BROKEN_SIGMAS, BROKEN_LEAST = 0.25, 10.0, 0.3
-BACK_SHARE, STILL_FALLS = 0.5, 0.2  # of a jump, less is left; and of that, a quarter of the time since takes off more
+BACK_SHARE, STILL_FALLS = 0.7, 0.2  # of a jump, less is left; and of that, a quarter of the time since takes off more
 SHORT_SHARE = 0.8  # with only two lines before the jump, or a few after it, it has to be that high
 DAMAGE_SHARE = 0.05  # of the first loss
 UNIFORM_SHARE = 0.03  # that near ln(vocabulary) a loss is that of guessing
