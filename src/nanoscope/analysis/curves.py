@@ -13,7 +13,8 @@ from nanoscope.estimates import median, scatter
 from nanoscope.runs.run import Evaluation, Run
 
 MEASURE_BOTH = ("nanogpt", "nanoscope", "lecture-gpt")  # formats of trainers that evaluate both splits alike
-LEAST_EVAL_NOISE, MOST_EVAL_NOISE, MOST_UNREST = 0.001, 0.004, 0.03  # of the loss, where too few evaluations show their own
+# Shares of the loss, where too few evaluations show their own noise.
+LEAST_EVAL_NOISE, MOST_EVAL_NOISE, MOST_UNREST = 0.001, 0.004, 0.03
 
 
 def numbered(run: Run, steps: Sequence[int]) -> Sequence[int]:

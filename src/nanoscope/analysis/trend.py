@@ -124,7 +124,7 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     if not falls:
         return Worsening(
             "val", points.values[best], points.steps[best], last.val, last.val - points.values[best], rise.error,
-            since is not None and not (since == "level" and apart), confidence=confidence,
+            since == "rose", confidence=confidence,
         )  # fmt: skip
     share = (last.val - points.values[best]) / points.values[best] if points.values[best] > 0 else 1.0
     return Overfitting(
