@@ -37,6 +37,7 @@ FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train"
 ENOUGH_OF_RUN, ENOUGH_OF_PLAN = 0.25, 0.1  # a plateau is judged from that much of the run, and of what is planned
 WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing yet
 WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
+WAY_BACK = 0.3  # of a rise, that a curve has come down again
 GAP_SHARE, FAR_APART, EASIER = 0.08, 1.6, 0.05
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
 MEMORISED, MEMORISED_AFTER_PASSES = 0.2, 0.5
@@ -74,7 +75,8 @@ def _judge(
             measure, level, flat.steps[0], since.value, since.error, len(flat), confidence=confidence
         )  # fmt: skip
     gain = recent.values[0] - recent.values[-1]
-    turning = rise_since_best(points).sigmas > TURNING[measure]
+    rise = rise_since_best(points)
+    turning = rise.sigmas > TURNING[measure]
     worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
     if moved.sigmas < -HINT and gain > worth and not turning and flat is None:
         strong = -moved.sigmas
@@ -89,6 +91,8 @@ def _judge(
         )  # fmt: skip
     if warming_up:
         return TooShort(evidence.last_step, warming_up=True, confidence="sure")
+    if turning and moved.sigmas < -HINT:  # it fell, but what came since is in doubt
+        return Unclear(measure, points.steps[points.best], rise.value, rise.error, confidence="sure")
     return Unclear(measure, recent.steps[0], moved.value, moved.error, confidence="sure")
 
 
@@ -167,12 +171,12 @@ def _of_ten(noise: float | None) -> float:
 
 
 def _comes_back(points: Points) -> bool:
-    """Whether a curve that rose is on its way down again: at its lowest since its peak, and more than half the way."""
-    after = points.values[points.best + 1 :]
-    peak = after.index(max(after))
-    down = after[peak:]
-    lowest = points.values[points.best]
-    return len(down) >= 2 and min(down) == down[-1] and max(after) - down[-1] > (down[-1] - lowest) + 3 * points.sigma
+    """Whether a curve that rose is on its way down again: at its lowest since its peak, and well below that."""
+    lowest, after = points.values[points.best], points.values[points.best + 1 :]
+    peak = max(after)
+    down = after[after.index(peak) :]
+    fallen = peak - down[-1]
+    return min(down) == down[-1] and fallen > max(WAY_BACK * (peak - lowest), 3 * math.sqrt(2) * points.sigma)
 
 
 def _far_apart(evidence: Evidence) -> Overfitting | None:
