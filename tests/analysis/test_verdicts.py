@@ -278,3 +278,13 @@ def test_a_loss_that_rests_at_the_frequencies_of_tokens_is_not_learning(explain,
     )
     verdict = found(explain(text), "not_learning")
     assert (verdict.reason, verdict.confidence) == ("frequencies", "likely")
+
+
+def test_an_excerpt_that_opens_with_an_evaluation_is_not_taken_for_the_start(explain):
+    rng = random.Random(4)
+    lines = ["val loss 4.010000"] + [
+        f"step {s:4d}/2000 | loss {4 + rng.gauss(0, 0.05):.6f} (+0.10z)| norm 0.3000 (+0.10z)| lr 6.00e-04 | 100.00 ms "
+        "| 46.1% bf16 MFU | 5242880 tok/s"
+        for s in range(800, 960)
+    ]
+    assert "not_learning" not in codes(explain("\n".join(lines)))

@@ -140,4 +140,7 @@ class Evidence:
         first = self.first_step
         if first is None or self.run.begins_with_resume:
             return False
-        return first <= 1 or (len(self.run.steps) > 2 and first <= self.run.steps.step[1] - first)
+        steps = self.run.steps.step
+        if len(steps) > 2:  # an evaluation above the first line of an excerpt may have no number of its own
+            return steps[0] <= max(1, steps[1] - steps[0])
+        return first <= 1
