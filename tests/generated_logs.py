@@ -198,7 +198,7 @@ LOGS: Mapping[str, str] = {
     ),
     "getting worse": nanogpt(
         2000,
-        loss=lambda s: falling(s) + max(0, s - 900) / 8000,
+        loss=lambda s: 2 + max(0, s - 900) / 4000,
         val=lambda s: 1.6 + 3 * math.exp(-s / 100) + max(0, s - 900) / 4000,
         train=lambda s: 2 + max(0, s - 900) / 4000,
         head=settings(learning_rate=0.01),

@@ -202,3 +202,10 @@ def test_a_thousand_steps_hold_their_evaluations(explain, nanogpt_log) -> None:
 
     assert eta.evals_in_thousand == 4
     assert eta.thousand_s == pytest.approx(100 + 4 * 4.0, rel=0.02)
+
+
+def test_evaluations_on_printed_steps_that_take_no_longer_are_not_charged_with_start_up(explain, nanogpt_log) -> None:
+    text = nanogpt_log(last=1000, eval_every=200, eval_s=0.0, startup_s=30.0)
+    eta = explain(text, max_iters=5000).eta
+    assert eta.expected_s == pytest.approx(400, rel=0.03)
+    assert eta.high_s < 450

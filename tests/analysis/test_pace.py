@@ -43,3 +43,11 @@ def test_the_range_holds_the_truth_nine_times_in_ten_on_runs_that_wander() -> No
         pace = measure_pace(values[:150], None, 1.0)
         held += pace.low_s <= sum(values[150:]) / 150 <= pace.high_s
     assert held >= 180
+
+
+def test_the_range_holds_a_steady_drift_that_goes_on() -> None:
+    rng = random.Random(3)
+    values = [0.1 * (1 + step / 1000) * (1 + rng.gauss(0, 0.005)) for step in range(1200)]
+    pace = measure_pace(values[:400], None, 2.0)
+
+    assert pace.low_s <= sum(values[400:]) / 800 <= pace.high_s

@@ -121,6 +121,62 @@ def test_validation_far_below_training_is_questioned(explain, nanogpt_log):
     assert "leak" not in codes(explain(nanogpt_log(loss=falls, val=lambda s: 0.98 * falls(s))))
 
 
+def evaluated(points: list[tuple[int, float, float]], lines: Curve, every: int = 10) -> str:
+    """Evaluations of both splits among training lines, as nanoGPT prints them."""
+    text = {step: f"step {step}: train loss {train:.4f}, val loss {val:.4f}\n" for step, train, val in points}
+    return "".join(
+        f"{text.get(s, '')}iter {s}: loss {lines(s):.4f}, time 100.00ms, mfu 12.00%\n"
+        for s in range(0, points[-1][0] + 1, every)
+    )
+
+
+def test_evaluations_that_contradict_the_training_lines_are_noise_and_no_verdict(explain):
+    points = [(0, 4.1, 4.1), (500, 2.85, 2.84), (1000, 2.72, 2.77), (1500, 2.71, 2.62), (2000, 2.56, 2.76)]
+    analysis = explain(evaluated([*points, (2500, 2.95, 2.74)], lambda s: 2.5 + 20 / (s + 13)))
+    assert not {"worsening", "overfitting"} & set(codes(analysis))
+
+
+def test_level_training_loss_far_below_validation_leaves_overfitting_open(explain):
+    points = [(0, 1.91, 1.91), (80, 1.74, 1.81), (160, 1.72, 1.77), (240, 1.47, 1.769), (300, 1.466, 1.764)]
+    text = evaluated([*points, (380, 1.464, 1.787), (450, 1.467, 1.81)], lambda s: 1.72 if s < 200 else 1.465)
+    assert not found(explain(text), "worsening").train_known
+
+
+def test_overfitting_needs_no_validation_in_the_units_of_training(explain):
+    lines = []
+    for step in range(1001):
+        if step % 100 == 0:
+            lines.append(f"Step {step:05d} | Validation bpb: {1.2 - step / 2000 + max(0, step - 400) / 900:.4f}")
+        lines.append(
+            f"step {step:05d}/02000 ({step / 20:.2f}%) | loss: {falls(step) - step / 2000:.6f} | lrm: 1.00 | "
+            "dt: 100.00ms | tok/sec: 5,000 | mfu: 40.00 | total time: 1.00m"
+        )
+    verdict = found(explain("\n".join(lines)), "overfitting")
+    assert verdict.onset_step == 400
+    assert verdict.last_train is not None
+
+
+def test_validation_on_its_way_back_from_a_spike_is_not_getting_worse(explain, nanogpt_log):
+    def bumped(step: int) -> float:
+        return falls(step) + (1.5 * math.exp(-(step - 1000) / 300) if step >= 1000 else 0)
+
+    text = nanogpt_log(last=1400, every=10, eval_every=200, loss=bumped, val=bumped)
+    assert not {"worsening", "overfitting", "diverged"} & set(codes(explain(text)))
+
+
+def test_few_evaluations_that_zigzag_show_no_overfitting(explain, nanogpt_log):
+    val = {0: 4.2, 500: 3.2, 1000: 2.92, 1500: 3.02, 2000: 2.98, 2500: 3.01}
+    text = nanogpt_log(last=2500, eval_every=500, loss=lambda s: falls(s) + 0.7, val=lambda s: val[s])
+    assert "overfitting" not in codes(explain(text))
+
+
+def test_an_unclear_end_is_not_said_of_a_fall_that_is_clear(explain):
+    vals = [3.2, 2.9, 2.7, 2.6, 2.54, 2.47, 2.43, 2.42, 2.37, 2.39, 2.33, 2.35, 2.30, 2.31, 2.27, 2.25, 2.32]
+    points = [(100 * i, v - 0.02, v) for i, v in enumerate(vals)]
+    for verdict in explain(evaluated(points, lambda s: 2.0 + 20 / (s + 20))).verdicts:
+        assert verdict.code != "unclear" or abs(verdict.change) < 3 * verdict.error
+
+
 # --- breaking ---
 
 
@@ -222,3 +278,13 @@ def test_a_loss_that_rests_at_the_frequencies_of_tokens_is_not_learning(explain,
     )
     verdict = found(explain(text), "not_learning")
     assert (verdict.reason, verdict.confidence) == ("frequencies", "likely")
+
+
+def test_an_excerpt_that_opens_with_an_evaluation_is_not_taken_for_the_start(explain):
+    rng = random.Random(4)
+    lines = ["val loss 4.010000"] + [
+        f"step {s:4d}/2000 | loss {4 + rng.gauss(0, 0.05):.6f} (+0.10z)| norm 0.3000 (+0.10z)| lr 6.00e-04 | 100.00 ms "
+        "| 46.1% bf16 MFU | 5242880 tok/s"
+        for s in range(800, 960)
+    ]
+    assert "not_learning" not in codes(explain("\n".join(lines)))

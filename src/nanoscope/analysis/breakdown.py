@@ -21,6 +21,7 @@ from nanoscope.runs.run import NOT_FINITE, Run
 
 # A jump that lasts: over the loss before it by so much of it, by so many times its noise, and by so much at least.
 BROKEN_SHARE, BROKEN_SIGMAS, BROKEN_LEAST = 0.25, 10.0, 0.3
+BACK_SHARE, STILL_FALLS = 0.7, 0.2  # of a jump, less is left; and of that, a quarter of the time since takes off more
 SHORT_SHARE = 0.8  # with only two lines before the jump, or a few after it, it has to be that high
 DAMAGE_SHARE = 0.05  # of the first loss
 UNIFORM_SHARE = 0.03  # that near ln(vocabulary) a loss is that of guessing
@@ -55,6 +56,8 @@ def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
     if found is None:
         return None
     at, before, safe = found
+    if _comes_back(curve.values, at, before, uniform):
+        return None
     step, last = curve.steps[at], curve.values[-1]
     good = [c.step for c in evidence.run.checkpoints if c.step <= curve.steps[safe]]
     norms = _norms_around(evidence.run, step)
@@ -72,6 +75,16 @@ def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
         grad_norm_after=norms[1],
         confidence="sure" if last > 1.5 * before else "likely",
     )
+
+
+def _comes_back(values: Sequence[float], at: int, before: float, uniform: float | None) -> bool:
+    """Whether a loss that jumped is most of the way back and still falls: a spike that lasts, not a lost run."""
+    after = values[at:]
+    size = max(1, len(after) // 4)
+    end, earlier = median(after[-size:]), median(after[-2 * size : -size] or after[:1])
+    useful = uniform if uniform is not None else values[0]
+    left = end - before
+    return end < useful and left < BACK_SHARE * (max(after) - before) and earlier - end > STILL_FALLS * left
 
 
 Break = tuple[int, float, int]  # the index of the break, the loss before it, and the last index that is surely before

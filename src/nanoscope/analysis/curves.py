@@ -13,12 +13,19 @@ from nanoscope.estimates import median, scatter
 from nanoscope.runs.run import Evaluation, Run
 
 MEASURE_BOTH = ("nanogpt", "nanoscope", "lecture-gpt")  # formats of trainers that evaluate both splits alike
-LEAST_EVAL_NOISE, MOST_EVAL_NOISE = 0.001, 0.004  # of the loss, where too few evaluations show their own
+# Shares of the loss, where too few evaluations show their own noise.
+LEAST_EVAL_NOISE, MOST_EVAL_NOISE, MOST_UNREST = 0.001, 0.004, 0.03
 
 
 def numbered(run: Run, steps: Sequence[int]) -> Sequence[int]:
     """The steps of a run, as epochs where it counts those."""
     return [Epoch(step) for step in steps] if run.unit == "epoch" else steps
+
+
+def _unrest(values: Sequence[float]) -> float:
+    """The noise that few values show for sure: learning curves bend upwards, so a bend downwards is none of theirs."""
+    bends = (a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False))
+    return max(0.0, -min(bends, default=0.0)) / math.sqrt(6)
 
 
 @dataclass(eq=False, repr=False)
@@ -82,8 +89,10 @@ class Evidence:
             return min(median(printed), seen) if seen is not None else median(printed)
         if seen is not None:
             return seen
-        few = 2 * scatter(values[-5:]) if len(values) >= 5 else math.inf
-        return min(max(few, LEAST_EVAL_NOISE * size), MOST_EVAL_NOISE * size)
+        if len(values) < 5:
+            return MOST_EVAL_NOISE * size
+        few = min(max(2 * scatter(values[-5:]), LEAST_EVAL_NOISE * size), MOST_EVAL_NOISE * size)
+        return max(few, min(_unrest(values[1:]), MOST_UNREST * size))
 
     @property
     def losses_measured_alike(self) -> bool:
@@ -126,4 +135,7 @@ class Evidence:
         first = self.first_step
         if first is None or self.run.begins_with_resume:
             return False
-        return first <= 1 or (len(self.run.steps) > 2 and first <= self.run.steps.step[1] - first)
+        steps = self.run.steps.step
+        if len(steps) > 2:  # an evaluation above the first line of an excerpt may have no number of its own
+            return steps[0] <= max(1, steps[1] - steps[0])
+        return first <= 1

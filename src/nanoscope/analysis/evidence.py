@@ -111,10 +111,11 @@ def rise_since_best(points: Points) -> Estimate:
 def flat_end(points: Points, at_least: int, least_share: float, most_per_doubling: float) -> Points | None:
     """The longest stretch at the end of a curve over which it no longer falls; None if there is none.
 
-    It has `at_least` points and covers `least_share` of the steps. Its slope is within two sigmas of none, known to the
-    share `most_per_doubling` of its level per doubling of the steps, and flatter than the curve before it. A curve may
-    rest for a while and fall again, so a shorter stretch (a third of that share) only counts where it has settled: its
-    values lie closer together than their noise, as they do once the learning rate is low.
+    It has `at_least` points and covers `least_share` of the steps. Its slope is none within its error (a fall of more
+    than 1.5 sigmas may be one), known to the share `most_per_doubling` of its level per doubling of the steps, and
+    flatter than the curve before it. A curve may rest for a while and fall again, so a shorter stretch (a third of that
+    share) only counts where it has settled: its values lie closer together than their noise, as they do once the
+    learning rate is low.
     """
     steps = points.steps
     for first in range(len(points) - at_least + 1):
@@ -124,8 +125,9 @@ def flat_end(points: Points, at_least: int, least_share: float, most_per_doublin
             break
         settled = max(end.values) - min(end.values) < points.sigma
         found = slope(end)
-        known = 2 * found.error * math.log(2) < most_per_doubling * abs(median(end.values))
-        if abs(found.sigmas) > 2 or not (known or settled):
+        may_fall = 2 * found.error - min(0.0, found.value)
+        known = may_fall * math.log(2) < most_per_doubling * abs(median(end.values))
+        if not -1.5 < found.sigmas < 2 or not (known or settled):
             continue
         before = points.part(max(0, first - 3 * len(end)), first + 1)
         flatter = first == 0 or (len(before) >= 3 and (found - slope(before)).sigmas > 3)

@@ -15,6 +15,7 @@ BLOCKS = 48  # the past is seen in so many stretches of equal length
 RECENT = 3  # the last third tells the pace: best on real logs, against all, a quarter, and lines through them
 # Chosen on one half of a set of logs (benchmarks/LOG.md).
 FLOOR, FLOOR_OF_ONE_LINE, PAST_ERRORS = 0.03, 0.2, 1.5
+MOST_QUARTERS = 8  # of the past, that a drift may go on for
 LEAST_DRIFT, EVEN_DRIFT, DRIFT_SIGMAS = 0.005, 2.0, 3.0
 
 
@@ -35,10 +36,12 @@ def measure_pace(values: Sequence[float], weights: Sequence[int] | None, ahead: 
     errors = _errors_so_far(past, ahead)
     above, below = max([0.0, *errors]), -min([0.0, *errors])
     least = max(FLOOR + FLOOR_OF_ONE_LINE / len(values) ** 0.5, PAST_ERRORS * max(above, below) / 2)
+    # The range also holds a drift that goes on for longer than is expected.
+    farther = drift / 2 * max(0.0, min(MOST_QUARTERS, 4 * ahead) - 1)
     return Pace(
         step_s=step_s,
-        low_s=step_s * (1 - min(0.9, max(least, PAST_ERRORS * below))),
-        high_s=step_s * (1 + max(least, PAST_ERRORS * above)),
+        low_s=step_s * (1 - min(0.9, max(least, PAST_ERRORS * below, -farther / step_s))),
+        high_s=step_s * (1 + max(least, PAST_ERRORS * above, farther / step_s + FLOOR)),
         drift=drift / step_s,
     )
 

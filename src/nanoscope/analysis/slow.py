@@ -45,9 +45,9 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     if not measured:
         return SlowRecords([], {}, {}, False, None, None)
     lands = _evaluation_lands(run, measured)
-    evaluated = _records_of(steps, [e.step for e in run.evals], lands)
-    saved = _records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
-    resumed = _records_of(steps, run.resumed_at, "same")
+    evaluated = records_of(steps, [e.step for e in run.evals], lands)
+    saved = records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
+    resumed = records_of(steps, run.resumed_at, "same")
     first = {measured[0]} if _is_opening(run, measured[0], interval) else set()
 
     special = evaluated | resumed | first
@@ -146,13 +146,13 @@ def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
     typical = median([times[index] for index in measured])
     known = set(measured[1:])
     for place in ("same", "next"):
-        found = [times[i] for i in _records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
+        found = [times[i] for i in records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
         if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
             return place
     return None
 
 
-def _records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None) -> set[int]:
+def records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None) -> set[int]:
     """The records whose time holds events that happened at the given steps."""
     if lands is None:
         return set()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowRecord
 from nanoscope.analysis.numbers import common_gap, mean
-from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, steps_covered
+from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, records_of, steps_covered
 from nanoscope.estimates import median, percentile, robust_sigma
 from nanoscope.runs.run import Run
 
@@ -70,7 +70,7 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         steady_s=steady_s,
         steady_steps=weights,
         last_printed_s=times[records.measured[-1]],
-        first_extra_s=None if eval_cost is not None else _unsplit_first_step(slow),
+        first_extra_s=None if eval_cost is not None or _free_evaluation(run, records) else _unsplit_first_step(slow),
     )
     phase_costs, run_s = _phase_costs(run, timing)
     if len(normal) < FEW and not run.phases:
@@ -156,6 +156,15 @@ def _evaluation_cost(slow: tuple[SlowRecord, ...]) -> float | None:
 def _unsplit_first_step(slow: tuple[SlowRecord, ...]) -> float | None:
     """What a first step cost that holds start-up and an evaluation, with no later evaluation to tell them apart."""
     return next((s.extra_s for s in slow[:1] if s.causes[:2] == ("startup", "evaluation")), None)
+
+
+def _free_evaluation(run: Run, records: SlowRecords) -> bool:
+    """Whether a later evaluation shows in no printed time, though the line of its own step is there."""
+    lands = records.evaluation_lands
+    return any(
+        index in records.measured and index not in records.causes
+        for index in records_of(run.steps.step, [e.step for e in run.evals], lands) - {records.measured[0]}
+    )
 
 
 def _checkpoint_cost(slow: tuple[SlowRecord, ...]) -> float | None:

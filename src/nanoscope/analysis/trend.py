@@ -4,6 +4,7 @@ Each rule says what it needs, what it tests and how sure that is; the tools are 
 """
 
 import math
+from typing import Literal
 
 from nanoscope.analysis.curves import Evidence
 from nanoscope.analysis.evidence import Points, change, flat_end, in_blocks, rise_since_best
@@ -26,6 +27,7 @@ from nanoscope.analysis.findings import (
 )
 from nanoscope.analysis.findings.learning import Measure
 from nanoscope.estimates import median
+from nanoscope.runs.run import Evaluation
 
 SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
 TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its best: no longer called improving
@@ -36,6 +38,7 @@ ENOUGH_OF_RUN, ENOUGH_OF_PLAN = 0.25, 0.1  # a plateau is judged from that much 
 MOST_POINTS = 150  # a curve of more is looked at in stretches
 WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing yet
 WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
+WAY_BACK = 0.3  # of a rise, that a curve has come down again
 GAP_SHARE, FAR_APART, EASIER = 0.08, 1.6, 0.05
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
 MEMORISED, MEMORISED_AFTER_PASSES = 0.2, 0.5
@@ -73,7 +76,8 @@ def _judge(
         count = len(points.since(flat.steps[0]))
         return Plateau(measure, level, flat.steps[0], since.value, since.error, count, confidence=confidence)
     gain = recent.values[0] - recent.values[-1]
-    turning = rise_since_best(points).sigmas > TURNING[measure]
+    rise = rise_since_best(points)
+    turning = rise.sigmas > TURNING[measure]
     worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
     if moved.sigmas < -HINT and gain > worth and not turning and flat is None:
         strong = -moved.sigmas
@@ -88,6 +92,8 @@ def _judge(
         )  # fmt: skip
     if warming_up:
         return TooShort(evidence.last_step, warming_up=True, confidence="sure")
+    if turning and moved.sigmas < -HINT:  # it fell, but what came since is in doubt
+        return Unclear(measure, points.steps[points.best], rise.value, rise.error, confidence="sure")
     return Unclear(measure, recent.steps[0], moved.value, moved.error, confidence="sure")
 
 
@@ -107,32 +113,71 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     after = len(points) - 1 - best
     rise = rise_since_best(points)
     train, then = evidence.train_at(last), evidence.train_at(evidence.evals[best])
-    falls = train is not None and then is not None and train < then and train < last.val
+    since = _training_since(evidence, evidence.evals[best], last)
+    apart = train is not None and train < (1 - GAP_SHARE) * last.val
+    falls = since == "fell" and (train is None or train < last.val)
+    if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
+        falls = apart and train < then
     if after >= 2:
         seen = rise.value > WORTH_SAYING * abs(points.values[best]) and rise.sigmas > (LIKELY if after >= 3 else SURE)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
-    if not seen:
+    if not seen or since == "unclear" or _comes_back(points):
         return None
     confidence: Confidence = "sure" if rise.sigmas > SURE and after >= 3 else "likely"
     if not falls:
         return Worsening(
             "val", points.values[best], points.steps[best], last.val, last.val - points.values[best], rise.error,
-            train is not None and then is not None, confidence=confidence,
+            since == "rose", confidence=confidence,
         )  # fmt: skip
     share = (last.val - points.values[best]) / points.values[best] if points.values[best] > 0 else 1.0
     return Overfitting(
         onset_step=points.steps[best],
         best_val=points.values[best],
         last_val=last.val,
-        last_train=train,
+        last_train=train if train is not None else evidence.curve.around(last.step),
         rise=last.val - points.values[best],
         wasted_steps=last.step - points.steps[best],
         wasted_share=(last.step - points.steps[best]) / last.step if last.step else None,
         severity="slight" if share < 0.02 else "clear" if share < 0.08 else "severe",
         confidence=confidence,
     )
+
+
+def _training_since(
+    evidence: Evidence, best: Evaluation, last: Evaluation
+) -> Literal["fell", "rose", "level", "unclear"] | None:
+    """Where training loss went since validation was best; 'unclear' where evaluations and printed lines disagree."""
+    lines = _moved(evidence.curve.around(best.step), evidence.curve.around(last.step), _of_ten(evidence.curve.noise))
+    evals = _moved(best.train_loss, last.train_loss, evidence.val.sigma)
+    if evals is None or lines is None:
+        return evals or lines
+    if {evals, lines} == {"fell", "rose"}:
+        return "unclear"
+    return lines if evals == "level" else evals
+
+
+def _moved(then: float | None, now: float | None, sigma: float) -> Literal["fell", "rose", "level"] | None:
+    if then is None or now is None or not math.isfinite(now - then):
+        return None
+    if abs(now - then) <= HINT * math.sqrt(2) * sigma:
+        return "level"
+    return "fell" if now < then else "rose"
+
+
+def _of_ten(noise: float | None) -> float:
+    """The noise of the median of ten lines."""
+    return 1.25 * (noise or 0.0) / math.sqrt(10)
+
+
+def _comes_back(points: Points) -> bool:
+    """Whether a curve that rose is on its way down again: at its lowest since its peak, and well below that."""
+    lowest, after = points.values[points.best], points.values[points.best + 1 :]
+    peak = max(after)
+    down = after[after.index(peak) :]
+    fallen = peak - down[-1]
+    return min(down) == down[-1] and fallen > max(WAY_BACK * (peak - lowest), 3 * math.sqrt(2) * points.sigma)
 
 
 def _far_apart(evidence: Evidence) -> Overfitting | None:
