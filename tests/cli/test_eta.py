@@ -25,7 +25,7 @@ def test_the_time_left_is_shown_with_the_naive_estimate_and_for_faster_steps(her
     text = said(capsys)
     assert text.startswith("About 6 h 33 min left")
     assert "6 h 32 min 51 s" in text
-    assert "If a step took 200 ms: 20 min." in text
+    assert "At 200 ms a step: 20 min." in text
     assert "If a step took 150 ms: 15 min." in text
 
 

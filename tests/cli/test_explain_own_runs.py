@@ -53,9 +53,9 @@ def test_an_infinite_loss_is_reported_with_the_last_good_checkpoint(here, capsys
     text = " ".join(capsys.readouterr().out.split())
 
     assert "Loss is not a number." in text
-    assert "The last checkpoint before that is the one of step 20." in text
-    assert "there is nothing to wait for" in text
-    assert "1. Resume from the checkpoint of step 20." in text
+    assert "The last checkpoint before that is from step 20." in text
+    assert "The time remaining is not estimated" in text
+    assert "1. Resume from the checkpoint at step 20." in text
 
 
 def test_a_rollback_is_not_reported_as_a_resume(here, capsys) -> None:

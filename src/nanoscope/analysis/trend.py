@@ -199,7 +199,7 @@ def gap(evidence: Evidence) -> Gap | None:
         return None
     (first_step, first_train, first_val), (step, train, val) = pairs[0], pairs[-1]
     now, then = val - train, first_val - first_train
-    if now < GAP_SHARE * val or now < 1.5 * then or now - then < 3 * evidence.val.sigma:
+    if val <= 0 or now < GAP_SHARE * val or now < 1.5 * then or now - then < 3 * evidence.val.sigma:
         return None
     return Gap(step, train, val, now / val, first_step, then)
 

@@ -54,7 +54,7 @@ def comparison_texts(comparison: Comparison, language: Language) -> ComparisonTe
         leads=_leads(comparison, language, names),
         sections=[
             *experiment_sections(experiment, language, names),
-            (say("If it went on"), [compared(c, language, names) for c in comparison.continued]),
+            (say("If training continued"), [compared(c, language, names) for c in comparison.continued]),
         ],
         measures_title=say("Side by side"),
         measures_headers=headers,
@@ -72,7 +72,7 @@ def experiment_sections(
     say = language.say
     return [
         (say("Learning"), [compared(f, language, names) for f in (*experiment.data, *experiment.learnt)]),
-        (say("What does not explain it"), [compared(f, language, names) for f in experiment.does_not_explain]),
+        (say("Ruled out"), [compared(f, language, names) for f in experiment.does_not_explain]),
         (say("Timing"), [compared(f, language, names) for f in experiment.speed]),
     ]
 

@@ -17,7 +17,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             ),
             checkpoint_less=Say("Write checkpoints less often, for example only when validation improves ({setting}).",
                                 setting="always_save_checkpoint=False"),
-            stop_at_best=Say("Use the model of {step:at}, where validation loss was best, and stop there next "
+            stop_at_best=Say("Use the model from {step:at}, where validation loss was best, and stop there next "
                              "time."),
             use_best_checkpoint=Say("Use the checkpoint nearest to {step:at}, where validation loss was best."),
             add_validation=Say("Hold some text back and evaluate on it: only that shows whether the model learns or "
@@ -32,7 +32,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
                 Say("Lower {setting}, and clip gradients ({clip}).", clip="grad_clip=1.0"),
             ),
             warm_up=Say("Warm the learning rate up over the first steps ({setting})."),
-            resume_from_checkpoint=Say("Resume from the checkpoint of {step:at}."),
+            resume_from_checkpoint=Say("Resume from the checkpoint at {step:at}."),
             find_stalls=Say("Look for what holds the slow steps up: other programs, a slow disk, heat, power saving, "
                             "swapping."),
             stop_slowdown=Say("Find out why steps get slower: heat and power limits, memory filling up, another "

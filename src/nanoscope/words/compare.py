@@ -26,7 +26,7 @@ MEASURES = By(
     time_to_loss=Say("time to loss {at:significant}"),
     step_time=Say("normal step"),
     throughput=Say("tokens/s"),
-    total_time=Say("time in all"),
+    total_time=Say("total time"),
     mfu=Say("MFU"),
 )
 # How the values of a row are written; the other measures are losses.
@@ -161,8 +161,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
             errors=Say("From best to worst: {size}, by the errors of the evaluations.", size=SIZE),
             scatter=Say("From best to worst: {size}, by the scatter of the losses.", size=SIZE),
         ),
-        Say("How much of this is chance, a repeat with another seed would show.", has("small")),
-        Say("As good within that error: {ties}.", has("ties"), ties=Listed(lambda effect: list(effect.ties))),
+        Say("A repeat with another seed would show how much of this is chance.", has("small")),
+        Say("Equally good within the error: {ties}.", has("ties"), ties=Listed(lambda effect: list(effect.ties))),
         First(
             Say("The best lies inside the range tried; to narrow it down, try {next}.",
                 lambda e: e.edge == "inside" and e.try_next, next=Listed(lambda effect: list(effect.try_next))),
@@ -178,9 +178,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Plural("{n} repeat with another seed ({where}): {size}, between {low:loss} and {high:loss}.",
                    "{n} repeats with other seeds ({where}): {size}, between {low:loss} and {high:loss}.",
                    "count", _is(differ="seed"), where=WHERE, size=MEAN),
-            Plural("{n} run that nothing in the logs tells apart ({where}): {size}, between {low:loss} and "
+            Plural("{n} run that the logs can't tell apart ({where}): {size}, between {low:loss} and "
                    "{high:loss}.",
-                   "{n} runs that nothing in the logs tells apart ({where}): {size}, between {low:loss} and "
+                   "{n} runs that the logs can't tell apart ({where}): {size}, between {low:loss} and "
                    "{high:loss}.",
                    "count", where=WHERE, size=MEAN),
         ),
@@ -240,7 +240,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.Fault: By(
         "kind",
         overfitting=Say("{run} is past its best: its validation loss rises while its training loss falls, "
-                        "so its low training loss is no merit."),
+                        "so its low training loss is not a good sign."),
         diverged=Say("{run} diverged at step {step:plain}: its last loss says nothing about its settings."),
         non_finite=Say("The loss of {run} is not finite from step {step:plain} on."),
     ),

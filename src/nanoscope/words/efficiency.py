@@ -11,7 +11,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.Mfu: Sentences(
         By(
             "reason",
-            not_measured=Say("MFU was never measured: a negative figure only holds its place."),
+            not_measured=Say("MFU was not measured; the negative value is a placeholder."),
             peak_unknown=Say("MFU is printed as 0: the trainer does not know the peak of this device."),
             above_one=Sentences(
                 Say("The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "

@@ -96,9 +96,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("."),
     ),
     f.LossSpike: First(
-        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and was back at "
-            "{recovered_step:at}.", known("recovered_step")),
-        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and wasn't back by the end of the "
+        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and had recovered by {recovered_step:at}.",
+            known("recovered_step")),
+        Say("The loss jumped from {before:loss} to {loss:loss} at {step:at} and hadn't recovered by the end of the "
             "log."),
     ),
 }

@@ -55,15 +55,15 @@ _CAUSES = Each("causes", CAUSES, " + ")
 
 # What the trainer does in that time. The conditions look at the causes alone; 'compile' is there if the log says so.
 REASONS = First(
-    Say("It also compiles the model, which happens once.", lambda c: "startup" in c and "compile" in c),
-    Say("It also pays for start-up, which happens once.", lambda c: "startup" in c),
+    Say("This includes compiling the model, which happens once.", lambda c: "startup" in c and "compile" in c),
+    Say("This includes start-up, which happens once.", lambda c: "startup" in c),
     Say("After a restart the first step pays for start-up again.", lambda c: "resume" in c),
     Say("Before these lines the trainer measures the losses over many batches and writes the model to disk; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c and "checkpoint" in c),
     Say("Before these lines the trainer measures the losses over many batches; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c),
     Say("The model is written to disk before these lines.", lambda c: "checkpoint" in c),
-    Say("They come at equal distances: work that the trainer does now and then.", lambda c: "periodic" in c),
+    Say("They come at regular intervals: work that the trainer does now and then.", lambda c: "periodic" in c),
     Say("The usual reasons are another program, the disk, heat, or a machine that went to sleep; the log does not show "
         "which."),
 )
@@ -180,14 +180,14 @@ MESSAGES: dict[type[f.Finding], Words] = {
         log_interval=Verbatim("log_interval={log_interval:plain}"),
         eval_interval=Verbatim("eval_interval={eval_interval:plain}"),
     ),
-    f.Scenario: Say("If a step took {step_s:duration}: {remaining_s:rough}."),
+    f.Scenario: Say("At {step_s:duration} a step: {remaining_s:rough}."),
     f.Eta: First(
         Say("Nothing is left to do: the run is complete.", lambda eta: eta.steps_left <= 0),
         Sentences(
             Say("About {expected_s:duration} left ({range:durations}): {parts}.", range=_low_to_high, parts=_ETA_PARTS),
             By(
                 "evaluations",
-                none=Say("Evaluations are not included: no printed time holds them.", has("evals_left")),
+                none=Say("Evaluations are not included: the logged times don't cover them.", has("evals_left")),
                 left_out=Say("Evaluations are not included, except in the upper end of the range: "
                              "the log does not show how often they come."),
                 likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
@@ -210,7 +210,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             total_unknown=Say("Can't estimate the time remaining: the log doesn't say how many steps the run will take "
                               "({option}).", option="--max_iters N"),
             no_times=Say("Can't estimate the time remaining: the log has no step times."),
-            not_finite=Say("No time remaining is given: the loss is not a number, so there is nothing to wait for."),
+            not_finite=Say("The time remaining is not estimated: the loss is not a number."),
         ),
         First(
             Plural("1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluation "
@@ -227,7 +227,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something else "
             "may use the machine.", known("since_step")),
         Say("Steps seem to take longer by now: {last_third_s:duration}, at the beginning {first_third_s:duration} "
-            "({share:percent} more). There are too few of them, or they scatter too much, to be sure.",
+            "({share:percent} more). There are too few of them, or they vary too much, to be sure.",
             lambda verdict: verdict.confidence == "hint"),
         Say("Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
             "({first_third_s:duration}). The log does not show why."),

@@ -29,7 +29,7 @@ TITLES: dict[type[f.Finding], Words] = {
     f.Memorising: Say("Memorising"),
     f.Leak: Say("Validation looks too easy"),
     f.Diverged: Say("Diverged"),
-    f.DamagedStart: Say("The first steps made it worse"),
+    f.DamagedStart: Say("The first steps made the loss worse"),
     f.NotLearning: Say("Not learning"),
     f.RepeatedBatches: Say("The same batches again and again"),
     f.NonFinite: First(Say("Not a number, but recovered", has("recovered")), Say("Loss is not a number")),
@@ -49,7 +49,7 @@ _CONFIDENCE = By(
     hint=Say("{title} (only a hint)"),
 )
 
-_LAST_GOOD = Say("The last checkpoint before that is the one of {last_good_checkpoint:at}.",
+_LAST_GOOD = Say("The last checkpoint before that is from {last_good_checkpoint:at}.",
                  known("last_good_checkpoint"))
 _ABOVE_GUESSING = Say("That is above {uniform}, the loss of pure guessing.", known("uniform_loss"),
                       uniform=Verbatim("{uniform_loss:number2}"))
@@ -120,8 +120,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "{evaluations} evaluations. Either the validation text is simpler, or it is part of the training text."),
     ),
     f.Diverged: Sentences(
-        Say("At {step:at} the loss jumped from {best:loss} up to {highest:loss}, and it hasn't come back: now "
-            "{last:loss}."),
+        Say("At {step:at} the loss jumped from {best:loss} up to {highest:loss}, and it hasn't recovered: it is "
+            "{last:loss} now."),
         _ABOVE_GUESSING,
         Say("That is above {began_at:loss}, the loss that it began with.", known("began_at")),
         Say("The learning rate was still rising there.", has("lr_rising")),
@@ -137,8 +137,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
         _ABOVE_GUESSING,
         First(
-            Say("It came back at {recovered_step:at}.", known("recovered_step")),
-            Say("It hasn't come back yet."),
+            Say("It had recovered by {recovered_step:at}.", known("recovered_step")),
+            Say("It hasn't recovered yet."),
         ),
         Say("Too high a learning rate, or no warm-up, is the usual reason."),
     ),
@@ -146,10 +146,10 @@ MESSAGES: dict[type[f.Finding], Words] = {
         "reason",
         uniform=Plural("After {n} step the loss is {level:loss}, still that of pure guessing.",
                        "After {n} steps the loss is {level:loss}, still that of pure guessing.", "steps"),
-        frequencies=Plural("After {n} step the loss rests at {level:loss}, about what knowing the frequency of each "
-                           "token brings: the model has learnt nothing about their order.",
-                           "After {n} steps the loss rests at {level:loss}, about what knowing the frequency of each "
-                           "token brings: the model has learnt nothing about their order.", "steps"),
+        frequencies=Plural("After {n} step the loss rests at {level:loss}, about what token frequencies alone would "
+                           "give: the model has learnt nothing about their order.",
+                           "After {n} steps the loss rests at {level:loss}, about what token frequencies alone would "
+                           "give: the model has learnt nothing about their order.", "steps"),
         first_value=Sentences(
             Plural("After {n} step the loss is {level:loss}, where it began.",
                    "After {n} steps the loss is {level:loss}, where it began.", "steps"),
@@ -165,7 +165,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("The loss has not been a number since the first step in the log ({step:at}). That points to the "
             "set-up (data, precision, a kernel) rather than to learning.", has("from_start")),
         Sentences(
-            Say("Since {step:at} the loss is not a number: nothing is learnt from there on."),
+            Say("The loss has not been a number since {step:at}: the model learns nothing after that."),
             Say("The last valid loss was {last_finite_loss:loss}."),
             _LAST_GOOD,
         ),

@@ -15,7 +15,7 @@ def labels(language: Language) -> dict[str, str]:
         "stopped": say("stopped"),
         "failed": say("failed"),
         "unreadable": say("cannot be read"),
-        "no_runs": say("No run is here yet. As soon as one begins, it appears: {command}", command="nanoscope train"),
+        "no_runs": say("No runs yet. A run appears here as soon as it starts: {command}", command="nanoscope train"),
         "compare_with": say("show beside others: {name}", name="{name}"),
         "left": say("{time} left", time="{time}"),
         "connected": say("connected"),
@@ -39,6 +39,6 @@ def labels(language: Language) -> dict[str, str]:
                                command="nanoscope explain FILE"),
         "error_busy": say("Another text is being written."),
         "error_sample": say("It could not write:"),
-        "error_bad_request": say("What was sent cannot be understood: planned steps are a whole number."),
+        "error_bad_request": say("Invalid request: planned steps must be a whole number."),
         "error_failed": say("The server could not answer."),
     }  # fmt: skip

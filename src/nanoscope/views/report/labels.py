@@ -52,7 +52,7 @@ def labels(language: Language) -> dict[str, str]:
         "table": say("The numbers"),
         "chart": say("{title}, a chart: from {first} to {last}. The numbers are in the table below.",
                      title="{title}", first="{first}", last="{last}"),
-        "overlay": say("The runs over each other"),
+        "overlay": say("Runs overlaid"),
         **{f"unit_{unit}": language.isolate(language.unit(unit)) for unit in ("d", "h", "min", "s", "ms")},
         "equal": say("at equal"),
         "run": say("run"),
