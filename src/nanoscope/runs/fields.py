@@ -39,6 +39,9 @@ _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 _GLUED = re.compile(r"(?:(?!x\b|e\b)[A-Za-z]){2,20}")
 _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
+_DATE_BEHIND = re.compile(r"/\d\d(?:/\d{2,4}|,? \d\d:\d\d)")
+_TRAIN_BRACKET = re.compile(r"\bTrain(?:ing)?:?\s{0,2}\[\s{0,6}$", re.IGNORECASE)  # 'Train: [0/300][10/1251]'
+_NUMBER_BEHIND = re.compile(r"\s{1,4}[-+]?\d")
 _DURATION_PART = re.compile(r"(\d{1,4})\s?([dhms])", re.IGNORECASE)
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "second": 1.0}
@@ -50,7 +53,7 @@ UnitKind = Literal["", "s", "s/step", "tok/s", "samples/s", "steps/s", "bytes", 
 
 # Labels, as words in lower case between single spaces.
 _STEP = (
-    r"(?:^| )(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
+    r"^(?!.*\bloss\b).*(?<!\S)(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
 )
 _LOSS = (
@@ -105,6 +108,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("data_s", r"\b(?:data|dataload(?:er|ing)?|fetch)\b", _DURATION),
     Meaning("eval_s", r"\b(?:eval|val|valid|validation|evaluation)\b", _DURATION),
     Meaning(None, r"\b(?:left|remaining)\b|\b(?:avg|average)$", _DURATION),
+    Meaning("time_s", r"(?:^| )batch cost$", _DURATION),
     Meaning("elapsed_s", _ELAPSED, _DURATION),
     Meaning("time_s", rf"^$|{_TIME}", _DURATION),
     Meaning("time_s", unit=("s/step",)),
@@ -118,13 +122,14 @@ MEANINGS = (  # the first that matches counts
     Meaning("global_step", r"(?:^| )(?:num updates|global ?step|trainer/global step|current ?steps?)$"),
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch idx)$"),
-    Meaning("epoch", r"(?:^| )(?:epoch|epochs|ep)(?: train)?$"),
+    Meaning("epoch", r"^(?!.*\bloss\b).*(?<!\S)(?:epoch|epochs|ep)(?: train)?$"),
     Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale)$"),
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
     Meaning("part_loss", rf"^(?:\S+ ){{0,3}}\S{{0,24}}{_LOSS}"),
+    Meaning("part_loss", r"^loss [dg]$"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
@@ -140,6 +145,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("steps_s", rf"(?:^| )(?:{_PER_STEP}(?:e?s)?(?:/| per )s(?:ec(?:ond)?)?|ups|train steps per second)$"),
     Meaning("samples_s", r"(?:samples?|examples?|images?|sentences?|seqs?|sequences?)(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
     Meaning(None, r"(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
+    Meaning("bare_time", r"^time/(?:batch|step|iter)$"),
     Meaning(None, r"\btime/(?:epoch|batch|sample|token)"),  # Composer's counters
     Meaning("bare_time", r"(?:^| )batch (?:t|cost)$"),
     Meaning("data_s", r"(?:^| )(?:data(?: time| t| cost)?|data ?load(?:ing)?(?: time)?|fetch data)$"),
@@ -154,6 +160,8 @@ MEANINGS = (  # the first that matches counts
 )
 # Names whose values other trainers print as a fraction would be misread; they are counts.
 _COUNTS = frozenset(("step", "global_step", "total", "batch"))
+# What never has a unit: in 'norm 1.31 tok/s 5200', the unit is the name of the next value.
+_WITHOUT_UNIT = frozenset(("loss", "val_loss", "part_loss", "grad_norm", "lr", "loss_scale", "ppl"))
 _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
 
 
@@ -229,7 +237,7 @@ class Fields:
 @lru_cache(maxsize=8192)
 def _meaning_after(text: str, unit: str) -> tuple[str, float] | None:
     """The meaning of a number by the raw text before it, which a trainer repeats letter by letter."""
-    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip())
+    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip()).removesuffix(" tensor")
     return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
 
 
@@ -258,8 +266,10 @@ def read_fields(line: str) -> Fields:
             found = _UNIT.match(line, end)
             if found and not (found.group(1).startswith("/") and _TOTAL_BEHIND.match(line, end)):
                 unit, end = found.group(1), found.end()
+            if unit and _NUMBER_BEHIND.match(line, end) and (meant := _meaning_after(_piece(before), "")):
+                unit, end = ("", match.end()) if meant[0] in _WITHOUT_UNIT else (unit, end)
         if _SEPARATOR.search(before):
-            piece = _SEPARATOR.split(before)[-1]
+            piece = _piece(before)
             if _has_word(piece):
                 before = piece
             else:
@@ -276,10 +286,14 @@ def read_fields(line: str) -> Fields:
             continue
         name_factor = _meaning_after(before, unit)
         if name_factor is None or (duration and not _has_word(before)):
-            if text.isdigit() and not _has_word(before) and not unit and len(text) < 13:
-                if fields.pair is None and (behind := _TOTAL_BEHIND.match(line, end)):
+            named = _has_word(before) and not _TRAIN_BRACKET.search(before)
+            if text.isdigit() and not named and not unit and len(text) < 13:
+                behind = _TOTAL_BEHIND.match(line, end)
+                if behind and fields.pair and before.strip() == "][":  # '[0/25][50/1583]'
+                    _take_epoch(fields, *fields.pair)
+                if fields.pair is None and behind and not _DATE_BEHIND.match(line, end):
                     fields.pair = (int(text), 0)
-                    previous = "pair" if behind else ""
+                    previous = "pair"
                     continue
                 if beginning == 0 and not before.strip(" [(#*|>") and fields.first is None:
                     fields.first = int(text)
@@ -309,6 +323,18 @@ def read_fields(line: str) -> Fields:
         values[name] = value * factor
     _settle(fields)
     return fields
+
+
+def _piece(before: str) -> str:
+    """The label of a number, from all that stands between it and the number before it."""
+    return _SEPARATOR.split(before)[-1]
+
+
+def _take_epoch(fields: Fields, epoch: int, epochs: int) -> None:
+    """What seemed to be the position is that of the epoch; the batch of it follows."""
+    if "epoch" not in fields and epochs > 0:
+        fields.values["epoch"], fields.totals["epoch"] = float(epoch), epochs
+        fields.epoch_first, fields.pair = True, None
 
 
 def _settle(fields: Fields) -> None:

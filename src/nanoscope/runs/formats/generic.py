@@ -13,7 +13,7 @@ from typing import Literal
 
 from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.clocks import Clocks, Timing, bar_timing
-from nanoscope.runs.fields import Fields, read_fields
+from nanoscope.runs.fields import Fields, number, read_fields
 from nanoscope.runs.formats.base import Format, Line, named, step_record
 from nanoscope.runs.position import Position, Positions
 from nanoscope.runs.records import CheckpointRecord, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
@@ -43,7 +43,7 @@ _SHORT = 90  # characters of a line that has a time and no loss; a longer one ma
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
-    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
+    r"loss|bp[bc]\b|perplexity|ppl|tokens_per|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
     re.IGNORECASE,
 )
 _LIGHTNING_STOPPED = re.compile(r"Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached")
@@ -57,6 +57,10 @@ _HEADING = re.compile(
 _VALIDATION_LINE = re.compile(
     r"^\W{0,8}(?:\w{1,20}\W{1,4})?(?:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)\b", re.IGNORECASE
 )
+# 'Test: [ 10/196]  Time 0.31 (0.29)  Loss 5.42 (5.39)': a line on the way, with the mean so far in brackets.
+_EVAL_PROGRESS = re.compile(r"^\W{0,8}(?:test|val\w{0,7}|eval\w{0,7})\b[^\[\w]{0,20}\[\s{0,6}\d{1,9}/\s{0,4}\d{1,9}\]", re.IGNORECASE)
+_MEAN_LOSS = re.compile(r"\bloss:?\s{1,4}[\d.e+-]{1,16}\s{1,2}\(\s{0,4}([\d.e+-]{1,16})\)", re.IGNORECASE)
+_ESPNET = re.compile(r"^(\d{1,6})epoch:train:\d{1,9}-(\d{1,9})batch:")
 _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
 
 
@@ -73,7 +77,12 @@ class Generic(Format):
     name = "generic"
     fallback = True
     lines = (
-        Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
+        Line(
+            EndRecord,
+            r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)"
+            r"|^\W{0,8}(?:finished|end of) training\b(?! (?:epoch|step|batch|iter|loop))|\bLoss for final step: ",
+            "",
+        ),
     )
     record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
@@ -111,6 +120,8 @@ class Generic(Format):
         self._task = Task()
         self._stopped = False  # Lightning says so, perhaps before it prints the last state of its bar
         self._each_device = False
+        self._on_the_way: EvalRecord | None = None  # the last state of an evaluation that prints its progress
+        self._eval_heading_left = 0  # lines that a heading like 'Test Error:' still covers
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
         # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
@@ -123,6 +134,7 @@ class Generic(Format):
         text = undecorated(line)
         row = self._tables.row(text)
         text = text if row is None else row
+        self._eval_heading_left -= 1
         if len(text) > 2000 or text.startswith('File "'):
             return ()
         bars = read_bars(text) if row is None else []
@@ -144,6 +156,8 @@ class Generic(Format):
         if _LIGHTNING_STOPPED.search(text):
             self._stopped = True
             return (OtherRecord("end"),)
+        if len(text) < 40 and text.rstrip().endswith(":") and _VALIDATION_LINE.match(text):
+            self._eval_heading_left = 3
         saved = self._parse_checkpoint(text)
         return (saved,) if saved else tuple(super().parse(text))
 
@@ -153,8 +167,16 @@ class Generic(Format):
         timm = _TRAIN_EPOCH.match(text)
         if timm:
             values["epoch"] = float(timm[1])
+        espnet = _ESPNET.match(text)
+        if espnet:
+            values |= {"epoch": float(espnet[1]), "batch": float(espnet[2])}
+        if _EVAL_PROGRESS.match(text) and "loss" in values:
+            mean = _MEAN_LOSS.search(text)
+            self._on_the_way = EvalRecord(None, number(mean[1]) if mean else fields.get("loss"))
+            return (OtherRecord("eval"),)
+        self._end_eval()
         if (
-            _VALIDATION_LINE.match(text)
+            (_VALIDATION_LINE.match(text) or self._eval_heading_left > 0)
             and "val_loss" not in values
             and "loss" in values
             and "train" not in text[:40].lower()
@@ -227,6 +249,12 @@ class Generic(Format):
             self._early_evals = [evaluation]
             return (OtherRecord("eval"),) if self._evals_lead else ()
         return (evaluation,)
+
+    def _end_eval(self) -> None:
+        """Place the last state of an evaluation that printed its progress."""
+        evaluation, self._on_the_way = self._on_the_way, None
+        if evaluation is not None and self.builder.last_step is not None:
+            self.builder.place(evaluation)
 
     def _end_heading(self) -> None:
         """Place the values that were printed below a heading."""
@@ -305,7 +333,8 @@ class Generic(Format):
         for fields in (bar.heading, bar.values):
             positions.epochs = fields.totals.get("epoch", positions.epochs)
         epoch = bar.heading.get("epoch")
-        if epoch != epoch and "epoch" not in bar.values and self._heading:
+        of_run = bar.total == self._whole_bar[1]  # this bar was there before the heading
+        if epoch != epoch and "epoch" not in bar.values and self._heading and not of_run:
             epoch = positions.heading_epoch
         if epoch == epoch and epoch.is_integer():
             return Position("step", *positions.unrolled(int(epoch), bar.position, bar.total))
@@ -394,6 +423,7 @@ class Generic(Format):
     def end(self) -> None:
         """Now it is known whether lines with both losses are all there is, and whether times only ever rise."""
         self._flush_bar()
+        self._end_eval()
         self._end_heading()
         self._place_held()
         if self.builder.last_step is not None:
