@@ -37,6 +37,9 @@ _PATH = re.compile(r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|devic
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
+_DURATION_LABEL = re.compile(
+    r"\b(?:eta|left|remain\w{0,3}|remaining time|elapsed|took)\W{0,4}(?:\d{1,3} days?,? )?$", re.IGNORECASE
+)
 _GLUED = re.compile(r"(?:(?!x\b|e\b)[A-Za-z]){2,20}")
 _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
 _DATE_BEHIND = re.compile(r"/\d\d(?:/\d{2,4}|,? \d\d:\d\d)")
@@ -53,8 +56,9 @@ UnitKind = Literal["", "s", "s/step", "tok/s", "samples/s", "steps/s", "bytes", 
 
 # Labels, as words in lower case between single spaces.
 _STEP = (
-    r"^(?!.*\bloss\b).*(?<!\S)(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
-    r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
+    r"^(?!.*\bloss\b).*(?<!\S)"
+    r"(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
+    r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number| train)?$"
 )
 _LOSS = (
     r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
@@ -161,7 +165,9 @@ MEANINGS = (  # the first that matches counts
 # Names whose values other trainers print as a fraction would be misread; they are counts.
 _COUNTS = frozenset(("step", "global_step", "total", "batch"))
 # What never has a unit: in 'norm 1.31 tok/s 5200', the unit is the name of the next value.
-_WITHOUT_UNIT = frozenset(("loss", "val_loss", "part_loss", "grad_norm", "lr", "loss_scale", "ppl"))
+_WITHOUT_UNIT = frozenset(
+    ("loss", "val_loss", "part_loss", "grad_norm", "lr", "loss_scale", "ppl", "tok_s", "tok_s_each", "steps_s", "step")
+)
 _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
 
 
@@ -266,7 +272,12 @@ def read_fields(line: str) -> Fields:
             found = _UNIT.match(line, end)
             if found and not (found.group(1).startswith("/") and _TOTAL_BEHIND.match(line, end)):
                 unit, end = found.group(1), found.end()
-            if unit and _NUMBER_BEHIND.match(line, end) and (meant := _meaning_after(_piece(before), "")):
+            if (
+                unit
+                and unit != "%"
+                and _NUMBER_BEHIND.match(line, end)
+                and (meant := _meaning_after(_piece(before), ""))
+            ):
                 unit, end = ("", match.end()) if meant[0] in _WITHOUT_UNIT else (unit, end)
         if _SEPARATOR.search(before):
             piece = _piece(before)
@@ -376,7 +387,7 @@ def number(text: str) -> float:
 def timestamp_s(line: str) -> float | None:
     """The time that a logger wrote into the first 80 characters of the line, in seconds from some midnight."""
     match = _TIMESTAMP.search(line, 0, 80)
-    if match is None:
+    if match is None or _DURATION_LABEL.search(line, 0, match.start()):
         return None
     year, month, day, hours, minutes, seconds, fraction = match.groups()
     at = int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction or 0}")

@@ -5,7 +5,8 @@ import re
 _HEAD = re.compile(r"\b(?:steps?|iter(?:ation)?s?|epochs?)\b", re.IGNORECASE)
 _LOSS = re.compile(r"loss|bp[bc]\b|nll|perplexity|\btrain\W{1,12}val(?:id)?\b", re.IGNORECASE)
 _CELL = re.compile(
-    r"[-+]?[\d.,]{1,20}(?:[eE][-+]?\d{1,3})?%?|\d{1,4}(?::\d\d){1,2}|(?i:nan|inf|no log|none|null|n/a|-{0,4})"
+    r"[-+]?[\d.,]{1,20}(?:[eE][-+]?\d{1,3})?(?:%|\s?m?s)?|\d{1,4}(?::\d\d){1,2}"
+    r"|(?i:nan|inf|no log|none|null|n/a|-{0,4})"
 )
 _CELL_TAG = re.compile(r"</t[dh]>\s{0,8}<t[dh][^>]{0,80}>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
