@@ -217,3 +217,36 @@ def test_columns_called_train_and_val_are_losses(read) -> None:
 
     assert len(run.steps) == 8
     assert [each.val for each in run.evals] == pytest.approx([3.1 - i / 100 for i in range(1, 9)])
+
+
+def test_ms_swift_prints_position_and_total_in_one_value(read) -> None:
+    log = "".join(
+        f"{{'loss': {2 - i / 100:.4f}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'memory(GiB)': 20.1, 'epoch': 0.{i:02d}, 'global_step/max_steps': '{5 * i}/400', 'percentage': '1.25%', 'elapsed_time': '{i // 3}m {i % 3 * 20}s', 'remaining_time': '25m 10s'}}\n"
+        for i in range(1, 12)
+    )
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.step) == [5 * i for i in range(1, 12)]
+    assert run.total_steps == 400
+    assert list(run.steps.time_s)[1:] == pytest.approx([4.0] * 10)
+
+
+def test_a_heading_in_brackets_may_stand_behind_the_name_of_a_logger(read) -> None:
+    log = "".join(
+        f"2024-01-01 10:00:{i:02d}.123\thost:0\ttrain:932\tINFO\t[step={i}/7000,epoch=0]\n    optim/total_grad_norm=1.2\n    train/CrossEntropyLoss={9 - i / 10:.3f}\n"
+        for i in range(1, 9)
+    )
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.step) == list(range(1, 9))
+    assert run.total_steps == 7000
+
+
+def test_train_and_val_alone_are_losses_where_both_stand(read) -> None:
+    log = "".join(f"[ {i}.0%] step {i} train {3 - i / 10:.4f} val {3.1 - i / 10:.4f}\n" for i in range(1, 9))
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.loss) == pytest.approx([3 - i / 10 for i in range(1, 9)])

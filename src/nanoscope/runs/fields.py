@@ -138,6 +138,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
     Meaning("val_loss", r"(?:^| )(?:val|valid|validation)$"),
+    Meaning("bare_train", r"(?:^| )train$"),
     Meaning("ppl", r"(?:^| )(?:ppl|perplexity)$"),
     Meaning("lr", r"(?:^| )(?:lr|lrate)(?: 0)?$|learning ?rate$"),
     Meaning("lr_share", r"(?:^| )lrm$"),  # of its full value
@@ -296,6 +297,8 @@ def read_fields(line: str) -> Fields:
             end, previous = glued.end(), ""  # '1epoch', '2nd': no value, and its letters are no label
             continue
         name_factor = _meaning_after(before, unit)
+        if name_factor and name_factor[0] == "bare_train" and _TRAIN_BRACKET.search(before):
+            name_factor = None
         if name_factor is None or (duration and not _has_word(before)):
             named = _has_word(before) and not _TRAIN_BRACKET.search(before)
             if text.isdigit() and not named and not unit and len(text) < 13:
@@ -355,6 +358,9 @@ def _settle(fields: Fields) -> None:
         values["step"] = values.pop("global_step")
     if "total" in values:
         fields.totals.setdefault("step", int(values.pop("total")))
+    bare_train = values.pop("bare_train", None)
+    if bare_train is not None and "val_loss" in values:  # 'train 2.31 val 2.40'
+        values.setdefault("loss", bare_train)
     if "part_loss" in values:
         values.setdefault("loss", values.pop("part_loss"))
     if "memory_mb" in values:

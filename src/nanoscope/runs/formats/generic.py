@@ -226,7 +226,7 @@ class Generic(Format):
     def _parse_no_loss(self, text: str, line: str, fields: Fields, position: Position) -> Sequence[Record]:
         """A heading, or a step of which only the time is known."""
         names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
-        if names_step and _HEADING.match(text) and len(text) < 120:
+        if names_step and _HEADING.search(text) and len(text) < 120:
             self._end_heading()
             if position.unit == "epoch":
                 self._positions.heading_epoch = float(position.number)

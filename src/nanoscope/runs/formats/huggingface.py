@@ -21,7 +21,8 @@ from nanoscope.runs.run import MISSING, Run, Traits
 FAST = 2.0  # steps per second
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 
-_PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
+_PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40}(?: \d{1,2}[hms]\b){0,3})")
+_SPOKEN = re.compile(r"(?:(\d{1,4})d ?)?(?:(\d{1,4})h ?)?(?:(\d{1,4})m ?)?(?:(\d{1,4})s)?")  # '1h 2m 3s'
 _BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12})"
     r" \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<(?:[^,\]]{1,16},\s{1,4}([\d.]{1,12})it/s)?"
@@ -115,6 +116,9 @@ class HuggingFace(Format):
         return (OtherRecord("bar"),)
 
     def _parse_log(self, pairs: dict[str, str]) -> Record | None:
+        position, _, total = pairs.get("global_step/max_steps", "").partition("/")  # ms-swift
+        if position.isdigit() and total.isdigit():
+            pairs |= {"global_step": position, "total_steps": total}
         step = next((int(pairs[key]) for key in _STEPS if pairs.get(key, "").isdigit()), None)
         if step is not None and pairs.get("total_steps", "").isdigit():
             self._total = int(pairs["total_steps"])
@@ -272,6 +276,10 @@ def _last_digit(text: str) -> float:
 
 def _clock_s(text: str) -> float | None:
     """The seconds of '5:13:22'."""
+    spoken = _SPOKEN.fullmatch(text)
+    if spoken and text:
+        days, hours, minutes, rest = (int(part or 0) for part in spoken.groups())
+        return 86400.0 * days + 3600 * hours + 60 * minutes + rest
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts):
         return None
