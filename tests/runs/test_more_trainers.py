@@ -250,3 +250,15 @@ def test_train_and_val_alone_are_losses_where_both_stand(read) -> None:
     (run,) = read(log).runs
 
     assert list(run.steps.loss) == pytest.approx([3 - i / 10 for i in range(1, 9)])
+
+
+def test_espnet_counts_batches_of_an_epoch(read) -> None:
+    log = "".join(
+        f"[host] 2021-05-01 10:00:{b // 10:02d},123 (trainer:668) INFO: {e}epoch:train:{b - 49}-{b}batch: iter_time=0.012, forward_time=0.123, loss_ctc=120.1, loss={150 - e - b / 10:.3f}, train_time=0.6\n"
+        for e in (1, 2) for b in (50, 100)
+    )  # fmt: skip
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.step) == [50, 100, 150, 200]
+    assert list(run.steps.time_s) == [0.6] * 4

@@ -67,7 +67,7 @@ _LOSS_AT = re.compile(
     r"(step|iter(?:ation)?|epoch) (\d{1,12})\s?(?:[:=]|is)\s?",
     re.IGNORECASE,
 )
-_ESPNET = re.compile(r"^(\d{1,6})epoch:train:\d{1,9}-(\d{1,9})batch:")
+_ESPNET = re.compile(r"(?:^|\s)(\d{1,6})epoch:train:\d{1,9}-(\d{1,9})batch:")
 _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
 
 
@@ -177,9 +177,13 @@ class Generic(Format):
         timm = _TRAIN_EPOCH.match(text)
         if timm:
             values["epoch"] = float(timm[1])
-        espnet = _ESPNET.match(text)
+        espnet = _ESPNET.search(text)
         if espnet:
             values |= {"epoch": float(espnet[1]), "batch": float(espnet[2])}
+            if "bare_elapsed" in values:
+                values["time_s"] = values.pop(
+                    "bare_elapsed"
+                )  # 'train_time' is that of a batch, 'iter_time' that of its data
         if _EVAL_PROGRESS.match(text) and "loss" in values:
             mean = _MEAN_LOSS.search(text)
             self._on_the_way = EvalRecord(None, number(mean[1]) if mean else fields.get("loss"))
