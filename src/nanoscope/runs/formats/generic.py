@@ -180,10 +180,9 @@ class Generic(Format):
         espnet = _ESPNET.search(text)
         if espnet:
             values |= {"epoch": float(espnet[1]), "batch": float(espnet[2])}
-            if "bare_elapsed" in values:
-                values["time_s"] = values.pop(
-                    "bare_elapsed"
-                )  # 'train_time' is that of a batch, 'iter_time' that of its data
+            if "elapsed_s" in values:  # 'train_time' is that of a batch, 'iter_time' that of its data
+                values["time_s"] = values.pop("elapsed_s")
+                values.pop("bare_time", None)
         if _EVAL_PROGRESS.match(text) and "loss" in values:
             mean = _MEAN_LOSS.search(text)
             self._on_the_way = EvalRecord(None, number(mean[1]) if mean else fields.get("loss"))
