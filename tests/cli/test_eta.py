@@ -26,7 +26,7 @@ def test_the_time_left_is_shown_with_the_naive_estimate_and_for_faster_steps(her
     assert text.startswith("About 6 h 33 min left")
     assert "6 h 32 min 51 s" in text
     assert "At 200 ms a step: 20 min." in text
-    assert "If a step took 150 ms: 15 min." in text
+    assert "At 150 ms a step: 15 min." in text
 
 
 def test_without_a_total_it_names_the_option_that_gives_one(here, capsys):

@@ -152,7 +152,7 @@ def test_the_naive_figure_is_given_to_the_second_and_called_what_it_is():
 
 def test_a_scenario_is_rounded():
     assert english(findings.Scenario(0.2, 1180.0)) == "At 200 ms a step: 20 min."
-    assert english(findings.Scenario(0.15, 885.0)) == "If a step took 150 ms: 15 min."
+    assert english(findings.Scenario(0.15, 885.0)) == "At 150 ms a step: 15 min."
 
 
 @pytest.mark.parametrize("cause", findings.Cause.__args__)

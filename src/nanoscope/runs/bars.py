@@ -10,7 +10,7 @@ from nanoscope.runs.fields import Fields, number, read_fields
 
 _CLOCK = r"(?:\d{1,4}:)?\d{1,4}:\d\d(?:\.\d{1,3})?"
 _TQDM = re.compile(
-    rf"(?P<before>[^\r]{{0,120}}?)(?:\b\d{{1,3}}%\s?\|[^|]{{0,300}}\|)\s{{0,4}}"
+    rf"(?P<before>[^\r]{{0,120}}?)(?:\b\d{{1,3}}%\s?(?:\|[^|]{{0,300}}\||(?=\s\d)))\s{{0,4}}"
     rf"(?P<at>[\d.]{{1,12}}[kM]?)/(?P<of>[\d.]{{1,12}}[kM]?) \[(?P<elapsed>{_CLOCK})<(?P<left>{_CLOCK}|\?)"
     r"(?:,\s{1,4}(?P<rate>[\d.]{1,12}|\?)\s?(?P<unit>[A-Za-z]{1,10}/[A-Za-z]{1,10}))?(?:,\s?(?P<postfix>[^\]]{0,600}))?\]?"
 )
@@ -36,7 +36,15 @@ _KERAS = re.compile(
     r"^\s{0,8}(?P<at>\d{1,12})/(?P<of>\d{1,12}) (?:\[[=>.\s]{2,200}\]|[━╸╺]{2,200}|(?=- \d))\s{0,4}"
     r"(?P<postfix>.{0,600})$"
 )
-_ANY = re.compile(r"%\s?\||━|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )")
+# Ultralytics: '3/100  6.73G  1.081  0.47  1.08  10  640: 100%|███| 16/16 [00:05<…', or '… 100% ━━━ 16/16 3.1it/s 5.2s'.
+_YOLO = re.compile(
+    r"^\s{0,12}(?P<epoch>\d{1,5})/(?P<epochs>\d{1,5})\s{1,12}[\d.]{1,8}G\s{1,12}(?P<loss>[\d.]{1,12})\s[\d.\s]{1,120}:"
+    r"\s{0,4}\d{1,3}%\s?(?:\|[^|]{0,300}\||[━╸╺─]{1,200})\s{0,4}(?P<at>\d{1,12})/(?P<of>\d{1,12})"
+    rf"(?: \[(?P<elapsed>{_CLOCK})<| [\d.]{{1,12}}(?:it/s|s/it) (?P<seconds>[\d.]{{1,12}})s)?"
+)
+_ANY = re.compile(
+    r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
+)
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
     r"|sampl|prepar|encod|pack|saving|upload|fetch|convert|quantiz|calibrat|read|creat|writing|inference|infer)",
@@ -65,6 +73,9 @@ def read_bars(line: str) -> list[Bar]:
     """The bars in a line; a log that lost its carriage returns may have several."""
     if not _ANY.search(line):
         return []
+    yolo = _YOLO.match(line)
+    if yolo:
+        return [_yolo_bar(yolo)]
     for pattern in (_TQDM, _RICH, _LEVANTER, _NOTEBOOK):
         found = [_bar(match) for match in pattern.finditer(line)]
         if found:
@@ -118,6 +129,16 @@ def _keras_bar(match: re.Match[str]) -> Bar:
     if position < total:  # what is printed in place of the epoch's time is the time left
         bar.left_s = values.values.pop("eta_s", values.values.pop("time_s", None))
     return bar
+
+
+def _yolo_bar(match: re.Match[str]) -> Bar:
+    """A bar that shows one epoch; its first number behind the memory is a loss (that of the boxes)."""
+    heading, values = Fields(), Fields({"loss": number(match["loss"])})
+    heading.values["epoch"], heading.totals["epoch"] = float(match["epoch"]), int(match["epochs"])
+    elapsed = _seconds(match["elapsed"]) if match["elapsed"] else number(match["seconds"] or "")
+    if elapsed is not None and elapsed > 0:
+        values.values["time_s"] = elapsed
+    return Bar(int(match["at"]), int(match["of"]), heading, values, of_epoch=True, names_itself=True)
 
 
 def _count(text: str) -> int | None:

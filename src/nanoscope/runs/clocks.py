@@ -8,6 +8,7 @@ from nanoscope.runs.records import Clock
 from nanoscope.runs.run import MISSING
 
 _CLOCK_IN_BRACKETS = re.compile(r"\[\s{0,8}\d{1,12} \| ([\d.]{1,16})\]")
+_SINCE_LAST_LINE = re.compile(r"\bstep = \d{1,12} \(([\d.]{1,16}) sec\)")  # TensorFlow 1
 _SPLIT_SECONDS = re.compile(r":\d\d[.,]\d")
 
 Timing = tuple[float, Clock | None]  # seconds of the step, or the reading of a clock
@@ -19,9 +20,14 @@ class Clocks:
     def __init__(self) -> None:
         self._last: tuple[int, float] | None = None  # step and reading
         self._runs_down = False  # it shows the time left
+        self._passed = 0.0  # the sum of times that each cover all steps since the line before
 
     def read(self, line: str, fields: Fields, step: int) -> Timing:
         """Seconds of the step, or the reading of a clock."""
+        since = _SINCE_LAST_LINE.search(line)
+        if since:
+            self._passed += number(since[1])
+            return MISSING, Clock(self._passed)
         if "time_s" in fields:
             return fields.get("time_s"), None
         if fields.get("steps_s", 0.0) > 0:

@@ -303,7 +303,7 @@ def _build(kind: type[e.AnyEvent], found: re.Match[str]) -> e.AnyEvent:
     values: dict[str, Any] = {}
     for group, text in found.groupdict().items():
         field, _, unit = group.partition("__")
-        if text in (MISSING, "nan", "inf", "-inf"):
+        if kind is not e.Note and text in (MISSING, "nan", "inf", "-inf"):
             values[field] = None
         elif text is not None:
             values[field] = _CONVERTERS[unit](text) if unit else text

@@ -31,7 +31,8 @@ _C_ERROR = re.compile(
     r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
 )
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|OutOfMemory|MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
+    r"out of memory|OutOfMemory|OOM when allocating|"
+    r"MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
     re.I,
 )
 # What ends a traceback, whatever its name.

@@ -40,8 +40,14 @@ _PATH = re.compile(  # 'loss/total', 'train/epoch', but not 's/epoch'
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _TIMESTAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
+_DURATION_LABEL = re.compile(
+    r"\b(?:eta|left|remain\w{0,3}|remaining time|elapsed|took)\W{0,4}(?:\d{1,3} days?,? )?$", re.IGNORECASE
+)
 _GLUED = re.compile(r"(?:(?!x\b|e\b)[A-Za-z]){2,20}")
 _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
+_DATE_BEHIND = re.compile(r"/\d\d(?:/\d{2,4}|,? \d\d:\d\d)")
+_TRAIN_BRACKET = re.compile(r"\bTrain(?:ing)?:?\s{0,2}\[\s{0,6}$", re.IGNORECASE)  # 'Train: [0/300][10/1251]'
+_NUMBER_BEHIND = re.compile(r"\s{1,4}[-+]?\d")
 _DURATION_PART = re.compile(r"(\d{1,4})\s?([dhms])", re.IGNORECASE)
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "second": 1.0}
@@ -53,8 +59,9 @@ UnitKind = Literal["", "s", "s/step", "tok/s", "samples/s", "steps/s", "bytes", 
 
 # Labels, as words in lower case between single spaces.
 _STEP = (
-    r"(?:^| )(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
-    r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number)?$"
+    r"^(?!.*\bloss\b).*(?<!\S)"
+    r"(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
+    r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number| train)?$"
 )
 _LOSS = (
     r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
@@ -108,6 +115,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("data_s", r"\b(?:data|dataload(?:er|ing)?|fetch)\b", _DURATION),
     Meaning("eval_s", r"\b(?:eval|val|valid|validation|evaluation)\b", _DURATION),
     Meaning(None, r"\b(?:left|remaining)\b|\b(?:avg|average)$", _DURATION),
+    Meaning("time_s", r"(?:^| )batch cost$", _DURATION),
     Meaning("elapsed_s", _ELAPSED, _DURATION),
     Meaning("time_s", rf"^$|{_TIME}", _DURATION),
     Meaning("time_s", unit=("s/step",)),
@@ -121,17 +129,19 @@ MEANINGS = (  # the first that matches counts
     Meaning("global_step", r"(?:^| )(?:num updates|global ?step|trainer/global step|current ?steps?)$"),
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch idx)$"),
-    Meaning("epoch", r"(?:^| )(?:epoch|epochs|ep)(?: train)?$"),
+    Meaning("epoch", r"^(?!.*\bloss\b).*(?<!\S)(?:epoch|epochs|ep)(?: train)?$"),
     Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale)$"),
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
     Meaning("part_loss", rf"^(?:\S+ ){{0,3}}\S{{0,24}}{_LOSS}"),
+    Meaning("part_loss", r"^loss [dg]$"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
     Meaning("bpb", r"(?:^| )bp[bc]$"),
     Meaning("val_loss", r"(?:^| )(?:val|valid|validation)$"),
+    Meaning("bare_train", r"(?:^| )train$"),
     Meaning("ppl", r"(?:^| )(?:ppl|perplexity)$"),
     Meaning("lr", r"(?:^| )(?:lr|lrate)(?: 0)?$|learning ?rate$"),
     Meaning("lr_share", r"(?:^| )lrm$"),  # of its full value
@@ -143,6 +153,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("steps_s", rf"(?:^| )(?:{_PER_STEP}(?:e?s)?(?:/| per )s(?:ec(?:ond)?)?|ups|train steps per second)$"),
     Meaning("samples_s", r"(?:samples?|examples?|images?|sentences?|seqs?|sequences?)(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
     Meaning(None, r"(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
+    Meaning("bare_time", r"^time/(?:batch|step|iter)$"),
     Meaning(None, r"\btime/(?:epoch|batch|sample|token)"),  # Composer's counters
     Meaning("bare_time", r"(?:^| )batch (?:t|cost)$"),
     Meaning("data_s", r"(?:^| )(?:data(?: time| t| cost)?|data ?load(?:ing)?(?: time)?|fetch data)$"),
@@ -157,6 +168,10 @@ MEANINGS = (  # the first that matches counts
 )
 # Names whose values other trainers print as a fraction would be misread; they are counts.
 _COUNTS = frozenset(("step", "global_step", "total", "batch"))
+# What never has a unit: in 'norm 1.31 tok/s 5200', the unit is the name of the next value.
+_WITHOUT_UNIT = frozenset(
+    ("loss", "val_loss", "part_loss", "grad_norm", "lr", "loss_scale", "ppl", "tok_s", "tok_s_each", "steps_s", "step")
+)
 _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bpb"))
 _UNUSED = frozenset(("samples_s", "bpb"))  # understood, but nothing is made of them
 
@@ -233,7 +248,7 @@ class Fields:
 @lru_cache(maxsize=8192)
 def meaning_after(text: str, unit: str) -> tuple[str, float] | None:
     """The meaning of a number by the raw text before it, which a trainer repeats letter by letter."""
-    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip())
+    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip()).removesuffix(" tensor")
     return ("of", 1.0) if label in ("/", "of") else meaning_of(label, unit)
 
 
@@ -265,8 +280,15 @@ def read_fields(line: str, unused: list[str] | None = None) -> Fields:
             found = _UNIT.match(line, end)
             if found and not (found.group(1).startswith("/") and _TOTAL_BEHIND.match(line, end)):
                 unit, end = found.group(1), found.end()
+            if (
+                unit
+                and unit != "%"
+                and _NUMBER_BEHIND.match(line, end)
+                and (meant := meaning_after(_piece(before), ""))
+            ):
+                unit, end = ("", match.end()) if meant[0] in _WITHOUT_UNIT else (unit, end)
         if _SEPARATOR.search(before):
-            piece = _SEPARATOR.split(before)[-1]
+            piece = _piece(before)
             if _has_word(piece):
                 before = piece
             else:
@@ -282,11 +304,17 @@ def read_fields(line: str, unused: list[str] | None = None) -> Fields:
             end, previous = glued.end(), ""  # '1epoch', '2nd': no value, and its letters are no label
             continue
         name_factor = meaning_after(before, unit)
+        if name_factor and name_factor[0] == "bare_train" and _TRAIN_BRACKET.search(before):
+            name_factor = None
         if name_factor is None or (duration and not _has_word(before)):
-            if text.isdigit() and not _has_word(before) and not unit and len(text) < 13:
-                if fields.pair is None and (behind := _TOTAL_BEHIND.match(line, end)):
+            named = _has_word(before) and not _TRAIN_BRACKET.search(before)
+            if text.isdigit() and not named and not unit and len(text) < 13:
+                behind = _TOTAL_BEHIND.match(line, end)
+                if behind and fields.pair and before.strip() == "][":  # '[0/25][50/1583]'
+                    _take_epoch(fields, *fields.pair)
+                if fields.pair is None and behind and not _DATE_BEHIND.match(line, end):
                     fields.pair = (int(text), 0)
-                    previous = "pair" if behind else ""
+                    previous = "pair"
                     continue
                 if beginning == 0 and not before.strip(" [(#*|>") and fields.first is None:
                     fields.first = int(text)
@@ -326,6 +354,18 @@ def read_fields(line: str, unused: list[str] | None = None) -> Fields:
     return fields
 
 
+def _piece(before: str) -> str:
+    """The label of a number, from all that stands between it and the number before it."""
+    return _SEPARATOR.split(before)[-1]
+
+
+def _take_epoch(fields: Fields, epoch: int, epochs: int) -> None:
+    """What seemed to be the position is that of the epoch; the batch of it follows."""
+    if "epoch" not in fields and epochs > 0:
+        fields.values["epoch"], fields.totals["epoch"] = float(epoch), epochs
+        fields.epoch_first, fields.pair = True, None
+
+
 def _settle(fields: Fields) -> None:
     """Give each thing one name, whichever way it was printed."""
     values = fields.values
@@ -333,6 +373,9 @@ def _settle(fields: Fields) -> None:
         values["step"] = values.pop("global_step")
     if "total" in values:
         fields.totals.setdefault("step", int(values.pop("total")))
+    bare_train = values.pop("bare_train", None)
+    if bare_train is not None and "val_loss" in values:  # 'train 2.31 val 2.40'
+        values.setdefault("loss", bare_train)
     if "part_loss" in values:
         values.setdefault("loss", values.pop("part_loss"))
     if "memory_mb" in values:
@@ -365,7 +408,7 @@ def number(text: str) -> float:
 def timestamp_s(line: str) -> float | None:
     """The time that a logger wrote into the first 80 characters of the line, in seconds from some midnight."""
     match = _TIMESTAMP.search(line, 0, 80)
-    if match is None:
+    if match is None or _DURATION_LABEL.search(line, 0, match.start()):
         return None
     year, month, day, hours, minutes, seconds, fraction = match.groups()
     at = int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction or 0}")

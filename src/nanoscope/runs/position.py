@@ -9,6 +9,7 @@ from nanoscope.runs.run import MISSING, ConfigValue
 MOST_EPOCHS = 10**6
 # '120: loss …', '120 | loss …', '[120]: loss=…', '[100 | 120.5]': a step that no word names.
 _BARE_STEP = re.compile(r"^\s{0,8}(?:\[\s{0,8}(\d{1,12})(?:\s?\|\s?[\d.]{1,16})?\]|(\d{1,12})\s?[|:,])[\s:]")
+_EPOCH_AND_BATCH = re.compile(r"^\s{0,8}\[(\d{1,6}),\s{1,8}(\d{1,9})\]\s")  # '[1,  2000] loss: 2.173'
 
 
 class Position(NamedTuple):
@@ -45,6 +46,9 @@ class Positions:
             return self._batch(fields, whole)
         if epoch == epoch:
             return Position("epoch", int(epoch), fields.totals.get("epoch")) if epoch.is_integer() else None
+        both = _EPOCH_AND_BATCH.match(text)
+        if both:
+            return Position("step", int(both[2]), None, float(both[1]))
         bare = _BARE_STEP.match(text)
         if bare:
             return Position("step", int(bare[1] or bare[2]), None, self.heading_epoch)

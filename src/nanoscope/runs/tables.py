@@ -3,12 +3,14 @@
 import re
 
 _HEAD = re.compile(r"\b(?:steps?|iter(?:ation)?s?|epochs?)\b", re.IGNORECASE)
-_LOSS = re.compile(r"loss|bp[bc]\b|nll|perplexity", re.IGNORECASE)
+_LOSS = re.compile(r"loss|bp[bc]\b|nll|perplexity|\btrain\W{1,12}val(?:id)?\b", re.IGNORECASE)
 _CELL = re.compile(
-    r"[-+]?[\d.,]{1,20}(?:[eE][-+]?\d{1,3})?%?|\d{1,4}(?::\d\d){1,2}|(?i:nan|inf|no log|none|null|n/a|-{0,4})"
+    r"[-+]?[\d.,]{1,20}(?:[eE][-+]?\d{1,3})?(?:%|\s?m?s)?|\d{1,4}(?::\d\d){1,2}"
+    r"|(?i:nan|inf|no log|none|null|n/a|-{0,4})"
 )
 _CELL_TAG = re.compile(r"</t[dh]>\s{0,8}<t[dh][^>]{0,80}>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
+_LOSS_COLUMNS = {"train": "train loss", "val": "val loss", "valid": "val loss"}
 _DIGIT = re.compile(r"\d")
 _COLUMNS = re.compile(r"\s{2,}")
 
@@ -48,7 +50,7 @@ class TableReader:
         if not _is_head(line):
             return
         for separator in ("|", "\t", ",", "  "):
-            names = _split(line, separator)
+            names = [_LOSS_COLUMNS.get(name.lower(), name) for name in _split(line, separator)]
             if len(names) >= 2 and all(names) and sum(any(c.isalpha() for c in name) for name in names) == len(names):
                 if all(len(name) < 40 and ":" not in name and "=" not in name for name in names):
                     self._separator, self._names = separator, names

@@ -61,7 +61,9 @@ def _shape(line: str) -> str:
 
 def _ends_whole(line: str) -> bool:
     """Whether a line as wide as the terminal ends there: a progress bar or a ruler fills the width."""
-    return line.rstrip().endswith("]") if "%|" in line else len(set(line)) <= 3
+    if "%|" in line:
+        return line.rstrip().endswith("]")
+    return len(set(line)) <= 3 or (line.rstrip().endswith("}") and line.count("{") == line.count("}"))
 
 
 def _joined(lines: Iterable[NumberedLine], width: int) -> Iterator[NumberedLine]:

@@ -13,11 +13,11 @@ from typing import Literal
 
 from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.clocks import Clocks, Timing, bar_timing
-from nanoscope.runs.fields import Fields, read_fields
+from nanoscope.runs.fields import Fields, number, read_fields
 from nanoscope.runs.formats.base import Format, Line, named, step_record
 from nanoscope.runs.position import Position, Positions
 from nanoscope.runs.records import CheckpointRecord, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
-from nanoscope.runs.run import Run
+from nanoscope.runs.run import MISSING, Run
 from nanoscope.runs.saving import saved_step
 from nanoscope.runs.spans import is_clock, take_differences
 from nanoscope.runs.tables import TableReader
@@ -43,7 +43,7 @@ _SHORT = 90  # characters of a line that has a time and no loss; a longer one ma
 _LINES_BELOW = 12  # that belong to a heading
 
 _VALUES = re.compile(
-    r"loss|bp[bc]\b|perplexity|ppl|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
+    r"loss|bp[bc]\b|perplexity|ppl|tokens_per|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
     re.IGNORECASE,
 )
 _LIGHTNING_STOPPED = re.compile(r"Trainer\.fit` stopped: `max_(?:epochs|steps)=\d{1,9}` reached")
@@ -57,6 +57,17 @@ _HEADING = re.compile(
 _VALIDATION_LINE = re.compile(
     r"^\W{0,8}(?:\w{1,20}\W{1,4})?(?:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)\b", re.IGNORECASE
 )
+# 'Test: [ 10/196]  Time 0.31 (0.29)  Loss 5.42 (5.39)': a line on the way, with the mean so far in brackets.
+_EVAL_PROGRESS = re.compile(
+    r"^\W{0,8}(?:test|val\w{0,7}|eval\w{0,7})\b[^\[\w]{0,20}\[\s{0,6}\d{1,9}/\s{0,4}\d{1,9}\]", re.IGNORECASE
+)
+_MEAN_LOSS = re.compile(r"\bloss:?\s{1,4}[\d.e+-]{1,16}\s{1,2}\(\s{0,4}([\d.e+-]{1,16})\)", re.IGNORECASE)
+_LOSS_AT = re.compile(
+    r"^((?:[a-z]{2,12} ){0,2})loss (?:\([^()]{0,40}\) )?(?:at|after|for) "
+    r"(step|iter(?:ation)?|epoch) (\d{1,12})\s?(?:[:=]|is)\s?",
+    re.IGNORECASE,
+)
+_ESPNET = re.compile(r"(?:^|\s)(\d{1,6})epoch:train:\d{1,9}-(\d{1,9})batch:")
 _TRAIN_EPOCH = re.compile(r"^\W{0,4}Train: (\d{1,6}) \[")  # timm
 
 
@@ -73,7 +84,12 @@ class Generic(Format):
     name = "generic"
     fallback = True
     lines = (
-        Line(EndRecord, r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)", ""),
+        Line(
+            EndRecord,
+            r"(?i)\b(?:training|train) (?:is |has )?(?:been )?(?:complete[d]?|finished|done)\b(?! \d)"
+            r"|^\W{0,8}(?:finished|end of) training\b(?! (?:epoch|step|batch|iter|loop))|\bLoss for final step: ",
+            "",
+        ),
     )
     record_words = ("step", "iter", "epoch", "batch", "%|", "it/s", "ms", "nll")
     settings = named(
@@ -105,12 +121,15 @@ class Generic(Format):
         self._heading: Heading | None = None
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
         self._bar_level, self._bar_line = Level.BARS, 0
+        self._laps = 0  # how often that bar was full and began anew
         self._whole_bar = (0, 0)  # position and total of the last bar that belongs to no epoch
         self._positions = Positions()
         self._clocks = Clocks()
         self._task = Task()
         self._stopped = False  # Lightning says so, perhaps before it prints the last state of its bar
         self._each_device = False
+        self._on_the_way: EvalRecord | None = None  # the last state of an evaluation that prints its progress
+        self._eval_heading_left = 0  # lines that a heading like 'Test Error:' still covers
         self._early_evals: list[EvalRecord] = []  # printed before the step that they belong to
         self._evals_lead = False  # this trainer evaluates, then prints the step
         # Lines with both losses are evaluations where training has lines of its own; until that is clear, they wait.
@@ -123,7 +142,8 @@ class Generic(Format):
         text = undecorated(line)
         row = self._tables.row(text)
         text = text if row is None else row
-        if len(text) > 2000 or text.startswith('File "'):
+        self._eval_heading_left -= 1
+        if (len(text) > 2000 and not _RECORD_WORD.search(text, 0, 200)) or text.startswith('File "'):
             return ()
         bars = read_bars(text) if row is None else []
         if bars:
@@ -144,17 +164,32 @@ class Generic(Format):
         if _LIGHTNING_STOPPED.search(text):
             self._stopped = True
             return (OtherRecord("end"),)
+        if len(text) < 40 and text.rstrip().endswith(":") and _VALIDATION_LINE.match(text):
+            self._eval_heading_left = 3
         saved = self._parse_checkpoint(text)
         return (saved,) if saved else tuple(super().parse(text))
 
     def _parse_values(self, text: str, line: str, is_row: bool) -> Sequence[Record]:
+        if " step " in text or " epoch " in text or " iter" in text:
+            text = _LOSS_AT.sub(r"\2 \3: \1loss ", text, count=1)
         fields = read_fields(text)
         values = fields.values
         timm = _TRAIN_EPOCH.match(text)
         if timm:
             values["epoch"] = float(timm[1])
+        espnet = _ESPNET.search(text)
+        if espnet:
+            values |= {"epoch": float(espnet[1]), "batch": float(espnet[2])}
+            if "elapsed_s" in values:  # 'train_time' is that of a batch, 'iter_time' that of its data
+                values["time_s"] = values.pop("elapsed_s")
+                values.pop("bare_time", None)
+        if _EVAL_PROGRESS.match(text) and "loss" in values:
+            mean = _MEAN_LOSS.search(text)
+            self._on_the_way = EvalRecord(None, number(mean[1]) if mean else fields.get("loss"))
+            return (OtherRecord("eval"),)
+        self._end_eval()
         if (
-            _VALIDATION_LINE.match(text)
+            (_VALIDATION_LINE.match(text) or self._eval_heading_left > 0)
             and "val_loss" not in values
             and "loss" in values
             and "train" not in text[:40].lower()
@@ -194,7 +229,7 @@ class Generic(Format):
     def _parse_no_loss(self, text: str, line: str, fields: Fields, position: Position) -> Sequence[Record]:
         """A heading, or a step of which only the time is known."""
         names_step = not fields.values.keys().isdisjoint(("step", "epoch", "batch"))
-        if names_step and _HEADING.match(text) and len(text) < 120:
+        if names_step and _HEADING.search(text) and len(text) < 120:
             self._end_heading()
             if position.unit == "epoch":
                 self._positions.heading_epoch = float(position.number)
@@ -227,6 +262,12 @@ class Generic(Format):
             self._early_evals = [evaluation]
             return (OtherRecord("eval"),) if self._evals_lead else ()
         return (evaluation,)
+
+    def _end_eval(self) -> None:
+        """Place the last state of an evaluation that printed its progress."""
+        evaluation, self._on_the_way = self._on_the_way, None
+        if evaluation is not None and self.builder.last_step is not None:
+            self.builder.place(evaluation)
 
     def _end_heading(self) -> None:
         """Place the values that were printed below a heading."""
@@ -269,6 +310,8 @@ class Generic(Format):
 
     def _take_bar(self, bar: Bar) -> str | None:
         fields = bar.values
+        if bar.of_epoch and "epoch" in bar.heading:
+            self._begin_epoch(bar)
         if bar.of_epoch and (bar.position == bar.total or "val_loss" in fields):
             return self._take_epoch(fields)
         position = self._bar_position(bar)
@@ -289,6 +332,14 @@ class Generic(Format):
             self.builder.place(self._evaluation(fields, position.number))
         return "step" if level is Level.BARS else "lone bar"
 
+    def _begin_epoch(self, bar: Bar) -> None:
+        """The bar names the epoch that it shows, so it is a heading as well."""
+        epoch = Position("epoch", int(bar.heading.get("epoch")), bar.heading.totals.get("epoch"))
+        if self._heading is None or self._heading.position != epoch:
+            self._end_heading()
+            self._positions.epochs = epoch.total
+            self._heading = Heading(epoch)
+
     def _take_epoch(self, fields: Fields) -> str | None:
         """The last state of a bar that shows one epoch; its values belong to the heading above."""
         if self._heading is None:  # no heading: count the epochs
@@ -305,12 +356,31 @@ class Generic(Format):
         for fields in (bar.heading, bar.values):
             positions.epochs = fields.totals.get("epoch", positions.epochs)
         epoch = bar.heading.get("epoch")
-        if epoch != epoch and "epoch" not in bar.values and self._heading:
+        of_run = bar.total == self._whole_bar[1]  # this bar was there before the heading
+        if epoch != epoch and "epoch" not in bar.values and self._heading and not of_run:
             epoch = positions.heading_epoch
+        batch, batches = bar.position, bar.total
+        if "step" in bar.heading and bar.heading.total:  # it counts batches, the bar counts updates
+            batch, batches, bar.seconds_per_step = int(bar.heading.get("step")), bar.heading.total, None
         if epoch == epoch and epoch.is_integer():
-            return Position("step", *positions.unrolled(int(epoch), bar.position, bar.total))
+            return Position("step", *positions.unrolled(int(epoch), batch, batches))
+        if self._begins_lap(bar):
+            self._laps += 1
+            if self.builder.current:
+                self.builder.current.total_steps = None  # it was that of an epoch
         self._whole_bar = (bar.position, bar.total)
+        if self._laps:
+            return Position("step", self._laps * bar.total + bar.position)
         return Position("step", bar.position, bar.total)
+
+    def _begins_lap(self, bar: Bar) -> bool:
+        """Whether a bar that was full begins anew and its loss goes on: it shows epochs that it does not name."""
+        position, total = self._whole_bar
+        if bar.total != total or not bar.position < position == total or self._bar is None:
+            return False
+        losses = self.builder.current.steps.loss if self.builder.current else ()
+        first, last, now = losses[0] if losses else MISSING, self._bar.loss, bar.values.get("loss")
+        return abs(now - last) < abs(now - first)
 
     def _complete_bar(self, bar: StepRecord, fields: Fields) -> Sequence[Record]:
         """Add values that a narrow terminal moved to the lines below the bar."""
@@ -394,6 +464,7 @@ class Generic(Format):
     def end(self) -> None:
         """Now it is known whether lines with both losses are all there is, and whether times only ever rise."""
         self._flush_bar()
+        self._end_eval()
         self._end_heading()
         self._place_held()
         if self.builder.last_step is not None:

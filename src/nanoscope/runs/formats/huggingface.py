@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from nanoscope.runs.fields import number
+from nanoscope.runs.fields import number, timestamp_s
 from nanoscope.runs.formats.base import Format, Line, named
 from nanoscope.runs.records import (
     CheckpointRecord,
@@ -16,12 +16,13 @@ from nanoscope.runs.records import (
     Record,
     StepRecord,
 )
-from nanoscope.runs.run import MISSING, Traits
+from nanoscope.runs.run import MISSING, Run, Traits
 
 FAST = 2.0  # steps per second
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 
-_PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40})")
+_PAIR = re.compile(r"['\"]([\w/]{1,60})['\"]\s?:\s?['\"]?([^,'\"}\s]{1,40}(?: \d{1,2}[hms]\b){0,3})")
+_SPOKEN = re.compile(r"(?:(\d{1,4})d ?)?(?:(\d{1,4})h ?)?(?:(\d{1,4})m ?)?(?:(\d{1,4})s)?")  # '1h 2m 3s'
 _BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,200}\|\s{0,4}(\d{1,12})/(\d{1,12})"
     r" \[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)<(?:[^,\]]{1,16},\s{1,4}([\d.]{1,12})it/s)?"
@@ -51,6 +52,7 @@ class HuggingFace(Format):
         self._rate = MISSING  # its steps per second, if it does more than one
         self._waiting: dict[str, str] | None = None  # a log whose step the next bar will show
         self._every = 1  # steps between two logs, where no bar shows them
+        self._counted_logs = False  # steps are the numbers of the logs, for want of better ones
         self._clock_started = False
         self._tokens_seen: tuple[int, float] | None = None
         self._last: dict[str, str] = {}  # the log that was placed last
@@ -70,7 +72,11 @@ class HuggingFace(Format):
             logs = (self._parse_log(dict(_PAIR.findall(part))) for part in line.split("}"))
             return [log for log in logs if log]
         if "{" in line and "loss" in line:
-            record = self._parse_log(dict(_PAIR.findall(line)))
+            pairs = dict(_PAIR.findall(line))
+            at = timestamp_s(line[: line.index("{")])
+            if at is not None:
+                pairs["timestamp"] = repr(at)
+            record = self._parse_log(pairs)
             if record:
                 return (record,)
         total = _TOTAL.search(line)
@@ -110,6 +116,9 @@ class HuggingFace(Format):
         return (OtherRecord("bar"),)
 
     def _parse_log(self, pairs: dict[str, str]) -> Record | None:
+        position, _, total = pairs.get("global_step/max_steps", "").partition("/")  # ms-swift
+        if position.isdigit() and total.isdigit():
+            pairs |= {"global_step": position, "total_steps": total}
         step = next((int(pairs[key]) for key in _STEPS if pairs.get(key, "").isdigit()), None)
         if step is not None and pairs.get("total_steps", "").isdigit():
             self._total = int(pairs["total_steps"])
@@ -135,7 +144,7 @@ class HuggingFace(Format):
             return OtherRecord("step")
         if "train_loss" in pairs and "train_runtime" in pairs:
             self._place_waiting()
-            self._take_summary(_finite(pairs, "train_runtime"), step)
+            self._take_summary(pairs, step)
             return EndRecord()
         return None
 
@@ -172,12 +181,32 @@ class HuggingFace(Format):
                 run.config["tokens_per_step"] = round((tokens - self._tokens_seen[1]) / (step - self._tokens_seen[0]))
             self._tokens_seen = (step, tokens)
 
-    def _take_summary(self, seconds: float, step: int | None) -> None:
+    def _take_summary(self, pairs: dict[str, str], step: int | None) -> None:
         """Use the time of the whole run where no step has one."""
-        run = self.builder.current
+        run, seconds = self.builder.current, _finite(pairs, "train_runtime")
+        if run and run.steps and step is None and self._counted_logs and self._total is None:
+            self._spread(run, pairs, seconds * _finite(pairs, "train_steps_per_second"))
         if run and run.steps and seconds > 0 and not any(time > 0 for time in run.steps.time_s):
             run.steps.time_s[-1] = seconds / max(1, step or run.last_step or 1)
             run.time_source, run.time_spans_steps = "cumulative", True
+
+    def _spread(self, run: Run, summary: dict[str, str], steps: float) -> None:
+        """Number the steps of logs that could only be counted: the summary says how many steps there were in all."""
+        logs = run.last_step or 0
+        done = _finite(self._last, "epoch") / max(_finite(summary, "epoch"), 1e-9)
+        if len(run.steps) != logs or not (steps > 0 and 0 < done <= 1.01):
+            return
+        every = steps * done / logs
+        usual = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(every / each)))
+        every = usual if abs(every / usual - 1) < 0.15 else round(every)
+        if every < 2:
+            return
+        for index in range(len(run.steps)):
+            run.steps.step[index] *= every
+        for evaluation in run.evals:
+            evaluation.step *= every
+        last = run.last_step or 0
+        run.total_steps = last if done > 0.995 else max(round(steps), last)
 
     def _guess_step(self, epoch: float) -> int:
         last = self.builder.last_step
@@ -185,6 +214,7 @@ class HuggingFace(Format):
             return self._bar[0]
         if last is None:
             self._every = self._logging_steps(epoch)
+            self._counted_logs = self._every == 1
         return (last or 0) + self._every
 
     def _logging_steps(self, epoch: float) -> int:
@@ -215,6 +245,8 @@ class HuggingFace(Format):
             clock = Clock(_finite(pairs, "train_runtime" if "train_runtime" in pairs else "elapsed"))
         elif self._bar is not None and self._bar[0] == step:
             clock = Clock(self._bar[1], "progress_bar", resolution_s=1.0)
+        elif "timestamp" in pairs:
+            return Clock(float(pairs["timestamp"]), "timestamps", resolution_s=1.0)
         else:
             return None
         # A first line far into the run has no zero to count from.
@@ -244,6 +276,10 @@ def _last_digit(text: str) -> float:
 
 def _clock_s(text: str) -> float | None:
     """The seconds of '5:13:22'."""
+    spoken = _SPOKEN.fullmatch(text)
+    if spoken and text:
+        days, hours, minutes, rest = (int(part or 0) for part in spoken.groups())
+        return 86400.0 * days + 3600 * hours + 60 * minutes + rest
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts):
         return None
