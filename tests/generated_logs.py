@@ -271,6 +271,9 @@ LOGS: Mapping[str, str] = {
     "hidden evaluations": nanogpt(2000, every=200, val=falling, eval_every=500),
     "running total": _lines(lambda s: f"step {s} loss {falling(s):.4f} elapsed {s * 0.1:.2f}s", range(1, 200)),
     "timestamps": _timestamped(lambda step: 7.0),
+    "steps without numbers": _lines(
+        lambda s: f"{{'loss': {falling(s):.4f}, 'learning_rate': 1e-05, 'epoch': {s / 100:.2f}}}", range(20, 800, 20)
+    ),
     "progress bar": _lines(
         lambda s: (
             f"{{'loss': {falling(s):.4f}, 'learning_rate': 1e-05, 'epoch': 0.1}}\n"

@@ -110,6 +110,7 @@ def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
         resumed_at=tuple(run.resumed_at),
         begins_mid_run=first is not None and first > 10 * max(1, log_interval or 1) and not run.begins_with_resume,
         elided=elided,
+        steps_are_lines=run.steps_are_lines,
     )
 
 

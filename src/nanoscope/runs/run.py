@@ -154,6 +154,7 @@ class Run:
     # By name: 'loss_scale', 'memory_gb', 'data_s' (waiting for data), 'eta_s' (the time left, as printed),
     # 'lr_share' (of the full learning rate), …
     series: dict[str, Series] = field(default_factory=dict)
+    steps_are_lines: bool = False  # the log does not number its steps: each line counts as one
     unit: Literal["step", "epoch"] = "step"  # what step numbers count
     is_language_model: bool | None = None  # None: nothing says so; only a language model's loss has a perplexity
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats

@@ -26,6 +26,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.LogSummary: Sentences(
         Say("The log begins at step {first_step:plain}, in the middle of the run.",
             has("begins_mid_run", "first_step")),
+        Say("The log doesn't number its steps, so each of its lines is counted as one.", has("steps_are_lines")),
         Say("The run was resumed at step {resumed_at:steps}.", has("resumed_at")),
         Say("Steps are missing from the middle of the log.", has("elided")),
         Plural("{n} line was a repetition and was counted once.",

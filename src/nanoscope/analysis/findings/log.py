@@ -17,6 +17,7 @@ class LogSummary(Finding):
     resumed_at: tuple[int, ...]  # steps
     begins_mid_run: bool  # the log starts after the run did
     elided: bool  # steps are missing from the middle
+    steps_are_lines: bool = False  # the log does not number its steps
 
 
 class Reading(Finding):

@@ -171,6 +171,8 @@ class HuggingFace(Format):
             )
         )
         run = self.builder.current
+        if run is not None:
+            run.steps_are_lines = self._counted_logs and bar_step is None and "step" not in pairs
         if run is not None and "tokens_per_second_per_gpu" in pairs:
             run.is_language_model = run.tok_s_per_device = True
         tokens = _finite(pairs, "num_input_tokens_seen" if "num_input_tokens_seen" in pairs else "num_tokens")
@@ -196,6 +198,7 @@ class HuggingFace(Format):
         done = _finite(self._last, "epoch") / max(_finite(summary, "epoch"), 1e-9)
         if len(run.steps) != logs or not (steps > 0 and 0 < done <= 1.01):
             return
+        run.steps_are_lines = False
         every = steps * done / logs
         usual = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(every / each)))
         every = usual if abs(every / usual - 1) < 0.15 else round(every)
