@@ -123,7 +123,8 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
-    if not seen or since == "unclear" or _comes_back(points):
+    recovers = _comes_back(points) and last.val <= points.values[0]  # what is worse than at first does not
+    if not seen or since == "unclear" or recovers:
         return None
     confidence: Confidence = "sure" if rise.sigmas > SURE and after >= 3 else "likely"
     if not falls:
