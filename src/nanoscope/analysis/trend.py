@@ -123,8 +123,9 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
-    recovers = _comes_back(points) and last.val <= points.values[0]  # what is worse than at first does not
-    if not seen or since == "unclear" or recovers:
+    if not seen or since == "unclear":
+        return None
+    if last.val <= points.values[0] and _comes_back(points):  # what is worse than at first is not excused by that
         return None
     confidence: Confidence = "sure" if rise.sigmas > SURE and after >= 3 else "likely"
     if not falls:
