@@ -496,7 +496,9 @@ def test_screenshots_are_taken(tmp_path: Path, serve, open_watch, open_file, nan
     nanoscope("report", log, "-o", "explain.html", "--lang", "en", cwd=tmp_path)
     page = open_file(tmp_path / "explain.html")
     page.locator("canvas").first.wait_for()
-    charts = {"x": 60, "y": 380, "width": 1160, "height": 760}  # the loss and the step times
+    loss = page.locator("section:has(canvas)").first.bounding_box()
+    assert loss is not None
+    charts = {"x": 60, "y": loss["y"] - 8, "width": 1160, "height": 760}  # the loss and the step times
     page.screenshot(path=folder / "explain.png", full_page=True, clip=charts)
     for name in ("watch.png", "watch-ar-dark.png", "report-phone-hi.png", "explain.png"):
         assert (folder / name).stat().st_size > 10_000
