@@ -55,6 +55,12 @@ class OpenedModel:
         load_model_weights(model, self.weights)
         return model.to(device)
 
+    def describe(self) -> str:
+        """Where it is, and how far it was trained."""
+        facts = [] if self.step is None else [f"{self.step} iterations"]
+        facts += [] if self.val_loss is None else [f"val loss {self.val_loss:.4f}"]
+        return f"{self.folder} ({', '.join(facts)})" if facts else str(self.folder)
+
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""
         if self.tokenizer is None:
@@ -87,14 +93,6 @@ def is_ours(folder: Path) -> bool:
     """Whether a folder holds a run of nanoscope with checkpoints, a checkpoint, or just its weights."""
     files = any((folder / name).is_file() for name in (STATE, WEIGHTS))
     return files or bool(checkpoint_folders(folder / "checkpoints") or checkpoint_folders(folder))
-
-
-def check_source(source: str) -> None:
-    """Raise UsageError unless `source` looks like a model, before any other work is done."""
-    path = _existing(source)
-    found = source in huggingface.NAMES if path is None else path.is_file() or is_ours(path)
-    if not (found or (path is not None and (path / nanogpt.FILE).is_file())):
-        raise UsageError(_not_a_model(source))
 
 
 def _existing(text: str) -> Path | None:

@@ -11,18 +11,19 @@ import torch
 from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
+from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError
-from nanoscope.interop.models import check_source
+from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.initial_model import initial_model
+from nanoscope.training.initial_model import config_for_weights, initial_model
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import Pace
@@ -40,10 +41,13 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
         machine, notes = choose_machine(origin.config, processes)
-        dataset = open_data(origin.config, processes)
+        dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
-        model, config = initial_model(origin.config, dataset, origin.checkpoint, machine)
+        model, config, more = initial_model(
+            origin.config, dataset, machine, checkpoint=origin.checkpoint, weights=origin.weights
+        )
+        notes += more
         learner = Learner(config, model, machine)
         if origin.checkpoint is not None:
             learner.restore(origin.checkpoint)
@@ -63,11 +67,12 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
 
 @dataclass
 class Origin:
-    """What a run begins with: a checkpoint of an existing run, or nothing yet."""
+    """What a run begins with: a checkpoint of an existing run, weights of another model, or nothing yet."""
 
     config: TrainConfig
     folder: RunFolder | None = None
     checkpoint: LoadedCheckpoint | None = None
+    weights: OpenedModel | None = None
     changes: Changes = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -79,15 +84,23 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         resources.callback(folder.release)
         config, changes, notes = resumed_config(folder, resolved)
         checkpoint, problems = find_checkpoint(folder.path)
-        return Origin(config, folder, checkpoint, changes, [*problems, *notes])
+        return Origin(config, folder, checkpoint, changes=changes, notes=[*problems, *notes])
     if resolved.config.init_from != "scratch":
-        check_source(resolved.config.init_from)
+        weights = open_model(resolved.config.init_from)
+        config, notes = config_for_weights(resolved, weights)
+        return Origin(config, weights=weights, notes=[*weights.problems, *notes])
     return Origin(resolved.config)
 
 
-def open_data(config: TrainConfig, processes: Processes) -> Dataset:
-    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait."""
-    kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
+def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
+    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
+
+    A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
+    """
+    config, kind = origin.config, str(origin.config.tokenizer)
+    if origin.weights is not None and not tokenizer_typed:
+        known = origin.weights.tokenizer if config.dataset in CORPORA else None
+        kind = known.kind if known else "auto"
     folder = None
     if processes.first:
         with StageDisplay() as display:

@@ -83,7 +83,7 @@ def train(session: Session, stop: StopRequest) -> End:
 
 
 def evaluation_due(step: int, config: TrainConfig) -> bool:
-    if step == 0 and config.recipe == "modern" and not config.eval_only:
+    if step == 0 and config.recipe == "modern" and config.init_from == "scratch" and not config.eval_only:
         return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
     return step % config.eval_interval == 0 or step == config.max_iters
 
