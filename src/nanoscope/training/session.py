@@ -1,7 +1,7 @@
 """A run at work: its parts, and how it returns to a checkpoint. startup.py puts it together, trainer.py uses it."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nanoscope.config import TrainConfig, to_toml
 from nanoscope.data.dataset import Dataset
@@ -17,7 +17,8 @@ from nanoscope.training.machine import Machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter
-from nanoscope.training.run_folder import RunFolder
+from nanoscope.training.resuming import update_records
+from nanoscope.training.run_folder import Changes, Resumed, RunFolder
 
 ENVIRONMENT = (
     "nanoscope", "torch", "python", "platform", "device", "device_name", "dtype", "compiled", "processes",
@@ -47,6 +48,8 @@ class Session:
     state: TrainingState
     checkpoints: CheckpointWriter
     books: Books
+    resumed: Resumed | None = None
+    """How the settings of a resumed run were changed; None for a new run."""
     start: Start = field(default_factory=Start)
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed at the end: the loader's thread, the log files, the lock of the folder."""
@@ -56,14 +59,33 @@ class Session:
         """Sequences that go through the model at once: batch_size, or less if memory ran out."""
         return micro_batch(self.config, self.state)
 
+    @property
+    def read_only(self) -> bool:
+        """Whether an existing run is only evaluated: then nothing in its folder changes."""
+        return self.config.eval_only and self.resumed is not None
+
+    @property
+    def for_session(self) -> Changes:
+        """Settings that were typed for this session only."""
+        return self.resumed.for_session if self.resumed else {}
+
+    @property
+    def evaluation(self) -> str:
+        """What validation losses are measured on. Those of two evaluations can be compared if it is the same."""
+        return f"{len(self.evaluator.starts['val'])} windows of data {self.dataset.fingerprint[:12]}"
+
     def write_config(self, *, if_missing: bool = False) -> None:
-        """Write config.toml, with the versions and the machine. With `if_missing`, only if somebody has deleted it."""
+        """Write config.toml: the run's own settings, the versions and the machine.
+
+        With `if_missing`, only if somebody has deleted it.
+        """
         file = self.folder.path / "config.toml"
         if if_missing and file.exists():
             return
         environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
         try:
-            write_atomically(file, to_toml(self.config, {"environment": environment}))
+            write_atomically(file, to_toml(own, {"environment": environment}))
         except OSError as error:
             if not if_missing:
                 raise JobError(f"can't write {file}: {error.strerror}") from None
@@ -73,6 +95,7 @@ class Session:
         checkpoint, problems = find_checkpoint(self.folder.path)
         self.books.reporter.emit(*(Note(text=problem) for problem in problems))
         self.learner.restore(checkpoint)
+        update_records(checkpoint, self.config, self.evaluation)
         self.state = checkpoint.progress
         self.checkpoints.saved_step = self.state.step
         self.loader.close()
