@@ -59,11 +59,12 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
         state.best_val_loss = state.best_step = state.evaluated_at = None
         state.evaluations_since_best = 0
         if best is not None:
-            why = f"evaluations are now over {evaluation}, before over {measured_on}"
-            return [f"{why}: the best val loss, {best:.4f} at step {step}, no longer counts"]
+            now, then = (text.partition(" of ")[0] for text in (evaluation, str(measured_on)))
+            why = f"{now} instead of {then}" if now != then else "other data"
+            return [f"evaluations now use {why}: the best val loss so far, {best:.4f} at step {step}, no longer counts"]
     elif out_of_patience(state, config):
-        state.evaluations_since_best = 0
-        return [f"the run was out of patience; {config.patience} more evaluations may fail to improve it"]
+        without, state.evaluations_since_best = state.evaluations_since_best, 0
+        return [f"the last {without} evaluations brought no lower val loss; patience={config.patience} counts anew"]
     return []
 
 
@@ -78,8 +79,8 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
         return []
     end = learning_rate(now.decay_iters, now)
     text = (
-        f"the learning rate goes from {then:.3g} to {here:.3g} now and to {end:.3g} at iteration {now.decay_iters}: "
-        f"max_iters={now.max_iters} moves the end of its schedule, which was {before.decay_iters}"
+        f"the learning rate goes from {then:.3g} to {here:.3g} here, because max_iters={now.max_iters} moves the end of "
+        f"its schedule from {before.decay_iters} to {now.decay_iters}, where it will be {end:.3g}"
     )
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
         text += f". To keep that schedule, resume with --lr_decay_iters={before.decay_iters}"

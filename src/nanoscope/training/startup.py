@@ -158,9 +158,12 @@ def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list
         session.write_config()
     emit(session.start, *(Note(text=note) for note in notes))
     if resumed is not None and checkpoint is not None:
+        had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
         emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
         emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
+        if had_best and session.state.best_step is None:
+            session.measure_best_again(checkpoint)
 
 
 def start_event(session: Session) -> Start:
