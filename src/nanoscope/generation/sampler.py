@@ -99,6 +99,9 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
     return torch.multinomial(logits.softmax(-1), 1, generator=random).squeeze(1)
 
 
+DEFAULT_PROMPT = "\n"  # replaced by the first token if the model does not know it: nobody typed it
+
+
 def generate_texts(
     model: LanguageModel,
     tokenizer: Tokenizer,
@@ -108,6 +111,8 @@ def generate_texts(
     stream: Callable[[str], None],
 ) -> list[str]:
     """Return `count` texts that continue a prompt, including it; `stream` gets the first one piece by piece."""
+    if prompt == DEFAULT_PROMPT and tokenizer.unknown(prompt):
+        prompt = tokenizer.decode([0])
     ids = encode_prompt(tokenizer, prompt)
     device = next(model.parameters()).device
     start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
@@ -134,9 +139,7 @@ def generate_texts(
 
 
 def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:
-    """Return one continuation. A prompt with unknown characters is replaced by the first token."""
-    if tokenizer.unknown(prompt):
-        prompt = tokenizer.decode([0])
+    """Return one continuation."""
     return generate_texts(model, tokenizer, prompt, settings, 1, lambda piece: None)[0]
 
 

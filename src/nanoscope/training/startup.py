@@ -19,6 +19,7 @@ from nanoscope.errors import UsageError
 from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
+from nanoscope.suggest import did_you_mean
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
@@ -26,10 +27,12 @@ from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.initial_model import config_for_weights, initial_model
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
+from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.reporter import Reporter, Terminal, check_wandb, open_sinks
-from nanoscope.training.run_folder import Changes, RunFolder, new_run, old_run, resumed_config
+from nanoscope.training.reporter import Reporter, Sink, Terminal, check_wandb, open_sinks
+from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
+from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
 from nanoscope.training.session import Books, Session, open_loader
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -37,6 +40,7 @@ IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is rea
 
 def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
     with ExitStack() as resources:
+        resolved = settled(resolved)
         check_wandb(resolved.config)
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
@@ -54,12 +58,16 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
         config = replace(config, out_dir=str(folder.path))
-        sinks = open_sinks(folder, config, terminal, clock.wall_seconds) if processes.first else []
+        sinks: list[Sink] = []
+        if processes.first:  # an evaluation leaves no trace in an existing run
+            read_only = config.eval_only and origin.resumed is not None
+            sinks = [terminal] if read_only else open_sinks(folder, config, terminal, clock.wall_seconds)
         books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
+        session.resumed = origin.resumed
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
-        introduce(session, origin.changes, origin.notes + notes)
+        introduce(session, origin.checkpoint, origin.notes + notes)
         warm_up(session)
         session.resources = resources.pop_all()
     return session
@@ -72,8 +80,8 @@ class Origin:
     config: TrainConfig
     folder: RunFolder | None = None
     checkpoint: LoadedCheckpoint | None = None
+    resumed: Resumed | None = None
     weights: OpenedModel | None = None
-    changes: Changes = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -82,14 +90,27 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
     if resolved.config.init_from == "resume":
         folder = old_run(resolved, lock=processes.first)
         resources.callback(folder.release)
-        config, changes, notes = resumed_config(folder, resolved)
-        checkpoint, problems = find_checkpoint(folder.path)
-        return Origin(config, folder, checkpoint, changes=changes, notes=[*problems, *notes])
+        if folder.nanogpt is not None:
+            checkpoint, settings = nanogpt_run(folder.nanogpt)
+            problems: list[str] = []
+        else:
+            settings = None
+            checkpoint, problems = find_checkpoint(folder.path)
+        resumed = resumed_config(folder, resolved, settings)
+        check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
+        return Origin(resumed.config, folder, checkpoint, resumed, notes=[*problems, *resumed.notes])
     if resolved.config.init_from != "scratch":
-        weights = open_model(resolved.config.init_from)
+        weights = open_weights(resolved.config.init_from)
         config, notes = config_for_weights(resolved, weights)
         return Origin(config, weights=weights, notes=[*weights.problems, *notes])
     return Origin(resolved.config)
+
+
+def open_weights(source: str) -> OpenedModel:
+    try:
+        return open_model(source)
+    except UsageError as error:
+        raise UsageError(f"init_from={error}{did_you_mean(source, ('scratch', 'resume', 'auto'))}") from None
 
 
 def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
@@ -145,7 +166,7 @@ def assemble(
 ) -> Session:  # fmt: skip
     machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
     writer = CheckpointWriter(folder.checkpoints, config.keep_checkpoints)
-    writer.saved_step = state.step if checkpoint else None
+    writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
@@ -156,14 +177,20 @@ def assemble(
     return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
 
 
-def introduce(session: Session, changes: Changes, notes: list[str]) -> None:
-    """Write config.toml and emit the first events. `changes` are the settings that a resumed run has anew."""
+def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
+    """Write config.toml and emit the first events."""
+    resumed, emit = session.resumed, session.books.reporter.emit
     session.start = start_event(session)
-    if session.machine.processes.first:
+    if session.machine.processes.first and not session.read_only:
         session.write_config()
-    session.books.reporter.emit(session.start, *(Note(text=note) for note in notes))
-    if session.state.step:
-        session.books.reporter.emit(Resume(step=session.state.step, changed=changes))
+    emit(session.start, *(Note(text=note) for note in notes))
+    if resumed is not None and checkpoint is not None:
+        had_best = session.state.best_step is not None
+        records = update_records(checkpoint, session.config, session.evaluation)
+        emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
+        emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
+        if had_best and session.state.best_step is None:
+            session.measure_best_again(checkpoint)
 
 
 def start_event(session: Session) -> Start:
