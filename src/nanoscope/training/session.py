@@ -62,6 +62,7 @@ class Session:
         if if_missing and file.exists():
             return
         environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        environment["data_folder"] = str(self.dataset.folder.resolve())  # so that it is found from any folder
         try:
             write_atomically(file, to_toml(self.config, {"environment": environment}))
         except OSError as error:

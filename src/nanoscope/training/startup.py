@@ -40,7 +40,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
         machine, notes = choose_machine(origin.config, processes)
-        dataset = open_data(origin.config, processes)
+        dataset = open_data(origin, processes)
         notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
         model, config = initial_model(origin.config, dataset, origin.checkpoint, machine)
@@ -85,15 +85,17 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
     return Origin(resolved.config)
 
 
-def open_data(config: TrainConfig, processes: Processes) -> Dataset:
+def open_data(origin: Origin, processes: Processes) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait."""
+    config = origin.config
+    run = origin.folder.path if origin.folder and "dataset" not in origin.changes else None
     kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
     folder = None
     if processes.first:
         with StageDisplay() as display:
-            folder = find_dataset(config.dataset, kind, display.show)
+            folder = find_dataset(config.dataset, kind, display.show, run=run)
     processes.wait()
-    return open_dataset(folder or find_dataset(config.dataset, kind))
+    return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
 def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[str]:
