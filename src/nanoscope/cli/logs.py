@@ -1,17 +1,17 @@
 """What the commands that read logs share: the arguments that name logs, and the runs in them."""
 
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from nanoscope.cli.options import check_options
 from nanoscope.errors import JobError, UsageError
-from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from nanoscope.runs.run import Log, Run
+
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -19,13 +19,7 @@ LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
 def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:
     """Refuse mistyped options, and a call without logs."""
-    for log in logs:
-        if log.startswith("-") and log != "-":
-            typed = log.split("=")[0]
-            options = [f"--{name}" for name in signature(command).parameters if name != "logs"]
-            raise UsageError(
-                f"There is no option {typed}.{did_you_mean(typed, options)}\nSee: nanoscope {command.__name__} --help"
-            )
+    check_options(logs, command)
     if not logs:
         raise UsageError("Which log? Give a file, the directory of a run, or '-' for standard input.")
 

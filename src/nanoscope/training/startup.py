@@ -118,16 +118,18 @@ def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Da
 
     A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
     """
-    config, kind = origin.config, str(origin.config.tokenizer)
+    config, kind, resumed = origin.config, str(origin.config.tokenizer), origin.resumed
+    own = resumed is not None and "dataset" not in resumed.changed | resumed.for_session
+    run = origin.folder.path if origin.folder and own else None
     if origin.weights is not None and not tokenizer_typed:
         known = origin.weights.tokenizer if config.dataset in CORPORA else None
         kind = known.kind if known else "auto"
     folder = None
     if processes.first:
         with StageDisplay() as display:
-            folder = find_dataset(config.dataset, kind, display.show)
+            folder = find_dataset(config.dataset, kind, display.show, run=run)
     processes.wait()
-    return open_dataset(folder or find_dataset(config.dataset, kind))
+    return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
 def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[str]:
