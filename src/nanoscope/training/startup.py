@@ -40,7 +40,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
         machine, notes = choose_machine(origin.config, processes)
-        dataset = open_data(origin, processes)
+        dataset = open_data(origin.config, processes, run=origin.folder.path if origin.folder else None)
         notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
         model, config = initial_model(origin.config, dataset, origin.checkpoint, machine)
@@ -79,16 +79,14 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         resources.callback(folder.release)
         config, changes, notes = resumed_config(folder, resolved)
         checkpoint, problems = find_checkpoint(folder.path)
-        return Origin(config, folder, checkpoint, changes, [*problems, *notes])
+        return Origin(config, folder, checkpoint, changes, [*resolved.notes, *problems, *notes])
     if resolved.config.init_from != "scratch":
         check_source(resolved.config.init_from)
-    return Origin(resolved.config)
+    return Origin(resolved.config, notes=[*resolved.notes])
 
 
-def open_data(origin: Origin, processes: Processes) -> Dataset:
+def open_data(config: TrainConfig, processes: Processes, *, run: Path | None = None) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait."""
-    config = origin.config
-    run = origin.folder.path if origin.folder and "dataset" not in origin.changes else None
     kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
     folder = None
     if processes.first:
