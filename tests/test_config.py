@@ -140,6 +140,28 @@ def test_the_value_of_an_unknown_flag_is_not_taken_for_a_source() -> None:
     assert mistakes_of("--max_itres", "5") == "unknown flag --max_itres. Did you mean --max_iters?"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("max_iters=5", "--max_iters=5"), ("batchsize=5", "--batch_size=5"), ("n-layer=2", "--n_layer=2")],
+)
+def test_a_setting_without_its_dashes_gets_them_in_the_suggestion(typed: str, meant: str) -> None:
+    assert mistakes_of("laptop", typed).endswith(f"Did you mean {meant}?")
+
+
+def test_a_word_with_an_equals_sign_that_is_like_no_setting_gets_no_suggestion() -> None:
+    assert mistakes_of("laptop", "zzz=1") == "'zzz=1' is neither a preset nor a config file."
+    assert mistakes_of("laptop", "max_iter={}").endswith("Did you mean --max_iters={}?")
+
+
+def test_a_config_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
+    assert resolve([toml_file(tmp_path, "n_layer = 3", "lr=1.toml")]).config.n_layer == 3
+
+
+def test_a_text_given_to_train_gets_the_command_that_prepares_it(tmp_path: Path) -> None:
+    (tmp_path / "my book.txt").write_text("text", "utf-8")
+    assert f"nanoscope prepare '{tmp_path}/my book.txt'" in mistakes_of(f"{tmp_path}/my book.txt")
+
+
 def test_a_flag_without_its_value_gets_an_example() -> None:
     assert mistakes_of("--max_iters") == "--max_iters needs a value, for example --max_iters=600000"
     assert "--out_dir=TEXT" in mistakes_of("--out_dir")
@@ -486,6 +508,34 @@ def test_a_deeply_nested_or_endless_expression_is_refused_in_a_short_message(exp
 @pytest.mark.parametrize("text", ["max_iters = ", "n_layer = 1\n  n_head = 2", "max_iters = 'x", "\x00"])
 def test_a_file_that_is_not_python_is_named(text: str, tmp_path: Path) -> None:
     assert "train_mine.py is not valid Python: " in mistakes_of(nanogpt_file(tmp_path, text))
+
+
+def test_a_helper_variable_in_nanogpts_file_is_noted_and_ignored(tmp_path: Path) -> None:
+    resolved = resolve([nanogpt_file(tmp_path, "my_note = 'x'\nn_layer = 3\nwarmup = 5\n")])
+    assert resolved.config.n_layer == 3
+    my_note, warmup = resolved.notes
+    assert my_note.endswith("train_mine.py, line 1: my_note is not a setting, and was ignored.")
+    assert warmup.endswith("line 3: warmup is not a setting, and was ignored. Did you mean warmup_iters?")
+
+
+def test_a_helper_variable_that_a_setting_uses_needs_no_note(tmp_path: Path) -> None:
+    resolved = resolve([nanogpt_file(tmp_path, "iters = 7\nmax_iters = iters\nlr_decay_iters = iters * 2\n")])
+    assert (resolved.config.max_iters, resolved.config.lr_decay_iters) == (7, 14)
+    assert resolved.notes == []
+
+
+@pytest.mark.parametrize("line", ["learning_rte = 1e-3", "max_iter = 5", "n_layers = 2", "blocksize = 8"])
+def test_a_misspelt_setting_in_nanogpts_file_is_refused_not_ignored(line: str, tmp_path: Path) -> None:
+    assert "Did you mean" in mistakes_of(nanogpt_file(tmp_path, line))
+
+
+@pytest.mark.parametrize("line", ["if True: pass", "x = len('abc')", "print(1)", "for i in range(3): pass"])
+def test_code_in_nanogpts_file_stays_refused(line: str, tmp_path: Path) -> None:
+    assert "train_mine.py, line 1" in mistakes_of(nanogpt_file(tmp_path, line))
+
+
+def test_a_file_with_very_many_helpers_is_the_wrong_file(tmp_path: Path) -> None:
+    assert "too many" in mistakes_of(nanogpt_file(tmp_path, "\n".join(f"zz{n} = 1" for n in range(5000))))
 
 
 def test_an_unknown_key_of_nanogpts_file_gets_its_line_and_a_suggestion(tmp_path: Path) -> None:

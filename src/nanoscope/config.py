@@ -164,6 +164,8 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.messages: list[str] = []
+        self.notes: list[str] = []
+        """What is worth a warning, but no mistake."""
         self._unread_keys: set[str] = set()
         self._unread_source = False
 

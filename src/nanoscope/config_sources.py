@@ -6,10 +6,13 @@ Later sources win: defaults, preset, config file, --key=value. The mistakes of a
 import ast
 import operator
 import os
+import re
+import shlex
 import time
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,8 @@ from nanoscope.untrusted import read_small
 DEFAULT_PRESET = "laptop"
 CONFIG_LIMIT_BYTES = 256 << 10
 MOST_MISTAKES = 20  # per file: with more, it is the wrong file
+MOST_NOTES = 100
+MISSPELT = 0.8  # similarity of a name to a setting (difflib) from which on it is taken for a misspelling
 MOST_DOTS = 200  # per line of TOML: parsing a dotted key, which no setting has, takes quadratic time
 
 
@@ -49,6 +54,8 @@ class Resolved:
     """Preset, files and flags together."""
     begin_from: str = "scratch"
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
+    notes: list[str] = field(default_factory=list)
+    """Warnings about the sources."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -71,7 +78,8 @@ def resolve(words: Iterable[str]) -> Resolved:
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
-    return Resolved(config, name, typed, given, "scratch" if begin_from in ("auto", "resume") else begin_from)
+    begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes)
 
 
 def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
@@ -85,11 +93,15 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
     typed: dict[str, Any] = {}
     while words:
         word = words.pop(0)
-        if not word.startswith("-"):
-            sources.append(word)
-            continue
         key, equals, text = word.lstrip("-").partition("=")
         key = key.replace("-", "_")
+        if not word.startswith("-"):
+            if equals and not os.path.exists(word):  # noqa: PTH110
+                meant = did_you_mean(key, KEYS, partial(_flag, text))
+                mistakes.add(f"{word!r} is neither a preset nor a config file.{meant}")
+            else:
+                sources.append(word)
+            continue
         if key not in KEYS:
             mistakes.add(f"unknown flag --{key}.{did_you_mean(key, KEYS, '--{}'.format)}")
             if not equals and words and not words[0].startswith("-"):
@@ -105,11 +117,15 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
     return sources, typed
 
 
+def _flag(value: str, key: str) -> str:
+    return f"--{key}={value}"
+
+
 def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """Return the values of a preset, a config file or a run folder."""
     path = Path(source)
     if source in presets():
-        return _from_toml(_preset_text(source), f"preset {source}", mistakes)
+        return _from_toml(preset_text(source), f"preset {source}", mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
         saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
@@ -131,7 +147,11 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
         return _from_nanogpt(text, source, mistakes)
     if path.suffix == ".toml":
         return _from_toml(text, source, mistakes)
-    raise UsageError(f"config {source} is neither a .toml file nor a .py file of nanoGPT")
+    name = shlex.quote(source)
+    raise UsageError(
+        f"config {source} is neither a .toml file nor a .py file of nanoGPT\n"
+        f"If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}"
+    )
 
 
 def presets() -> list[str]:
@@ -140,13 +160,20 @@ def presets() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
-def _preset_text(name: str) -> str:
+def preset_text(name: str) -> str:
+    """Return a preset as TOML, with its comment."""
     return (resources.files("nanoscope.presets") / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def preset_note(name: str) -> str:
     """Return the first line of a preset's comment, which says what it is for."""
-    return _preset_text(name).splitlines()[0].removeprefix("# ")
+    return preset_text(name).splitlines()[0].removeprefix("# ")
+
+
+def preset_size(name: str) -> str:
+    """Return the number of parameters that a preset's comment names: 7.1M."""
+    found = re.search(r"([\d.]+M) parameters", preset_text(name))
+    return found[1] if found else ""
 
 
 def _from_toml(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
@@ -162,7 +189,7 @@ def _from_toml(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
             break
         if key == "preset":
             if isinstance(value, str) and value in presets():
-                values = _from_toml(_preset_text(value), f"preset {value}", mistakes) | values
+                values = _from_toml(preset_text(value), f"preset {value}", mistakes) | values
             else:
                 hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
                 mistakes.add_source(f"{file}: no preset is named {shown(value)}.{hint}")
@@ -190,6 +217,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
     values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for statement in tree.body:
         if _too_many(mistakes, file):
             break
@@ -205,11 +233,19 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
                     continue
                 if key in KEYS:
                     put(values, key, assigned[key], mistakes, file=where)
-                else:
-                    mistakes.add(f"{where}: unknown key {briefly(key)}.{did_you_mean(key, KEYS)}")
+                elif key not in used:
+                    _report_unknown(key, where, mistakes)
             case _:
                 mistakes.add(f"{where}: only plain assignments are read, not '{_source(statement)}'")
     return values
+
+
+def _report_unknown(key: str, where: str, mistakes: Mistakes) -> None:
+    """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
+    if did_you_mean(key, KEYS, cutoff=MISSPELT):
+        mistakes.add(f"{where}: unknown key {briefly(key)}.{did_you_mean(key, KEYS)}")
+    else:
+        mistakes.notes.append(f"{where}: {briefly(key)} is not a setting, and was ignored.{did_you_mean(key, KEYS)}")
 
 
 def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:
@@ -256,7 +292,7 @@ def _source(node: ast.AST) -> str:
 
 
 def _too_many(mistakes: Mistakes, file: str) -> bool:
-    if len(mistakes.messages) < MOST_MISTAKES:
+    if len(mistakes.messages) < MOST_MISTAKES and len(mistakes.notes) < MOST_NOTES:
         return False
     mistakes.add_source(f"{file}: too many mistakes, the rest was not read")
     return True

@@ -1,14 +1,25 @@
 """The "did you mean" hint at the end of an error message."""
 
+import shlex
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nanoscope.paths import RUNS
 
 
-def did_you_mean(word: str, choices: Iterable[str], show: Callable[[str], str] = str) -> str:
+def did_you_mean(word: str, choices: Iterable[str], show: Callable[[str], str] = str, *, cutoff: float = 0.6) -> str:
     """Return `" Did you mean X?"` for the choice closest to a misspelt word, or `""` if none is close.
 
-    The hint follows a full stop. `show` formats the suggestion, for example by adding the dashes of a flag.
+    The hint follows a full stop. `show` formats the suggestion, for example by adding the dashes of a flag. `cutoff` is
+    the least similarity, from 0 to 1.
     """
     from difflib import get_close_matches  # imported late: few commands end with a spelling mistake
 
-    close = get_close_matches(word, list(choices), n=1)
+    close = get_close_matches(word, list(choices), n=1, cutoff=cutoff)
     return f" Did you mean {show(close[0])}?" if close else ""
+
+
+def did_you_mean_run(name: str | Path) -> str:
+    """Return `" Did you mean runs/NAME?"` if there is such a run, which is called by its name alone."""
+    folder = RUNS / name
+    return f" Did you mean {shlex.quote(str(folder))}?" if (folder / "events.jsonl").is_file() else ""

@@ -24,8 +24,27 @@ def test_help_lists_the_commands_and_has_examples(nanoscope, tmp_path: Path) -> 
     assert "nanoscope train laptop" in done.stdout
 
 
-def test_without_arguments_the_help_is_shown(nanoscope, tmp_path: Path) -> None:
-    assert nanoscope(cwd=tmp_path).stdout == nanoscope("--help", cwd=tmp_path).stdout
+def test_the_first_screen_is_short_and_says_where_to_go_on(nanoscope, tmp_path: Path) -> None:
+    done = nanoscope(cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) < 24
+    for next_step in ("nanoscope demo", "nanoscope train laptop", "nanoscope help", "nanoscope presets"):
+        assert next_step in done.stdout
+
+
+def test_help_of_a_command_is_its_help_and_help_alone_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*words: str) -> str:
+        assert cli.run(list(words)) == 0
+        return capsys.readouterr().out
+
+    assert printed("help") == printed("--help")
+    for command in ("train", "prepare", "help"):
+        assert printed("help", command) == printed(command, "--help")
+
+
+def test_help_of_an_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["help", "trian"]) == 2
+    assert "Did you mean train?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
@@ -73,6 +92,58 @@ def test_an_unknown_command_gets_a_suggestion_and_the_list(nanoscope, tmp_path: 
     assert done.stdout == ""
     assert "there is no command 'trian'. Did you mean train?" in done.stderr
     assert all(command in done.stderr for command in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["laptop"], "nanoscope train laptop"),
+        (["quick", "--prompt=a b"], "nanoscope train quick '--prompt=a b'"),
+        (["my config.toml"], "nanoscope train 'my config.toml'"),
+        (["train_it.py", "--seed=1"], "nanoscope train train_it.py --seed=1"),
+        (["train.log"], "nanoscope explain train.log"),
+        (["a run"], "nanoscope explain 'a run'"),
+    ],
+)
+def test_what_was_typed_without_its_command_gets_the_whole_command(
+    words: list[str], meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a run").mkdir()
+    for name in ("my config.toml", "train_it.py", "train.log", "a run/events.jsonl"):
+        (tmp_path / name).touch()
+    assert cli.run(words) == 2
+    assert f"Did you mean: {meant}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["sample", "explain", "eta", "compare", "report"])
+def test_a_run_called_by_its_name_alone_is_recognised(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/my run").mkdir(parents=True)
+    (tmp_path / "runs/my run/events.jsonl").touch()
+    assert cli.run([command, "my run"]) == 1
+    assert f"Did you mean '{Path('runs/my run')}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--hepl"], "--help"),
+        (["sample", "--tempreature=1"], "--temperature"),
+        (["prepare", "a.txt", "--vocabsize=300"], "--vocab_size"),
+        (["explain", "a.log", "--lnag=ar"], "--lang"),
+        (["compare", "a.log", "--jsno"], "--json"),
+        (["presets", "--jsn"], "--json"),
+        (["demo", "--minute=1"], "--minutes"),
+        (["watch", "--prot=1"], "--port"),
+        (["bench", "--device_=cpu"], "--device"),
+    ],
+)
+def test_an_unknown_option_names_the_closest(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(words) == 2
+    assert f"Did you mean {meant}?" in capsys.readouterr().err
 
 
 def test_an_unknown_global_option_is_invalid_usage(nanoscope, tmp_path: Path) -> None:

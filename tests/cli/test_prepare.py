@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,6 +61,48 @@ def test_a_mistake_gets_one_message_and_its_exit_status(here, capsys, arguments,
     assert message in error
     assert "Traceback" not in error
     assert len(error.splitlines()) <= 3
+
+
+def test_a_text_on_which_nothing_can_be_trained_is_refused(here, capsys):
+    (here / "tiny.txt").write_text("hello", "utf-8")
+    assert run(["prepare", "tiny.txt"]) == 1
+    assert "too short to train on" in capsys.readouterr().err
+    assert not list(here.glob("data/*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("characters", [20, 200, 1280])
+def test_the_next_command_works_however_short_the_text_is(here, capsys, characters):
+    (here / "short text.txt").write_text(TEXT[:characters], "utf-8")
+    assert run(["prepare", "short text.txt", "--out=data/short text", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    (warning,) = summary["warnings"]
+    assert f"the val split has {summary['val_tokens']} tokens" in warning
+    program, *words = shlex.split(summary["next"])
+    assert program == "nanoscope"
+    assert run([*words, "--max_iters=1", "--n_layer=1", "--eval_iters=1", "--device=cpu", "--compile=False"]) == 0
+
+
+def test_a_text_of_ordinary_length_gets_no_warning(here, capsys):
+    assert run(["prepare", "my book.txt", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["warnings"] == []
+    assert summary["next"] == "nanoscope train laptop --dataset=data/my-book-char"
+
+
+def test_a_vocabulary_smaller_than_asked_for_is_said(here, capsys):
+    assert run(["prepare", "my book.txt", "--tokenizer=bpe", "--vocab_size=5000"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"warning: the vocabulary has \d+ tokens instead of 5,000", out)
+
+
+def test_skipped_files_are_said_with_the_reason(here, capsys):
+    (here / "texts").mkdir()
+    (here / "my book.txt").rename(here / "texts/book.txt")
+    (here / "texts/image.png").write_bytes(b"x")
+    assert run(["prepare", "texts", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["skipped_files"], summary["warnings"]) == (1, ["skipped files: 1 .png"])
 
 
 def test_a_second_preparation_needs_overwrite(here, capsys):

@@ -1,10 +1,12 @@
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from conftest import make_dataset
 from nanoscope.data import shards
 from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import find_dataset
@@ -227,6 +229,81 @@ def test_a_text_file_as_dataset_says_how_to_prepare_it(here):
     (here / "book.txt").write_text("text", encoding="utf-8")
     with pytest.raises(UsageError, match=r"nanoscope prepare book\.txt --out data/book"):
         find_dataset("book.txt")
+
+
+def test_names_are_quoted_in_the_commands_about_a_missing_dataset(here):
+    (here / "my book.txt").write_text("text", encoding="utf-8")
+    with pytest.raises(
+        UsageError, match=r"nanoscope prepare 'my book\.txt' --out 'data/my book'\n  --dataset='data/my book'"
+    ):
+        find_dataset("my book.txt")
+
+
+@pytest.mark.parametrize("tokenizer", ["auto", "gpt2"])
+def test_a_dataset_of_nanogpt_that_is_not_prepared_gets_the_tokenizer_and_the_script(here, tokenizer):
+    with pytest.raises(UsageError, match=r"nanoscope prepare FILE --tokenizer=gpt2 --out data/openwebtext$"):
+        find_dataset("openwebtext", tokenizer)
+    (here / "data/openwebtext").mkdir(parents=True)
+    (here / "data/openwebtext/prepare.py").touch()
+    for name in ("openwebtext", "data/openwebtext"):
+        with pytest.raises(UsageError, match=r"python data/openwebtext/prepare\.py\n.*--tokenizer=gpt2"):
+            find_dataset(name, tokenizer)
+
+
+@pytest.fixture
+def project(here, small_dataset):
+    """A project with a dataset and the config.toml of a run on it, as training writes it; elsewhere is beside it."""
+    dataset = open_dataset(small_dataset())
+    run = here / "project/runs/mine"
+    run.mkdir(parents=True)
+    (here / "elsewhere").mkdir()
+    (here / "data").rename(here / "project/data")
+    folder = here / "project/data/song"
+    (run / "config.toml").write_text(
+        f'dataset = "data/song"\nout_dir = "runs/mine"\n\n[environment]\ndata_folder = "{folder.as_posix()}"\n'
+        f'dataset_fingerprint = "{dataset.fingerprint}"\n',
+        "utf-8",
+    )
+    return here / "project"
+
+
+def test_the_dataset_of_a_run_is_found_from_another_folder(here, project, monkeypatch):
+    monkeypatch.chdir(here / "elsewhere")
+    with pytest.raises(UsageError, match="no dataset"):
+        find_dataset("data/song")
+    for run in (project / "runs/mine", Path("../project/runs/mine")):
+        assert find_dataset("data/song", run=run).samefile(project / "data/song")
+
+
+def test_it_is_found_beside_the_run_after_the_project_was_moved(here, project, monkeypatch):
+    moved = project.rename(here / "moved")
+    monkeypatch.chdir(here / "elsewhere")
+    assert find_dataset("data/song", run=moved / "runs/mine").samefile(moved / "data/song")
+
+
+def test_it_is_found_where_it_was_after_the_run_was_moved(here, project):
+    run = (project / "runs/mine").rename(here / "mine")
+    assert find_dataset("data/song", run=run).samefile(project / "data/song")
+
+
+def test_another_dataset_of_the_same_name_is_not_taken_for_the_runs_own(here, project, monkeypatch):
+    make_dataset(here / "elsewhere", "something else entirely\n" * 50)
+    monkeypatch.chdir(here / "elsewhere")
+    assert find_dataset("data/song", run=project / "runs/mine").samefile(project / "data/song")
+    assert find_dataset("data/song") == Path("data/song")
+
+
+def test_another_dataset_that_was_asked_for_is_not_replaced_by_the_runs_own(here, project, monkeypatch):
+    make_dataset(here / "elsewhere", name="poems")
+    monkeypatch.chdir(here / "elsewhere")
+    assert find_dataset("poems", run=project / "runs/mine") == Path("data/poems")
+
+
+@pytest.mark.parametrize("content", ["", "dataset = [", 'dataset = "data/song"\nout_dir = 5\nenvironment = 3', "\0"])
+def test_a_damaged_config_of_a_run_leaves_the_dataset_where_it_is_named(content, project, monkeypatch):
+    (project / "runs/mine/config.toml").write_text(content, "utf-8")
+    monkeypatch.chdir(project)
+    assert find_dataset("data/song", run=project / "runs/mine") == Path("data/song")
 
 
 def test_an_unknown_dataset_gets_did_you_mean(here, prepared):

@@ -232,9 +232,9 @@ def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path))
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and never answers
-        with pytest.raises(JobError, match="timed out"):
-            download(f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt")
+    silent = socket.create_server(("127.0.0.1", 0))  # accepts connections, and never answers
+    with silent, pytest.raises(JobError, match="timed out"):
+        download(f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt")
 
 
 def test_a_web_page_is_not_taken_for_text(site: Site) -> None:

@@ -4,6 +4,7 @@ A command's module is imported only when the command is called, so that `explain
 """
 
 import os
+import shlex
 import sys
 import tempfile
 import traceback
@@ -17,19 +18,33 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 
-EPILOGUE = """\
+PURPOSE = "Train a small GPT on the machine you have, and understand every line the run prints."
+
+EXAMPLES = """\
 Examples:
   nanoscope demo                                    the one-minute tour
   nanoscope train laptop                            a minute without a GPU
+  nanoscope prepare book.txt                        your own text: then train laptop --dataset=data/book-char
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    text from the trained model
   nanoscope explain train.log                       any training log, or a run: what happened?
   nanoscope report runs/laptop                      the same as an HTML page with charts
   nanoscope watch                                   all runs in the browser, live
+"""
 
+EPILOGUE = f"""\
+{EXAMPLES}
 Run 'nanoscope COMMAND --help' for the options of a command.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
+
+FIRST_SCREEN = f"""\
+{PURPOSE}
+
+{EXAMPLES}
+All commands: nanoscope help
+The options of one: nanoscope help train
+The presets of train: nanoscope presets"""
 
 COMMANDS = {
     "demo": "The one-minute tour: prepare, train, explain, sample, report.",
@@ -42,14 +57,18 @@ COMMANDS = {
     "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
     "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
     "bench": "Measure how fast this machine trains and samples.",
+    "presets": "List the presets of train, or print one.",
+    "completion": "Print the script that completes commands, options and runs in your shell.",
+    "help": "Show the help of a command.",
 }
 OWN_HELP = ("train",)  # its options are the settings of the configuration
+COMPLETE = "__complete"  # what a completion script calls
 
 
-def _app(called: str) -> App:
+def _app(called: str = "", *, completing: bool = False) -> App:
     app = App(
         name="nanoscope",
-        help="Train a small GPT on the machine you have, and understand every line the run prints.",
+        help=PURPOSE,
         help_epilogue=EPILOGUE,
         help_format="plaintext",
         help_formatter="plain",
@@ -61,7 +80,7 @@ def _app(called: str) -> App:
     )
     for number, (name, summary) in enumerate(COMMANDS.items()):
         app.command(
-            f"nanoscope.cli.{name}:{name}",
+            f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else name}:{name}",
             name=name,
             sort_key=number,
             help=None if name == called else summary,  # the called one shows its docstring
@@ -69,6 +88,11 @@ def _app(called: str) -> App:
             help_flags=[] if name in OWN_HELP else app.help_flags,
         )
     return app
+
+
+def completing_app() -> App:
+    """Return the commands as completion sees them: the settings of `train` are its options."""
+    return _app(completing=True)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -84,10 +108,14 @@ def run(arguments: list[str]) -> int:
     words = [_underscored(word) for word in arguments]
     called = words[0] if words else ""
     try:
-        if called and called not in COMMANDS and not called.startswith("-"):
-            raise UsageError(
-                f"there is no command {called!r}.{did_you_mean(called, COMMANDS)}\nCommands: {', '.join(COMMANDS)}"
-            )
+        if called == COMPLETE:
+            completing_app()(arguments, exit_on_error=False, print_error=False)
+            return 0
+        if not words:
+            print(FIRST_SCREEN)
+            return 0
+        if called not in (*COMMANDS, "--help", "-h", "--version"):
+            raise _unknown_command(words)
         status = _app(called)(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(status or 0)
@@ -102,6 +130,23 @@ def run(arguments: list[str]) -> int:
         return 0
     except Exception as error:
         return _fail(_bug_report(error), 1)
+
+
+def _unknown_command(words: list[str]) -> UsageError:
+    """The error about a first word that is no command: perhaps it was left out before a preset or a path."""
+    from nanoscope.config_sources import presets
+
+    called, path = words[0], Path(words[0])
+    if called.startswith("-"):
+        options = ("--help", "--version")
+        return UsageError(f"there is no option {called}.{did_you_mean(called, options)}\nSee: nanoscope --help")
+    meant = ""
+    if called in presets() or (path.suffix in (".py", ".toml") and path.is_file()):
+        meant = "train"
+    elif path.is_file() or (path / "events.jsonl").is_file():
+        meant = "explain"
+    hint = f" Did you mean: {shlex.join(['nanoscope', meant, *words])}" if meant else did_you_mean(called, COMMANDS)
+    return UsageError(f"there is no command {called!r}.{hint}\nCommands: {', '.join(COMMANDS)}")
 
 
 def _utf8_if_unset(encoding: str | None) -> dict[str, str]:

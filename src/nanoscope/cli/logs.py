@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from nanoscope.cli.completion import complete_path
 from nanoscope.cli.options import check_options
 from nanoscope.errors import JobError, UsageError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # '-' is standard input; without this it would be parsed as an option.
-LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
+LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
 
 
 def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:

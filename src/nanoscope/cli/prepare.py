@@ -38,13 +38,14 @@ def prepare(
 
       nanoscope prepare project/ --ext py,md
 
-      nanoscope prepare https://www.gutenberg.org/files/2600/2600-0.txt --out data/war-and-peace
+      nanoscope prepare https://example.org/novel.txt --out data/novel
 
       zcat articles.txt.gz | nanoscope prepare - --out data/articles
 
-    Files: txt, md and any other text; json, jsonl, csv, tsv and parquet by --field; all of these with .gz, .bz2 or
-    .xz; zip archives of them. UTF-16 and UTF-32 are recognised by their byte order mark. Standard input may be text,
-    JSON, gzip or zip, or CSV if --field is given. A download is kept in the cache and resumed if it breaks off.
+    Files may be text of any kind, JSON, JSON Lines, CSV, TSV or Parquet,
+    compressed (.gz, .bz2, .xz) or in a zip archive. UTF-16 and UTF-32 are
+    recognised by their byte order mark. Standard input may be text, JSON, gzip,
+    zip, or CSV if --field is given. A download that breaks off is resumed.
 
     Parameters
     ----------

@@ -5,9 +5,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from nanoscope.cli.completion import complete_path
+
 
 def sample(
-    run: Path | None = None,
+    run: Annotated[Path | None, Parameter(completer=complete_path)] = None,
     *,
     prompt: Annotated[
         str, Parameter(name=("--prompt", "--start"), allow_leading_hyphen=True, show_default=False)

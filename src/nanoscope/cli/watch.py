@@ -1,5 +1,6 @@
 """`nanoscope watch`: all runs of a folder in the browser."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,9 @@ def watch(
     if not 0 <= port <= 65535:
         raise UsageError(f"--port={port}: a port is a number from 0 to 65535")
     if folder is not None and folder.is_file():
-        raise UsageError(f"{folder} is a file: watch takes a directory.\nFor a log: nanoscope explain {folder}")
+        raise UsageError(
+            f"{folder} is a file: watch takes a directory.\nFor a log: nanoscope explain {shlex.quote(str(folder))}"
+        )
     if folder is not None and not folder.is_dir():
         raise JobError(f"There is no directory {folder}.\nGive the directory of your runs: nanoscope watch DIR")
     try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import reprlib
+import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def open_dataset(folder: Path | str) -> Dataset:
         raise JobError(f"Cannot read {error.filename or folder}: {error.strerror or error}.") from error
     raise JobError(
         f"{folder} is not a prepared dataset: it has neither {META} nor train.bin.\n"
-        f"Prepare one with: nanoscope prepare FILE --out {folder}"
+        f"Prepare one with: nanoscope prepare FILE --out {shlex.quote(str(folder))}"
     )
 
 

@@ -24,7 +24,7 @@ def find_dataset(
 ) -> Path:
     """Return the folder of a dataset: `name` is a path, a name under data/, or a corpus, which is then prepared.
 
-    `run` is a run that was trained on it: the dataset is then found from any folder, also if the project was moved.
+    `run` is the folder of a run: its dataset is found from any folder, also if the project was moved.
     """
     corpus, kind = ALIASES.get(name) or (name, tokenizer)
     known = corpus in CORPORA and tokenizer in ("auto", kind)
@@ -35,7 +35,7 @@ def find_dataset(
     if run is not None:
         if known:
             folders.append(default_folder(corpus, kind))
-        found = _of_run(run, folders)
+        found = _of_run(run, name, folders)
     if found:
         _check_tokenizer(found[0], tokenizer)
         return found[0]
@@ -46,12 +46,14 @@ def find_dataset(
     raise _missing(name, tokenizer)
 
 
-def _of_run(run: Path, folders: list[Path]) -> list[Path]:
+def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
     """Return those places that hold a dataset, those with the run's own data first.
 
     Each folder is looked for here, where the run was started if it is still there, and where its data was last seen.
     """
     config = _read_config(run)
+    if config.get("dataset") != name:  # another one was chosen since
+        config = {}
     notes = config.get(RUN_NOTES, {})
     out_dir, here = Path(str(config.get("out_dir", ""))), run.resolve()
     places = [*folders]

@@ -114,11 +114,12 @@ class Sources:
         self.notes: list[str] = []
         self._wanted = extensions(ext)
         self._searched = False  # a folder or an archive
+        self._source = ""  # the current one, as it was typed
         self._field = field
         self._on_progress = on_progress
 
     def add(self, source: str) -> None:
-        path = Path(source)
+        self._source, path = source, Path(source)
         corpus = ALIASES[source][0] if source in ALIASES else source
         if corpus in CORPORA:
             self.files += map(local_file, CORPORA[corpus].files())
@@ -215,11 +216,12 @@ class Sources:
         found = f"{place} contains no {wanted} files. It has: {listed(skipped) or 'nothing'}."
         for suffix, _ in skipped.most_common():
             if suffix in examples and not examples[suffix].is_binary():
-                return JobError(
-                    f"{found}\nRead them with: nanoscope prepare {shlex.quote(place)} --ext={suffix.removeprefix('.')}"
-                )
+                command = shlex.join(["nanoscope", "prepare", self._source, f"--ext={suffix.removeprefix('.')}"])
+                return JobError(f"{found}\nRead them with: {command}")
         supported = " ".join(TEXT_SUFFIXES + ROW_SUFFIXES)
-        return JobError(f"{found}\nSupported: {supported} (also with {' '.join(COMPRESSED)}), others with --ext.")
+        return JobError(
+            f"{found}\nSupported: {supported} (also with {' '.join(COMPRESSED)}), others with --ext or by their names."
+        )
 
     def _standard_input(self) -> TextFile:
         """Copy standard input to a file, because a dataset takes two passes. The system removes the file."""

@@ -27,6 +27,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.files import file_sha256
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
+from nanoscope.suggest import did_you_mean_run
 from nanoscope.untrusted import printable, read_json
 
 STATE_VERSION = 1
@@ -91,7 +92,8 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
     the model has to be undamaged.
     """
     if not run.is_dir():
-        raise JobError(f"there is no run in {run}: {'it is a file' if run.exists() else 'no such folder'}")
+        why = "it is a file" if run.exists() else f"no such folder.{did_you_mean_run(run)}"
+        raise JobError(f"there is no run in {run}: {why}")
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     if (folder / STATE).is_file():
         return load_checkpoint(folder, optimizer=optimizer), []

@@ -19,7 +19,7 @@ from nanoscope.runs.spans import TimeSpans
 from nanoscope.runs.text import without_prefix
 from nanoscope.runs.trackers import open_log
 from nanoscope.runs.wrapping import unwrapped
-from nanoscope.suggest import did_you_mean
+from nanoscope.suggest import did_you_mean, did_you_mean_run
 
 MAX_WRAPPED = 4  # lines that one record may be broken into
 
@@ -157,6 +157,8 @@ def read_log(path: str) -> Log:
 
 
 def _did_you_mean(file: Path) -> str:
+    if hint := did_you_mean_run(file):
+        return hint
     try:
         names = [entry.name for entry in file.parent.iterdir()]
     except OSError:

@@ -98,12 +98,12 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
             checkpoint, problems = find_checkpoint(folder.path)
         resumed = resumed_config(folder, resolved, settings)
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
-        return Origin(resumed.config, folder, checkpoint, resumed, notes=[*problems, *resumed.notes])
+        return Origin(resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *problems, *resumed.notes])
     if resolved.config.init_from != "scratch":
         weights = open_weights(resolved.config.init_from)
         config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*weights.problems, *notes])
-    return Origin(resolved.config)
+        return Origin(config, weights=weights, notes=[*resolved.notes, *weights.problems, *notes])
+    return Origin(resolved.config, notes=[*resolved.notes])
 
 
 def open_weights(source: str) -> OpenedModel:
