@@ -18,9 +18,11 @@ from nanoscope.training.trainer import train
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
-    session = start_session(resolved, open_terminal(), clock)
+    stop = StopRequest()
+    session = start_session(resolved, open_terminal(stop), clock)
     processes = session.machine.processes
-    with StopRequest(at_once=processes.world == 1) as stop, session.resources:
+    stop.at_once = processes.world == 1
+    with stop, session.resources:
         end = train(session, stop)
         _check(session, end)
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
