@@ -58,6 +58,8 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
         introduce(session, origin.changes, origin.notes + notes)
+        if origin.checkpoint is not None:
+            session.set_aside_damaged(origin.checkpoint)
         prepare_first_step(session)
         session.resources = resources.pop_all()
     return session
