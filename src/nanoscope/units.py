@@ -3,12 +3,12 @@
 import re
 
 _COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
-_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:\d{1,12}[dhms]){1,2}")
+_SECONDS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:\d{1,12}[ydhms]){1,2}")
 
 
 def short_duration(seconds: float) -> str:
-    """41s, 3m20s, 2h05m, 3d04h: four to six characters."""
+    """41s, 3m20s, 2h05m, 3d04h, 12y200d: a few characters."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds}s"
@@ -16,14 +16,17 @@ def short_duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}m{seconds:02d}s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24:02d}h"
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if days < 730 else f"{days // 365}y{days % 365}d"
 
 
 def parse_duration(text: str) -> float:
     """The seconds that `short_duration` wrote; ValueError for any other text."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"not a duration: {text!r}")
-    return float(sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", text)))
+    return float(sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([ydhms])", text)))
 
 
 def short_count(number: float) -> str:

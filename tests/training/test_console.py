@@ -8,6 +8,7 @@ import pytest
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.console import BarTerminal, PlainTerminal, StageDisplay, open_terminal
+from nanoscope.training.stopping import StopRequest
 
 
 class Tty(io.StringIO):
@@ -24,16 +25,16 @@ def show(terminal: BarTerminal, event: AnyEvent) -> None:
 
 def test_a_terminal_gets_a_bar_and_a_file_does_not() -> None:
     with redirect_stdout(Tty()):
-        assert isinstance(open_terminal(), BarTerminal)
+        assert isinstance(open_terminal(StopRequest()), BarTerminal)
     with redirect_stdout(io.StringIO()):
-        assert isinstance(open_terminal(), PlainTerminal)
+        assert isinstance(open_terminal(StopRequest()), PlainTerminal)
 
 
 def test_the_bar_shows_where_the_run_is_below_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     with redirect_stdout(Tty()) as tty:
-        terminal = BarTerminal()
+        terminal = BarTerminal(StopRequest())
         show(terminal, Start(config={"max_iters": 20}))
         terminal.advance(0)
         show(terminal, Eval(step=0, val_loss=3.5, best=True))

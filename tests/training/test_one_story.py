@@ -77,8 +77,8 @@ def test_a_run_whose_loss_was_not_finite(folder: Folder) -> None:
 def test_a_run_that_rolled_back(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     original = trainer.forward_backward
 
-    def break_at_13(session: object, batches: list[object], step: int) -> torch.Tensor:
-        return original(session, batches, step) * (math.nan if step == 13 else 1)  # type: ignore[arg-type]
+    def break_at_13(session: object, batches: list[object], step: int, stop: object) -> torch.Tensor:
+        return original(session, batches, step, stop) * (math.nan if step == 13 else 1)  # type: ignore
 
     monkeypatch.setattr(trainer, "forward_backward", break_at_13)
     folder.train("--on_nan=rollback")

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -23,9 +24,9 @@ def breaks_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     original = Learner.forward_backward
 
     def set_up(*steps: int) -> None:
-        def forward_backward(self: Learner, batches: list[Batch], step: int) -> torch.Tensor:
-            total = original(self, batches, step)
-            return total * math.nan if step in steps else total
+        def forward_backward(self: Learner, batches: list[Batch], step: int, *rest: Any) -> torch.Tensor | None:
+            total = original(self, batches, step, *rest)
+            return total * math.nan if total is not None and step in steps else total
 
         monkeypatch.setattr(Learner, "forward_backward", forward_backward)
 

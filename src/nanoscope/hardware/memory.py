@@ -1,5 +1,8 @@
 """Memory: checking that a model fits before allocating it, and recognising that memory ran out."""
 
+from contextlib import suppress
+from pathlib import Path
+
 import psutil
 import torch
 
@@ -16,7 +19,7 @@ class SequenceTooLargeError(JobError):
 def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
     """Raise JobError for a model or a batch that exceeds the total memory of the device."""
     available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
-    model_bytes = 16 * parameters  # weights, gradients and AdamW's two averages, 4 bytes each
+    model_bytes = training_bytes(parameters)
     if model_bytes > available:
         raise JobError(
             f"training {parameters / 1e9:.2f}B parameters needs {_gigabytes(model_bytes)}, "
@@ -29,6 +32,22 @@ def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits
             f"this device has {_gigabytes(available)}\n"
             "Reduce --batch_size and increase --gradient_accumulation_steps."
         )
+
+
+def available_bytes(device: torch.device) -> int:
+    """What this process can have in total: what it has already, and what is free."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    found: int = psutil.virtual_memory().available + psutil.Process().memory_info().rss
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # of a container
+        with suppress(OSError, ValueError):  # not Linux, or "max"
+            found = min(found, int(Path(limit).read_text("ascii")))
+    return found
+
+
+def training_bytes(parameters: int) -> int:
+    """Weights, gradients and AdamW's two averages, 4 bytes each."""
+    return 16 * parameters
 
 
 def _gigabytes(count_bytes: int) -> str:

@@ -5,7 +5,7 @@ Anyone may have written it, so sizes are checked before memory is taken for them
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,6 +83,12 @@ class LoadedCheckpoint:
     scaler: Plain
     run: Plain
     """Settings of the run that a resume compares with (seed, dataset fingerprint)."""
+    damaged: tuple[Path, ...] = ()
+    """Checkpoints that should have been used instead of this one."""
+
+
+class OtherVersionError(JobError):
+    """A checkpoint is of another format. That is no damage."""
 
 
 def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[str]]:
@@ -107,11 +113,15 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
     if named not in names:
         raise UsageError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
     problems: list[str] = []
+    damaged: list[Path] = []
     for candidate in available[names.index(named) :]:
         try:
-            return load_checkpoint(candidate, optimizer=optimizer), problems
+            found = load_checkpoint(candidate, optimizer=optimizer)
+            return replace(found, damaged=tuple(damaged)), problems
         except JobError as error:
             problems.append(str(error))
+            if not isinstance(error, OtherVersionError):
+                damaged.append(candidate)
     raise JobError("no checkpoint can be used:\n" + "\n".join(problems))
 
 
@@ -120,7 +130,8 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
     try:
         content = read_json(folder / STATE)
         if content["version"] != STATE_VERSION:
-            raise JobError(f"{folder} was written by another version of nanoscope (format {content['version']!r:.20})")
+            version = f"{content['version']!r:.20}"
+            raise OtherVersionError(f"{folder} was written by another version of nanoscope (format {version})")
         if content.get("checksum") != state_checksum(content):
             raise JobError(f"{folder / STATE} is damaged: its checksum differs from the one it holds")
         state = msgspec.convert(content, State)

@@ -63,6 +63,8 @@ def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
             parts = {"changed for good": event.changed, "for this session": event.for_session}
             listed = "; ".join(f"{what}: {_changes(values)}" for what, values in parts.items() if values)
             return [f"resuming at iteration {event.step}" + (f" ({listed})" if listed else "")]
+        case e.Forecast():
+            return _forecast_lines(event)
         case e.Sample():
             where = PurePath(folder, event.path)
             return [f"sample at {event.step}: {event.beginning!r} (full text: {where})"]
@@ -163,6 +165,19 @@ def _start_lines(event: e.Start, folder: str) -> list[str]:
     return [*lines, "settings: " + " ".join(settings)] if settings else lines
 
 
+def _forecast_lines(event: e.Forecast) -> list[str]:
+    after = f" after {event.measured} iterations" if event.measured else ""
+    parts = [f"{event.steps} iterations of about {_rough(event.step_seconds)}"]
+    if event.seconds is not None and event.seconds_low is not None and event.seconds_high is not None:
+        span = f"{short_duration(event.seconds_low)} to {short_duration(event.seconds_high)}"
+        parts[0] += f", {short_duration(event.seconds)} in all ({span})"
+    if event.epochs is not None and event.epochs_per_step is not None:
+        parts.append(f"{event.epochs_per_step:.3g} epochs per iteration, {event.epochs:.3g} in all")
+    if event.memory_bytes is not None and event.memory_available is not None:
+        parts.append(f"memory {event.memory_bytes / 1e9:.1f} of {event.memory_available / 1e9:.1f} GB")
+    return [f"expected{after}: {'; '.join(parts)}"]
+
+
 def _end_lines(event: e.End, folder: str) -> list[str]:
     text = ENDINGS[event.reason].format(step=event.step, signal=event.signal or "another process")
     if event.wall_seconds is not None:
@@ -206,6 +221,13 @@ def _seconds(value: float | None, digits: int = 2) -> str:
     return MISSING if value is None else f"{value:.{digits}f}s"
 
 
+def _rough(seconds: float | None) -> str:
+    """Three digits of a short time, which `short_duration` would round to whole seconds."""
+    if seconds is None:
+        return MISSING
+    return f"{seconds:.3g}s" if seconds < 99.5 else short_duration(seconds)
+
+
 def _of(limit: int | None) -> str:
     return "" if limit is None else f" of at most {limit}"
 
@@ -214,7 +236,7 @@ def _of(limit: int | None) -> str:
 
 _STEP = r"(?P<step__int>\d{1,12})"
 _LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
-_DURATION = r"[\ddhms]{2,16}"
+_DURATION = r"[\dydhms]{2,16}"
 _CAUSE_OF = {text: cause for cause, text in SLOW_CAUSES.items()}
 
 
@@ -254,6 +276,8 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
     "grouped": lambda text: int(text.replace(",", "")),
     "count": parse_count,
     "duration": parse_duration,
+    "rough": lambda text: float(text[:-1]) if re.fullmatch(r"[\d.e-]+s", text) else parse_duration(text),
+    "gigabytes": lambda text: round(float(text) * 1e9),
     "shares": lambda text: {name: float(percent) / 100 for name, percent in re.findall(r"(\w+) ([\d.]+)%", text)},
     "settings": _settings,
     "ending": _ending,
@@ -282,6 +306,13 @@ _WHOLE_LINE: tuple[tuple[type[e.AnyEvent], str], ...] = (
     (e.Start, r"number of parameters: (?P<parameters__millions>[\d.]{1,16})M$"),
     (e.Start, r"tokens per iteration will be: (?P<tokens_per_step__grouped>[\d,]{1,20})$"),
     (e.Start, r"settings: (?P<config__settings>.{1,2000})$"),
+    (e.Forecast, r"expected(?: after (?P<measured>\d{1,12}) iterations)?: (?P<steps>\d{1,12}) iterations of about "
+                 r"(?P<step_seconds__rough>[\d.e-]{1,12}s|[\dydhms]{2,16}|n/a)"
+                 rf"(?:, (?P<seconds__duration>{_DURATION}) in all \((?P<seconds_low__duration>{_DURATION}) to "
+                 rf"(?P<seconds_high__duration>{_DURATION})\))?"
+                 r"(?:; (?P<epochs_per_step>[\d.e+-]{1,12}) epochs per iteration, (?P<epochs>[\d.e+-]{1,12}) in all)?"
+                 r"(?:; memory (?P<memory_bytes__gigabytes>[\d.]{1,16}) of "
+                 r"(?P<memory_available__gigabytes>[\d.]{1,16}) GB)?$"),
     (e.Resume, rf"resuming at iteration {_STEP}"),
     (e.End, r"(?P<reason__ending>(?:finished|evaluated|stopped)(?: at iteration)?,? ?(?P<step__int>\d{1,12})?.{0,80}?"
           r"(?: by (?:another process|(?P<signal>SIG[A-Z0-9+]{1,10})))?)"

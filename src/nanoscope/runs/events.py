@@ -69,6 +69,30 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     val_tokens: Count | None = None
 
 
+class Forecast(Event, frozen=True, kw_only=True, tag="forecast"):
+    """What the rest of the run is expected to take: said before its first iteration, and again if that was wrong."""
+
+    step: Step = 0
+    """Iterations done."""
+    steps: Count = 0
+    """Iterations still to do."""
+    measured: Count = 0
+    """Iterations that this rests on. 0: on nothing but a short pass through the model."""
+    seconds: MaybeNumber = None
+    """Of the rest of the run, with evaluations and checkpoints."""
+    seconds_low: MaybeNumber = None
+    seconds_high: MaybeNumber = None
+    step_seconds: MaybeNumber = None
+    eval_seconds: MaybeNumber = None
+    checkpoint_seconds: MaybeNumber = None
+    epochs_per_step: MaybeNumber = None
+    epochs: MaybeNumber = None
+    """Of the whole run: how often it reads the training split."""
+    memory_bytes: Count | None = None
+    """The most that training will need at once."""
+    memory_available: Count | None = None
+
+
 class Resume(Event, frozen=True, kw_only=True, tag="resume"):
     """The run continues from a checkpoint."""
 
@@ -216,8 +240,8 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
 
 
 AnyEvent = (
-    Start | Resume | Iter | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback | OutOfMemory
-    | Spike | SlowStep | Asleep | Note | NonFinite | End
+    Start | Resume | Forecast | Iter | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback
+    | OutOfMemory | Spike | SlowStep | Asleep | Note | NonFinite | End
 )  # fmt: skip
 
 

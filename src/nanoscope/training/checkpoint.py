@@ -41,7 +41,7 @@ from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
 from nanoscope.files import sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
-from nanoscope.model.checkpoint import STATE_VERSION, TrainingState, state_checksum
+from nanoscope.model.checkpoint import STATE_VERSION, LoadedCheckpoint, TrainingState, state_checksum
 
 Tensors = dict[str, Tensor]
 READ_AT_ONCE = 2**20  # bytes
@@ -140,6 +140,32 @@ class CheckpointWriter:
         self.saved_step = snapshot.step
         return folder
 
+    def set_aside_damaged(self, used: LoadedCheckpoint) -> list[Path]:
+        """Rename the damaged checkpoints that `used` stands in for: they neither count as kept nor are they deleted.
+
+        The pointers move to `used`, and to its best one if that is still there. Returns the new names.
+        """
+        renamed = []
+        best = read_pointer(self.folder, BEST)
+        for damaged in used.damaged:
+            names = (f"damaged-{damaged.name.strip('.')}{suffix}" for suffix in ("", *map("-{}".format, range(2, 100))))
+            place = next(self.folder / name for name in names if not (self.folder / name).exists())
+            with suppress(OSError):
+                damaged.rename(place)
+                renamed.append(place)
+        if renamed:
+            self._point(LAST, checkpoint_name(used.progress.step))
+        if renamed and best is not None and read_pointer(self.folder, BEST) is None:
+            self._point(BEST, checkpoint_name(used.progress.best_step or 0))
+        return renamed
+
+    def _point(self, pointer: str, name: str) -> None:
+        """Let `last` or `best` point to a checkpoint, or to nothing if there is no such checkpoint."""
+        if (self.folder / name).is_dir():
+            write_atomically(self.folder / pointer, name + "\n", sync=True)
+        else:
+            (self.folder / pointer).unlink(missing_ok=True)
+
     def _save(self, snapshot: Snapshot) -> Path:
         self._clean_up()
         target = self.folder / checkpoint_name(snapshot.step)
@@ -155,7 +181,7 @@ class CheckpointWriter:
         sync_to_disk(temporary)
         _move_into_place(temporary, target)
         for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
-            write_atomically(self.folder / pointer, target.name + "\n", sync=True)
+            self._point(pointer, target.name)
         self._prune(target)
         return target
 

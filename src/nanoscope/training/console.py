@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.reporter import Terminal
+from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
 from nanoscope.units import short_count, short_duration
 
 
@@ -23,8 +23,8 @@ class Outlet:
     is redirected to a full disk, or the terminal is gone, lines are dropped: console.log has them too.
     """
 
-    def __init__(self) -> None:
-        self._stream, self._lost = sys.stdout, False
+    def __init__(self, stop: StopRequest) -> None:
+        self._stream, self._lost, self._stop = sys.stdout, False, stop
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -48,29 +48,37 @@ class Outlet:
         with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         if isinstance(error, BrokenPipeError):
-            signal.raise_signal(getattr(signal, "SIGHUP", signal.SIGTERM))
+            self._stop.ask(BROKEN_PIPE)
         else:
-            with contextlib.suppress(OSError):
-                print(f"warning: can't write to standard output: {error.strerror}", file=sys.stderr)
+            _print_error(f"warning: can't write to standard output: {error.strerror}")
 
 
 class PlainTerminal(Terminal):
-    """Lines on standard output, for pipes and files."""
+    """Lines on standard output, for pipes and files. Progress goes to stderr: it is no part of the log."""
 
-    def __init__(self) -> None:
-        self._outlet = Outlet()
+    SILENT_SECONDS = 10.0
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._outlet = Outlet(stop)
+        self._last_line = time.monotonic()
 
     def line(self, text: str) -> None:
         print(text, file=self._outlet, flush=True)
+        self._last_line = time.monotonic()
+
+    def progress(self, text: str) -> None:
+        if time.monotonic() - self._last_line >= self.SILENT_SECONDS:
+            _print_error(text)
+            self._last_line = time.monotonic()
 
 
 class BarTerminal(Terminal):
     """The same lines above a bar with loss, best validation loss, speed and time left."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, emoji=False, file=cast(IO[str], Outlet()))
+    def __init__(self, stop: StopRequest) -> None:
+        self._console = Console(highlight=False, emoji=False, file=cast(IO[str], Outlet(stop)))
         count = TextColumn("{task.completed:.0f}/{task.total:.0f}")
-        columns = BarColumn(24), count, TextColumn("{task.fields[status]}")
+        columns = BarColumn(24), count, TextColumn("{task.description}{task.fields[status]}")
         self._progress = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", status="")
         self._best = ""
@@ -94,17 +102,26 @@ class BarTerminal(Terminal):
         super().write(event, lines)
 
     def advance(self, step: int) -> None:
-        self._progress.update(self._task, completed=step)
+        self._progress.update(self._task, completed=step, description="")
         self._progress.start()  # does nothing if it has started
+
+    def progress(self, text: str) -> None:
+        self._progress.update(self._task, description=f"{text} · ")
+        self._progress.start()
 
     def close(self) -> None:
         if self._progress.live.is_started:
             self._progress.stop()
 
 
-def open_terminal() -> Terminal:
-    """A bar where a person watches, otherwise plain lines."""
-    return BarTerminal() if sys.stdout.isatty() else PlainTerminal()
+def open_terminal(stop: StopRequest) -> Terminal:
+    """A bar where a person watches, otherwise plain lines. When nobody reads them any more, `stop` is asked."""
+    return BarTerminal(stop) if sys.stdout.isatty() else PlainTerminal(stop)
+
+
+def _print_error(text: str) -> None:
+    with contextlib.suppress(OSError):  # closed, or on a full disk
+        print(text, file=sys.stderr, flush=True)
 
 
 class StageDisplay:

@@ -61,6 +61,12 @@ class Evaluator:
         tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
         self.batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
 
+    @property
+    def batches(self) -> int:
+        """Of one evaluation, in this process."""
+        shares = (len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values())
+        return sum(math.ceil(share / self.batch) for share in shares)
+
     @torch.no_grad()
     def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
         """Estimate the loss of each split. None if `abandoned`, asked before each batch, became true."""

@@ -22,7 +22,8 @@ from nanoscope.untrusted import printable
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
-    terminal = open_terminal()
+    stop = StopRequest()
+    terminal = open_terminal(stop)
     try:
         session = start_session(resolved, terminal, clock)
     except NothingToTrainError as reason:
@@ -31,7 +32,8 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
                 terminal.line(printable(line))
         return 0
     processes = session.machine.processes
-    with StopRequest(at_once=processes.world == 1) as stop, session.resources:
+    stop.at_once = processes.world == 1
+    with stop, session.resources:
         end = train(session, stop)
         _check(session, end)
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0

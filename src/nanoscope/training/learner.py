@@ -1,5 +1,6 @@
 """What learns: a model with its optimizer. Forward, backward, clip and step are its methods."""
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -8,7 +9,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
-from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.flops import flops_per_token
@@ -30,12 +30,20 @@ class Learner:
         self._parameters = list(plain_model.parameters())
         self._first_bad = torch.full((), -1, device=machine.device)
 
-    def forward_backward(self, batches: list[Batch], step: int) -> Tensor:
-        """Add up the gradients of all micro-batches. Returns this process's share of the mean loss."""
+    def forward_backward(
+        self, batches: list[Batch], step: int, abandoned: Callable[[], bool] = lambda: False
+    ) -> Tensor | None:
+        """Add up the gradients of all micro-batches. Returns this process's share of the mean loss.
+
+        None if `abandoned`, asked before each micro-batch, became true; then there are no gradients.
+        """
         self._seed_dropout(step)
         device, world = self.machine.device, self.machine.processes.world
         total = torch.zeros((), device=device)
         for number, (tokens, targets) in enumerate(batches, start=1):  # (B, T) each
+            if abandoned():
+                self.zero_grad()
+                return None
             if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
                 self.model.require_backward_grad_sync = number == len(batches)
             share = len(tokens) / self.config.sequences_per_step
@@ -82,40 +90,11 @@ class Learner:
             self.scaler.load_state_dict(checkpoint.scaler)
         self._first_bad.fill_(-1)
 
-    def warm_up(self) -> str | None:
-        """Compile, and run once: what is slow only once belongs to start-up, not to iteration 0.
-
-        Returns why compiling failed, if it did; then training is eager.
-        """
-        problem = None
-        if self.machine.choice.compile:
-            compiled = cast(nn.Module, torch.compile(self.plain_model))
-            try:
-                self._run_once(compiled, min(self.config.batch_size, self.config.sequences_per_step))
-                self.model = compiled
-            except Exception as error:  # whatever stops the compiler doesn't stop eager mode
-                problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        if self.model is self.plain_model:
-            try:
-                self._run_once(self.model, 1)
-            except (RuntimeError, MemoryError) as error:
-                raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
-        self.zero_grad()
-        return problem
-
     def distribute(self) -> None:
         """Have the processes of the run average their gradients."""
         if self.machine.processes.world > 1:
             device, on_gpu = self.machine.device, self.machine.choice.type == "cuda"
             self.model = DistributedDataParallel(self.model, device_ids=[device.index] if on_gpu else None)
-
-    def _run_once(self, model: nn.Module, sequences: int) -> None:
-        size = (sequences, self.config.block_size)
-        tokens = torch.zeros(size, dtype=torch.int64, device=self.machine.device)
-        with self.machine.autocast():
-            loss = model(tokens, tokens)
-        loss.backward()
-        self.machine.synchronize()
 
     def _seed_dropout(self, step: int) -> None:
         """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to repeat it."""

@@ -6,18 +6,26 @@ from torch import Tensor
 from nanoscope.data.loader import Batch
 from nanoscope.errors import JobError
 from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
-from nanoscope.runs.events import OutOfMemory, Rollback
+from nanoscope.runs.events import Note, OutOfMemory, Rollback
+from nanoscope.training.progress import Passage
 from nanoscope.training.saving import retry_save
 from nanoscope.training.session import Session
+from nanoscope.training.stopping import StopRequest
 
 MAX_ROLLBACKS = 3
 
 
-def forward_backward(session: Session, batches: list[Batch], step: int) -> Tensor:
+def forward_backward(session: Session, batches: list[Batch], step: int, stop: StopRequest) -> Tensor | None:
     """`Learner.forward_backward`, with smaller micro-batches from now on if memory runs out."""
     while True:
+        batches = split_batches(batches, session.micro_batch)
         try:
-            return session.learner.forward_backward(split_batches(batches, session.micro_batch), step)
+            with Passage(session, stop, "step", len(batches)) as passage:
+                loss = session.learner.forward_backward(batches, step, passage)
+            if loss is None and passage.done:
+                text = f"iteration {step} was discarded after {passage.done} of {passage.total} micro-batches"
+                session.books.reporter.emit(Note(text=f"{text}; a resumed run repeats it"))
+            return loss
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

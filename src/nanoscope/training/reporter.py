@@ -26,6 +26,9 @@ class Sink:
     def advance(self, step: int) -> None:
         """`step` iterations are done, whether they are logged or not."""
 
+    def progress(self, text: str) -> None:
+        """Where the run is inside something that takes long; this is shown, not logged."""
+
     def close(self) -> None: ...
 
 
@@ -44,6 +47,10 @@ class Reporter:
     def advance(self, step: int) -> None:
         for sink in self._sinks:
             sink.advance(step)
+
+    def progress(self, text: str) -> None:
+        for sink in self._sinks:
+            sink.progress(text)
 
     def close(self) -> None:
         for sink in self._sinks:

@@ -94,10 +94,16 @@ class Session:
             if not if_missing:
                 raise JobError(f"can't write {file}: {error.strerror}") from None
 
+    def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
+        """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""
+        for place in self.checkpoints.set_aside_damaged(used) if self.machine.processes.first else ():
+            self.books.reporter.emit(Note(text=f"the damaged checkpoint is kept as {place}; delete it if you like"))
+
     def go_back(self) -> None:
         """Return to the newest undamaged checkpoint: weights, optimizer, scaler and place in the data."""
         checkpoint, problems = find_checkpoint(self.folder.path)
         self.books.reporter.emit(*(Note(text=problem) for problem in problems))
+        self.set_aside_damaged(checkpoint)
         self.learner.restore(checkpoint)
         update_records(checkpoint, self.config, self.evaluation)
         if checkpoint.progress.best_step is None:  # saved before this session, which has measured the best anew

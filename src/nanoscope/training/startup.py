@@ -24,6 +24,7 @@ from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.forecast import look_ahead
 from nanoscope.training.initial_model import config_for_weights, initial_model
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
@@ -34,6 +35,7 @@ from nanoscope.training.reporter import Reporter, Sink, Terminal, check_wandb, o
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
 from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
 from nanoscope.training.session import Books, Session, open_loader
+from nanoscope.training.warm_up import warm_up
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
@@ -68,7 +70,9 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
         introduce(session, origin.checkpoint, origin.notes + notes)
-        warm_up(session)
+        if origin.checkpoint is not None and not config.eval_only:
+            session.set_aside_damaged(origin.checkpoint)
+        prepare_first_step(session)
         session.resources = resources.pop_all()
     return session
 
@@ -211,9 +215,13 @@ def start_event(session: Session) -> Start:
     )  # fmt: skip
 
 
-def warm_up(session: Session) -> None:
-    problem = session.learner.warm_up()
-    if problem is not None:
-        text = f"torch.compile does not work here ({problem[:120]}); training continues in eager mode"
-        session.books.reporter.emit(Note(text=text))
+def prepare_first_step(session: Session) -> None:
+    """Warm up, and say what the run is in for."""
+    reporter = session.books.reporter
+    measured = warm_up(session.learner)
+    if measured.compile_problem is not None:
+        text = f"torch.compile does not work here ({measured.compile_problem[:120]}); training continues in eager mode"
+        reporter.emit(Note(text=text))
     session.learner.distribute()
+    if session.state.step < session.config.max_iters and not session.config.eval_only:
+        reporter.emit(*look_ahead(session, measured))

@@ -1,13 +1,16 @@
-"""Signals: the first asks the run to stop after its current iteration, a second Ctrl-C ends it at once."""
+"""Requests to stop: the first lets the run save what it has done, a second Ctrl-C ends it at once."""
 
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+BROKEN_PIPE = getattr(signal, "SIGPIPE", 13)
 
 
 class StopRequest:
@@ -19,14 +22,22 @@ class StopRequest:
 
     SAME_PRESS_SECONDS = 0.3
 
-    def __init__(self, *, at_once: bool = True) -> None:
+    def __init__(self) -> None:
         self.signal: int | None = None
-        self._at_once, self._first_at = at_once, 0.0
+        self.at_once = True
+        """Whether a second Ctrl-C ends the process. One of several would leave the others waiting."""
+        self.describe: Callable[[], str] | None = None
+        """When the run would stop: 'after this iteration'. None: at once."""
+        self._first_at = 0.0
         self._before: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
         return self.signal is not None
+
+    @property
+    def signal_name(self) -> str | None:
+        return signal.Signals(self.signal).name if self.signal else None
 
     def wait(self, seconds: float) -> bool:
         """Wait until the time is over or a stop is requested. Returns whether it is."""
@@ -39,21 +50,26 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             # Signals that nohup or a shell's '&' ignores stay ignored.
             heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._ask) for number in heeded}
+            self._before = {number: signal.signal(number, self._receive) for number in heeded}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self.requested and kind is not KeyboardInterrupt else handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def ask(self, number: int) -> None:
+        """Ask the run to stop because of a signal, or of BROKEN_PIPE: nobody reads its output any more."""
         if not self.requested:
             self.signal, self._first_at = number, time.monotonic()
-            if number == signal.SIGINT:
-                hint = b" (Ctrl-C again quits at once)" if self._at_once else b""
-                os.write(2, b"\nstopping after this iteration, and saving" + hint + b"\n")
-            return
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         # torchrun passes Ctrl-C on to processes that have received it from the terminal already.
-        again = time.monotonic() - self._first_at > self.SAME_PRESS_SECONDS
-        if number == signal.SIGINT and again and self._at_once:
+        again = self.requested and time.monotonic() - self._first_at > self.SAME_PRESS_SECONDS
+        if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
+        if number == signal.SIGINT and not self.requested:
+            how = f"stopping {self.describe()}, then saving" if self.describe else "stopping and saving"
+            hint = " (Ctrl-C again quits at once)" if self.at_once else ""
+            with suppress(OSError):  # the terminal may be gone
+                os.write(2, f"\n{how}{hint}\n".encode())
+        self.ask(number)

@@ -5,7 +5,6 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 
 import gc
 import math
-import signal
 
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
+from nanoscope.training.progress import Passage
 from nanoscope.training.recovery import forward_backward, roll_back
 from nanoscope.training.resuming import flags_to_continue, out_of_patience
 from nanoscope.training.saving import retry_save, save, save_at_the_end
@@ -42,7 +42,7 @@ def train(session: Session, stop: StopRequest) -> End:
         lr = learning_rate(step, config) * state.lr_factor
         if evaluation_due(step, config) and state.evaluated_at != step:
             evaluate(session, stop)
-        if config.sample_interval and step and step % config.sample_interval == 0:
+        if config.sample_interval and step and step % config.sample_interval == 0 and not stop.requested:
             sample(session)
         if reason := reason_to_stop(session, stop):
             if reason == "non_finite" and roll_back(session, first_bad_step(session)):
@@ -54,13 +54,17 @@ def train(session: Session, stop: StopRequest) -> End:
             machine.synchronize()  # so that this iteration's time is its own
         with clock.phase("data") as waiting:
             batches = session.loader.next()
-        state.step, state.sequences = step + 1, session.loader.sequences_read
         if step in state.skipped:
+            advance(session)
             continue
         with clock.phase("step") as stepping:
-            loss, grad_norm = optimizer_step(session, batches, step, lr)
+            update = optimizer_step(session, batches, lr, stop)
             if logged:
                 machine.synchronize()
+        if update is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
+            continue
+        advance(session)
+        loss, grad_norm = update
         seconds = waiting.seconds + stepping.seconds
         pace.step(seconds)
 
@@ -76,7 +80,7 @@ def train(session: Session, stop: StopRequest) -> End:
                     mfu=mfu(speed, learner.flops_per_token, machine.peak[0]), eta_seconds=pace.eta_seconds(step + 1),
                 )  # fmt: skip
                 reporter.emit(iteration, *spikes.notice(step, mean_loss))
-        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds))
+        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
         retry_save(session)
         reporter.advance(state.step)
 
@@ -91,10 +95,22 @@ def evaluation_due(step: int, config: TrainConfig) -> bool:
     return step % config.eval_interval == 0 or step == config.max_iters
 
 
-def optimizer_step(session: Session, batches: list[Batch], step: int, lr: float) -> tuple[Tensor, Tensor | None]:
-    """One update. Returns this process's share of the mean loss, and the gradient norm before clipping."""
-    learner = session.learner
-    loss = forward_backward(session, batches, step)
+def advance(session: Session) -> None:
+    """One more iteration is done."""
+    session.state.step, session.state.sequences = session.state.step + 1, session.loader.sequences_read
+
+
+def optimizer_step(
+    session: Session, batches: list[Batch], lr: float, stop: StopRequest
+) -> tuple[Tensor, Tensor | None] | None:
+    """One update. Returns this process's share of the mean loss, and the gradient norm before clipping.
+
+    None if the run was asked to stop between two micro-batches; then nothing has changed.
+    """
+    learner, step = session.learner, session.state.step
+    loss = forward_backward(session, batches, step, stop)
+    if loss is None:
+        return None
     grad_norm = learner.clip()
     learner.check_finite(loss, grad_norm, step)
     # Asking a GPU whether all is well would make it wait: there reason_to_stop asks, at the next logged iteration.
@@ -112,8 +128,9 @@ def first_bad_step(session: Session) -> int:
 def evaluate(session: Session, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
     config, state, books = session.config, session.state, session.books
-    with books.clock.phase("eval") as timed:
-        found = session.evaluator.evaluate(session.learner.plain_model, abandoned=lambda: stop.requested)
+    passage = Passage(session, stop, "eval", session.evaluator.batches)
+    with books.clock.phase("eval") as timed, passage:
+        found = session.evaluator.evaluate(session.learner.plain_model, abandoned=passage)
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     books.pace.extra("eval", timed.seconds)
@@ -158,7 +175,8 @@ def sample(session: Session) -> None:
 def reason_to_stop(session: Session, stop: StopRequest) -> EndReason | None:
     config, step, machine = session.config, session.state.step, session.machine
     # Asking a GPU for a number makes it wait: there a loss that is not finite is noticed at the next logged iteration.
-    look = machine.device.type == "cpu" or step % config.log_interval == 0 or step == config.max_iters
+    logged = step % config.log_interval == 0 or step == config.max_iters
+    look = machine.device.type == "cpu" or logged or stop.requested
     bad = look and session.learner.first_bad_step >= 0
     over_time = config.max_minutes > 0 and session.books.clock.wall_seconds >= 60 * config.max_minutes
     bad, asked, over_time = machine.processes.any(bad, stop.requested, over_time)
@@ -185,7 +203,7 @@ def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
         save_at_the_end(session, stop)
     end = End(
         reason=reason, step=step, wall_seconds=books.clock.wall_seconds, phases=books.clock.seconds(),
-        signal=signal.Signals(stop.signal).name if stop.signal and reason == "interrupted" else None,
+        signal=stop.signal_name if reason == "interrupted" else None,
         best_val_loss=state.best_val_loss, best_step=state.best_step, saved_step=session.checkpoints.saved_step,
         resume_with=flags_to_continue(session.config, session.for_session, reason),
     )  # fmt: skip

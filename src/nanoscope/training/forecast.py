@@ -1,0 +1,115 @@
+"""What a run is in for, before its first iteration: time, epochs, memory, and a warning where that is absurd.
+
+Steps and evaluations are extrapolated from the warm-up's short pass through the model, the optimizer and checkpoints
+from figures that other machines had (benchmarks/LOG.md). That is right within a factor of two or so, which the range
+says, and enough to tell a minute from a month. `Pace` compares it with the first iterations.
+"""
+
+import math
+from dataclasses import dataclass
+
+from nanoscope.config import TrainConfig
+from nanoscope.hardware.memory import available_bytes, training_bytes
+from nanoscope.runs.events import Forecast, Note
+from nanoscope.training.session import Session
+from nanoscope.training.warm_up import WarmUp
+from nanoscope.units import short_duration
+
+OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per parameter, on two cores
+CHECKPOINT_BYTES = 12  # per parameter: the weight and two averages
+CHECKPOINT_SPEED = 200e6  # bytes per second to write, sync and read back; 100e6 to 700e6 were seen
+
+LONG_STEP, LONG_RUN, MANY_EPOCHS, MUCH_MEMORY = 180.0, 30 * 86400.0, 1.0, 0.9  # beyond these a warning is due
+GOOD_STEP, GOOD_RUN, GOOD_EPOCHS, GOOD_MEMORY = 30.0, 86400.0, 0.1, 0.8  # what it suggests
+SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
+
+
+def look_ahead(session: Session, measured: WarmUp) -> list[Forecast | Note]:
+    """The forecast of the rest of the run, and the warnings that it deserves."""
+    outlook = Outlook.of(session, measured)
+    expected = session.books.pace.complete(forecast(session, measured, outlook))
+    found = warnings(session.config, expected, outlook, session.micro_batch, session.machine.processes.world)
+    return [expected, *(Note(text=text, level="warning") for text in found)]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How time and memory grow with the sequences of an iteration and of a micro-batch."""
+
+    seconds_per_sequence: float
+    optimizer_seconds: float
+    bytes_per_sequence: int
+    model_bytes: int
+
+    @classmethod
+    def of(cls, session: Session, measured: WarmUp) -> "Outlook":
+        parameters, on_cpu = session.learner.plain_model.parameter_count(), session.machine.device.type == "cpu"
+        logits = 4 * session.config.block_size * session.learner.plain_model.config.vocab_size
+        return cls(
+            measured.fastest.seconds / measured.fastest.sequences / session.machine.processes.world,
+            OPTIMIZER_SECONDS[session.config.recipe] * parameters if on_cpu else 0.0,
+            measured.saved_bytes + 2 * logits,  # their gradients exist beside everything that was saved
+            training_bytes(parameters),
+        )
+
+    def step_seconds(self, sequences: int) -> float:
+        return sequences * self.seconds_per_sequence + self.optimizer_seconds
+
+    def memory_bytes(self, micro_batch: int) -> int:
+        return self.model_bytes + micro_batch * self.bytes_per_sequence
+
+
+def forecast(session: Session, measured: WarmUp, outlook: Outlook) -> Forecast:
+    config, processes = session.config, session.machine.processes
+    windows = sum(len(starts) for starts in session.evaluator.starts.values()) / processes.world
+    epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
+    return Forecast(
+        step=session.state.step, steps=config.max_iters - session.state.step,
+        step_seconds=outlook.step_seconds(config.sequences_per_step),
+        eval_seconds=windows * measured.fastest.forward_seconds / measured.fastest.sequences,
+        checkpoint_seconds=CHECKPOINT_BYTES * session.learner.plain_model.parameter_count() / CHECKPOINT_SPEED,
+        epochs_per_step=epochs_per_step, epochs=config.max_iters * epochs_per_step,
+        memory_bytes=outlook.memory_bytes(session.micro_batch),
+        memory_available=available_bytes(session.machine.device),
+    )  # fmt: skip
+
+
+def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_batch: int, world: int = 1) -> list[str]:
+    """What is absurd about a forecast, each with the settings that make it sensible."""
+    before, available = config.sequences_per_step, expected.memory_available or 0
+    seconds, epochs = outlook.step_seconds(before), expected.epochs_per_step or 0.0
+    too_large = outlook.memory_bytes(micro_batch) > MUCH_MEMORY * available
+    too_long, too_often = seconds > LONG_STEP, epochs > MANY_EPOCHS
+
+    fitting, sequences = micro_batch, before
+    if too_large:
+        fitting = min(fitting, int((GOOD_MEMORY * available - outlook.model_bytes) / outlook.bytes_per_sequence))
+    if too_long:
+        sequences = min(sequences, int((GOOD_STEP - outlook.optimizer_seconds) / outlook.seconds_per_sequence))
+    if too_often:
+        sequences = min(sequences, int(GOOD_EPOCHS * before / epochs))
+    sequences = max(sequences, world)
+    better_seconds, better_epochs = outlook.step_seconds(sequences), epochs * sequences / before
+    hopeless = fitting < 1 or better_seconds > LONG_STEP
+    if hopeless:
+        advice = f"{'start a new run with' if expected.step else 'use'} a smaller model, such as {SMALLER_MODEL}"
+    else:
+        batch_size = min(fitting, sequences)
+        advice = f"use --batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
+
+    found = []
+    if too_large:
+        need = f"{outlook.memory_bytes(micro_batch) / 1e9:.1f} of the {available / 1e9:.1f} GB of memory"
+        found.append(f"training needs about {need}; {advice}")
+    if too_long or too_often:
+        facts = [f"takes about {short_duration(seconds)}"] if too_long else []
+        facts += [f"reads the training split {epochs:.3g} times"] if too_often else []
+        better = "" if hopeless else f" (about {short_duration(better_seconds)}, {better_epochs:.2g} times the split)"
+        found.append(f"an iteration {' and '.join(facts)}; {advice}{better}")
+    if (expected.seconds or 0.0) > LONG_RUN and not hopeless:
+        steps = max(int(GOOD_RUN / better_seconds), 1)
+        found.append(
+            f"the run takes about {short_duration(expected.seconds or 0.0)}; use --max_iters={expected.step + steps} "
+            f"to end after about {short_duration(steps * better_seconds)}"
+        )
+    return found

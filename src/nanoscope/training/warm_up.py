@@ -1,0 +1,112 @@
+"""Before the first iteration: compile, run once, and measure what one pass through the model takes.
+
+What is slow only once belongs to start-up, not to iteration 0. Nothing here changes the weights or the optimizer, and
+dropout is seeded anew by every iteration, so a run is the same with and without it.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
+from nanoscope.training.learner import Learner
+
+AT_PEAK_SECONDS = (
+    0.02  # that a pass which only measures may take at the device's peak; it really takes a few times that
+)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward and backward pass."""
+
+    sequences: int
+    forward_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    fastest: Pass
+    saved_bytes: int
+    """What a forward pass over one sequence keeps for the backward pass, before compiling."""
+    compile_problem: str | None = None
+    """Why compiling failed, if it did; then training is eager."""
+
+
+def warm_up(learner: Learner) -> WarmUp:
+    saved = SavedBytes(learner.plain_model)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(saved.count, lambda tensor: tensor):
+            first = _run(learner, learner.plain_model, 1)
+    except (RuntimeError, MemoryError) as error:
+        raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
+    problem = _compile(learner) if learner.machine.choice.compile else None
+    fastest = _measure(learner, first)
+    learner.zero_grad()
+    return WarmUp(fastest, saved.bytes, problem)
+
+
+class SavedBytes:
+    """Adds up the tensors that a forward pass keeps, each storage once and parameters not at all."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.bytes = 0
+        self._seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def count(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.bytes += storage.nbytes()
+        return tensor
+
+
+def _compile(learner: Learner) -> str | None:
+    compiled = cast(nn.Module, torch.compile(learner.plain_model))
+    try:
+        _run(learner, compiled, _micro_batch(learner))
+    except Exception as error:  # whatever stops the compiler doesn't stop eager mode
+        return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    learner.model = compiled
+    return None
+
+
+def _measure(learner: Learner, first: Pass) -> Pass:
+    """The faster of two more passes, if they are short: the first one was slow because it set things up."""
+    machine, config = learner.machine, learner.config
+    at_peak = learner.flops_per_token * config.block_size / (machine.peak[0] or math.inf) * machine.processes.world
+    sequences = min(_micro_batch(learner), int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
+    if learner.model is not learner.plain_model:  # compiled for whole micro-batches
+        sequences = _micro_batch(learner)
+    try:
+        passes = [_run(learner, learner.model, sequences) for _ in range(2)] if sequences else [first]
+    except (RuntimeError, MemoryError) as error:  # training has a remedy for too little memory, and will use it
+        if not is_out_of_memory(error):
+            raise
+        passes = [first]
+        release(machine.device)
+    return min(passes, key=lambda each: each.seconds)
+
+
+def _run(learner: Learner, model: nn.Module, sequences: int) -> Pass:
+    device, size = learner.machine.device, (sequences, learner.config.block_size)
+    tokens = torch.randint(learner.plain_model.config.vocab_size, size, generator=torch.Generator().manual_seed(0))
+    tokens = tokens.to(device)
+    learner.machine.synchronize()
+    began = time.perf_counter()
+    with learner.machine.autocast():
+        loss = model(tokens, tokens)
+    learner.machine.synchronize()
+    forward = time.perf_counter() - began
+    loss.backward()
+    learner.machine.synchronize()
+    return Pass(sequences, forward, time.perf_counter() - began)
+
+
+def _micro_batch(learner: Learner) -> int:
+    return min(learner.config.batch_size, learner.config.sequences_per_step)
