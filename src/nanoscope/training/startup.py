@@ -27,18 +27,19 @@ from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.reporter import Reporter, Terminal, check_wandb, open_sinks
+from nanoscope.training.reporter import Reporter, Terminal, open_sinks
 from nanoscope.training.run_folder import Changes, RunFolder, new_run, old_run, resumed_config
 from nanoscope.training.session import Books, Session, open_loader
+from nanoscope.training.trackers import check_trackers, open_trackers
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
 
 def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
     with ExitStack() as resources:
-        check_wandb(resolved.config)
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
+        check_trackers(origin.config)
         machine, notes = choose_machine(origin.config, processes)
         dataset = open_data(origin.config, processes)
         notes += check_data(dataset, origin.checkpoint)
@@ -50,8 +51,9 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
         config = replace(config, out_dir=str(folder.path))
-        sinks = open_sinks(folder, config, terminal, clock.wall_seconds) if processes.first else []
-        books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
+        sinks = open_sinks(folder, terminal, clock.wall_seconds) if processes.first else []
+        trackers = open_trackers(folder, config) if processes.first else []
+        books = Books(Reporter(folder.path, *sinks, *trackers), clock, Pace(config))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
