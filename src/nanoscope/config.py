@@ -27,10 +27,22 @@ NOT_NEGATIVE = Range("0 or greater", lambda number: number >= 0)
 FRACTION = Range("at least 0 and less than 1", lambda number: 0 <= number < 1)
 
 
-def _key(group: str, default: Any, help: str, accepts: Range | None = None, recipe: str = "") -> Any:
+Lasts = Literal["run", "session", "invocation"]
+"""How long a value holds that is typed on a resume.
+
+run: from now on. It says what the run computes, measures or keeps, and config.toml records it.
+session: until this session ends. It says how the run is carried out: where, and how often it reports.
+invocation: until this session ends, and also if it is typed at the start: config.toml never has it.
+"""
+
+
+def _key(
+    group: str, default: Any, help: str, accepts: Range | None = None, recipe: str = "", lasts: Lasts = "run"
+) -> Any:
     """One setting. `recipe` names the only recipe that uses it."""
     help += f" (only for recipe={recipe})" if recipe else ""
-    return field(default=default, metadata={"group": group, "help": help, "accepts": accepts, "recipe": recipe})
+    metadata = {"group": group, "help": help, "accepts": accepts, "recipe": recipe, "lasts": lasts}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(kw_only=True)
@@ -39,25 +51,25 @@ class TrainConfig:
 
     # fmt: off
     out_dir: str = _key("run", "", "run folder; default: runs/NAME, where NAME is the preset, config file or dataset")
-    init_from: str = _key("run", "scratch", "scratch, resume, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
+    init_from: str = _key("run", "scratch", "scratch, resume (continue a run), auto (resume if there is a checkpoint, else begin), gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
     recipe: Literal["modern", "classic"] = _key("run", "modern", "modern learns several times faster; classic is GPT-2 as nanoGPT trains it")
     seed: int = _key("run", 1337, "random seed of the initial weights, the batches and dropout", NOT_NEGATIVE)
-    overwrite: bool = _key("run", False, "delete the run in out_dir and start a new one")
-    max_minutes: float = _key("run", 0.0, "save and stop after N minutes of wall time; 0: no limit", NOT_NEGATIVE)
+    overwrite: bool = _key("run", False, "delete the run in out_dir and start a new one", lasts="invocation")
+    max_minutes: float = _key("run", 0.0, "save and stop after N minutes of wall time; 0: no limit", NOT_NEGATIVE, lasts="invocation")
     on_nan: Literal["stop", "rollback"] = _key("run", "stop", "if the loss is not finite: stop, or rollback to the last checkpoint, skip the batch and halve the learning rates, at most 3 times")
-    log_interval: int = _key("run", 1, "print every N iterations", POSITIVE)
+    log_interval: int = _key("run", 1, "print every N iterations", POSITIVE, lasts="session")
     wandb_log: bool = _key("run", False, "also log to Weights & Biases (requires: pip install wandb)")
     wandb_project: str = _key("run", "", "Weights & Biases project; default: nanoscope")
     wandb_run_name: str = _key("run", "", "Weights & Biases run name; default: the name of the run folder")
     tensorboard: bool = _key("run", False, "also log to the folder tensorboard in the run folder (requires: pip install tensorboardX)")
 
-    eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE)
+    eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE, lasts="session")
     eval_iters: int | Literal["full"] = _key("evaluation", 200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)
-    eval_only: bool = _key("evaluation", False, "evaluate once and exit")
-    patience: int = _key("evaluation", 0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE)
+    eval_only: bool = _key("evaluation", False, "evaluate once and exit; changes nothing in a run", lasts="invocation")
+    patience: int = _key("evaluation", 0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE, lasts="session")
     always_save_checkpoint: bool = _key("evaluation", True, "save at every evaluation; False: only when the validation loss improves")
     keep_checkpoints: int = _key("evaluation", 2, "number of latest checkpoints to keep in addition to the best; 0: all", NOT_NEGATIVE)
-    sample_interval: int = _key("evaluation", 0, "write a sample every N iterations; 0: never", NOT_NEGATIVE)
+    sample_interval: int = _key("evaluation", 0, "write a sample every N iterations; 0: never", NOT_NEGATIVE, lasts="session")
 
     dataset: str = _key("data", "openwebtext", "folder of a prepared dataset, its name under data/, or a known corpus (shakespeare, python)")
     tokenizer: Literal["auto", "char", "byte", "gpt2", "bpe"] = _key("data", "auto", "char, byte, gpt2 or bpe, for a corpus that is prepared on first use; auto: the dataset's own")
@@ -76,6 +88,7 @@ class TrainConfig:
     ngram_dropout: float = _key("model", 0.0, "dropout probability of the n-gram embeddings; 0.5 if the data is read several times", FRACTION, "modern")
 
     learning_rate: float | Auto = _key("optimizer", "auto", "peak learning rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern", POSITIVE)
+    lr_scale: float = _key("optimizer", 1.0, "multiplies every learning rate, for example to resume with lower ones", POSITIVE)
     matrix_lr: float = _key("optimizer", 0.02, "peak learning rate of Muon, which trains the matrices of the blocks", POSITIVE, "modern")
     table_lr: float = _key("optimizer", 0.3, "peak learning rate of Adagrad, which trains the n-gram embeddings", POSITIVE, "modern")
     muon_momentum: float = _key("optimizer", 0.95, "momentum of Muon", FRACTION, "modern")
@@ -90,10 +103,10 @@ class TrainConfig:
     lr_decay_iters: int | Auto = _key("optimizer", "auto", "iteration at which the learning rate reaches min_lr; auto: max_iters", POSITIVE)
     min_lr: float | Auto = _key("optimizer", "auto", "final learning rate; auto: a tenth of learning_rate for classic, 0 for modern")
 
-    device: str = _key("machine", "auto", "auto, cpu, cuda, cuda:N or mps")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = _key("machine", "auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16")
-    compile: bool | Auto = _key("machine", "auto", "use torch.compile; falls back to eager mode if it fails")
-    backend: Literal["auto", "gloo", "nccl"] = _key("machine", "auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo")
+    device: str = _key("machine", "auto", "auto, cpu, cuda, cuda:N or mps", lasts="session")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = _key("machine", "auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16", lasts="session")
+    compile: bool | Auto = _key("machine", "auto", "use torch.compile; falls back to eager mode if it fails", lasts="session")
+    backend: Literal["auto", "gloo", "nccl"] = _key("machine", "auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo", lasts="session")
     # fmt: on
 
     @property
@@ -131,7 +144,13 @@ class TrainConfig:
 SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ngrams", "token_shift")
 KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
+PER_INVOCATION = tuple(name for name, item in KEYS.items() if item.metadata["lasts"] == "invocation")
 RUN_NOTES = "environment"  # the table that a run adds to its config.toml; it holds no settings
+
+
+def without_per_invocation(values: dict[str, Any]) -> dict[str, Any]:
+    """What a run's saved settings still mean later: a limit or an evaluation was meant for that one invocation."""
+    return {key: value for key, value in values.items() if key not in PER_INVOCATION}
 
 
 def alternatives(kind: Any) -> list[Any]:
@@ -171,6 +190,8 @@ def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConf
     config = TrainConfig(**values)
     _check_ranges(config, mistakes)
     _check_shape(config, mistakes)
+    if config.overwrite and config.init_from in ("resume", "auto"):
+        mistakes.add(f"overwrite=True would delete the run that init_from={config.init_from} resumes: leave one out")
     if not mistakes.affect("recipe"):
         _check_recipe(config, mistakes)
     messages = mistakes.messages
@@ -209,7 +230,7 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
         if only_for and only_for != config.recipe and changed and not mistakes.affect(key):
             mistakes.add(f"{key} has no effect with recipe={config.recipe}; it is only for recipe={only_for}")
     if config.recipe == "modern":
-        if config.init_from not in ("scratch", "resume"):
+        if config.init_from not in ("scratch", "resume", "auto"):
             mistakes.add(f"init_from={config.init_from} loads GPT-2 weights, which need --recipe=classic")
         if not mistakes.affect("n_embd", "n_head") and config.n_embd // config.n_head % 2:
             channels = config.n_embd // config.n_head
@@ -218,7 +239,7 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
 
 def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
     """Return the resolved configuration as TOML that `nanoscope train` can read; notes become tables."""
-    settings = {key: value for key, value in dataclasses.asdict(config).items() if key != "overwrite"}
+    settings = without_per_invocation(dataclasses.asdict(config))
     lines = ["# The resolved settings of this run. Resume with: nanoscope train THIS_FOLDER --init_from=resume"]
     lines += [f"{key} = {_toml_value(value)}" for key, value in settings.items()]
     for table, values in notes.items():

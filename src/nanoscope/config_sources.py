@@ -14,7 +14,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import KEYS, RUN_NOTES, TYPES, Mistakes, TrainConfig, alternatives, build
+from nanoscope.config import (
+    KEYS,
+    RUN_NOTES,
+    TYPES,
+    Mistakes,
+    TrainConfig,
+    alternatives,
+    build,
+    without_per_invocation,
+)
 from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, shown
 from nanoscope.errors import JobError, UsageError
 from nanoscope.suggest import did_you_mean
@@ -37,6 +46,8 @@ class Resolved:
     """Only the --key=value flags: they override the settings of a resumed run."""
     given: dict[str, Any]
     """Preset, files and flags together."""
+    begin_from: str = "scratch"
+    """The init_from of a run that init_from=auto begins: the one of preset and files."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -53,12 +64,13 @@ def resolve(words: Iterable[str]) -> Resolved:
             given |= _with_its_tokenizer(_read_source(source, mistakes))
         except UsageError as error:
             mistakes.add_source(str(error))
+    begin_from = given.get("init_from", "scratch")
     given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
-    return Resolved(config, name, typed, given)
+    return Resolved(config, name, typed, given, "scratch" if begin_from in ("auto", "resume") else begin_from)
 
 
 def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +111,8 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
         return _from_toml(_preset_text(source), f"preset {source}", mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
-        return _read_source(str(path / "config.toml"), mistakes) | {"out_dir": source}  # the run may have been moved
+        saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
+        return saved | {"out_dir": source}  # the run may have been moved
     if not os.path.isfile(path):  # noqa: PTH113
         listed = f"Presets: {', '.join(presets())}"
         if os.path.isdir(path):  # noqa: PTH112

@@ -21,7 +21,7 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     # The last evaluation or checkpoint may come after the last printed step.
     told = [*run.steps.step[-1:], *(e.step for e in run.evals[-1:]), *(c.step for c in run.checkpoints[-1:])]
     last = max(told, default=None)
-    finished = _finished(run, total, last, log_interval)
+    finished = _finished(run, total, last, log_interval, extended=_extends(run, max_iters))
     left = None
     if finished:
         left = 0
@@ -32,7 +32,7 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     tokens_per_step = tokens_in_step(run)
     # A printed step is over; an evaluation comes before the step of its number.
     done = max(last, run.last_step + 1 if run.last_step is not None else 0) if last is not None else None
-    seen = done * tokens_per_step if tokens_per_step and done else None
+    seen = _tokens_seen(run, done, tokens_per_step) if tokens_per_step and done else None
     data, parameters = train_tokens(run), trained_parameters(run)
     return RunProgress(
         last_step=last,
@@ -45,6 +45,14 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
         tokens_per_parameter=seen / parameters if seen and parameters else None,
         unit=run.unit,
     )
+
+
+def _tokens_seen(run: Run, done: int, tokens_per_step: int) -> int:
+    """Tokens of `done` steps. A resume may have changed the batch."""
+    batches = run.details.batches if run.details else []
+    firsts = [0, *(first for first, _ in batches[1:]), done]
+    spans = zip(pairwise(firsts), batches, strict=True) if batches else [((0, done), (0, tokens_per_step))]
+    return sum(max(0, min(end, done) - first) * tokens for (first, end), (_, tokens) in spans)
 
 
 def trained_parameters(run: Run) -> int | None:
@@ -121,10 +129,17 @@ def total_of(run: Run) -> int | None:
     return None
 
 
-def _finished(run: Run, total: int | None, last: int | None, log_interval: int | None) -> bool | None:
+def _extends(run: Run, max_iters: int | None) -> bool:
+    """Whether somebody asks about more steps than the run was set to take."""
+    return max_iters is not None and max_iters > (total_of(run) or 0)
+
+
+def _finished(
+    run: Run, total: int | None, last: int | None, log_interval: int | None, *, extended: bool
+) -> bool | None:
     if last is None:
         return False if run.failed else None
-    if run.said_finished:
+    if run.said_finished and not extended:
         return True
     if total is not None and run.last_step is not None and run.last_step > total:
         return None

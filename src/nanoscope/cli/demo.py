@@ -1,7 +1,5 @@
 """`nanoscope demo`: the other commands, one after another."""
 
-from pathlib import Path
-
 from nanoscope.errors import JobError, UsageError
 
 
@@ -9,7 +7,8 @@ def demo(*, minutes: float = 1.5) -> int:
     """The one-minute tour: prepare, train, explain, sample, report.
 
     Downloads and prepares tiny Shakespeare (without a network, Python's own library), trains the preset laptop for at
-    most the given minutes, explains the run, samples from it and writes a report. The files are in data/ and runs/demo.
+    most the given minutes, explains the run, samples from it and writes a report. The files are in data/ and runs/demo
+    (or runs/demo-2, …: earlier runs stay as they are).
 
     For example: nanoscope demo --minutes=0.5
 
@@ -27,8 +26,10 @@ def demo(*, minutes: float = 1.5) -> int:
     from nanoscope.data.find import find_dataset
     from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import write_samples
+    from nanoscope.runs.console import resume_command
     from nanoscope.training.launch import launch
     from nanoscope.training.phases import PhaseClock
+    from nanoscope.training.run_folder import unused
 
     print("1. Turn text into tokens: nanoscope prepare shakespeare")
     corpus = "shakespeare"
@@ -37,36 +38,40 @@ def demo(*, minutes: float = 1.5) -> int:
     except JobError as error:
         print(f"   {str(error).splitlines()[0]}\n   Using Python's own library instead: nanoscope prepare python")
         corpus = "python"
-    folder = find_dataset(corpus, "char")
+    data = find_dataset(corpus, "char")
 
-    words = ["laptop", f"--dataset={corpus}", "--tokenizer=char", "--out_dir=runs/demo", "--overwrite=True"]
+    folder = unused("demo")
+    folder.release()  # for the run
+    run = str(folder.path)
+    words = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}"]
     words += [f"--max_minutes={minutes}", "--log_interval=100"]
     print(f"\n2. Train a GPT on it: nanoscope train {' '.join(words)}")
-    status = launch(resolve(words), PhaseClock())
-    if status or not Path("runs/demo/checkpoints/last").exists():
+    resolved = resolve(words)
+    status = launch(resolved, PhaseClock())
+    if status or not folder.holds_run():
         return status
 
-    print("\n3. See what happened: nanoscope explain runs/demo\n")
-    explain("runs/demo")
+    print(f"\n3. See what happened: nanoscope explain {run}\n")
+    explain(run)
 
-    print("\n4. Let it write: nanoscope sample runs/demo")
+    print(f"\n4. Let it write: nanoscope sample {run}")
     write_samples(
-        Path("runs/demo"), "\n", Sampling(max_new_tokens=400), count=1, checkpoint="best", device="auto", dtype="auto",
+        folder.path, "\n", Sampling(max_new_tokens=400), count=1, checkpoint="best", device="auto", dtype="auto",
         as_json=False,
     )  # fmt: skip
 
-    print("\n5. Write a report to look at or to send: nanoscope report runs/demo")
+    print(f"\n5. Write a report to look at or to send: nanoscope report {run}")
     try:
-        report("runs/demo")
+        report(run)
     except JobError as error:  # charts need the extra 'web'
         print(f"   {' '.join(str(error).splitlines())}")
 
     print(f"""
 6. What you have now
-   {folder}/  the tokens
-   runs/demo/config.toml  all settings           runs/demo/events.jsonl  all events, for programs
-   runs/demo/console.log  the training output    runs/demo/checkpoints/  the model
+   {data}/  the tokens
+   {run}/config.toml  all settings           {run}/events.jsonl  all events, for programs
+   {run}/console.log  the training output    {run}/checkpoints/  the model
 Next: nanoscope watch
-      nanoscope train runs/demo --init_from=resume --max_iters=4000
+      {resume_command(run, {"max_iters": 2 * resolved.config.max_iters})}
       nanoscope prepare FILE""")
     return 0

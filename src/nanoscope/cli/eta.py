@@ -1,5 +1,6 @@
 """`nanoscope eta`: the time left."""
 
+import shlex
 import sys
 from datetime import datetime
 from json import dumps
@@ -57,7 +58,7 @@ def eta(
     if not runs:
         raise JobError(
             f"No training step was found in {'standard input' if log == '-' else log}: can't estimate the time left.\n"
-            f"To see what the log does say: nanoscope explain {log}"
+            f"To see what the log does say: nanoscope explain {shlex.quote(log)}"
         )
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
     if step_time and isinstance(analysis.eta, Eta):

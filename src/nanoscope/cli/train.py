@@ -18,13 +18,13 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         print(help_text())
         return 0
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
-    from nanoscope.training.run_folder import old_run, resumed_config
+    from nanoscope.training.run_folder import old_run, resumed_config, settled
 
     clock = PhaseClock(seconds_since_process_start())
-    resolved = resolve(words)
+    resolved = settled(resolve(words))
     config = resolved.config
     if config.init_from == "resume":  # with the run's own device and dtype
-        config, _, _ = resumed_config(old_run(resolved), resolved)
+        config = resumed_config(old_run(resolved), resolved).config
     make_cpu_ready(config.device, config.dtype)
 
     from nanoscope.training.launch import launch  # loads torch, after the environment is set up
@@ -46,11 +46,17 @@ Examples:
   nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
   nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
   nanoscope train runs/laptop --init_from=resume --max_iters=4000
+  nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
 {keys}
 
+A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
+and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C finishes the current iteration, saves, and prints the command that resumes the run.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
+
+
+MARKS = {"run": "", "session": " (session)", "invocation": " (once)"}
 
 
 def help_text() -> str:
@@ -62,7 +68,8 @@ def help_text() -> str:
         lines.append(f"\n{group.capitalize()}:")
         for key in keys:
             default = "" if key.default == "" else f" [{key.default}]"
-            lines.append(_hanging(f"  --{key.name:<28} ", f"{key.metadata['help']}{default}", width))
+            mark = MARKS[key.metadata["lasts"]]
+            lines.append(_hanging(f"  --{key.name:<28} ", f"{key.metadata['help']}{default}{mark}", width))
     return HELP.format(presets=listed, keys="\n".join(lines))
 
 

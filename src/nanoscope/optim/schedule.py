@@ -6,12 +6,12 @@ from nanoscope.config import TrainConfig
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """Return the rate: linear warm-up, then decay to `lowest_lr` at `decay_iters`, then constant.
+    """Return the rate, times `lr_scale`: linear warm-up, then decay to `lowest_lr` at `decay_iters`, then constant.
 
     The classic recipe decays along a cosine that starts at the end of the warm-up, like nanoGPT. The modern recipe
     keeps the peak until the last `cooldown` share of the iterations, then decays linearly.
     """
-    peak, lowest = config.peak_lr, config.lowest_lr
+    peak, lowest = config.lr_scale * config.peak_lr, config.lr_scale * config.lowest_lr
     if not config.decay_lr:
         return peak
     if step < config.warmup:

@@ -60,8 +60,9 @@ def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
         case e.Start():
             return _start_lines(event, folder)
         case e.Resume():
-            changes = ", ".join(f"{key}: {before} → {now}" for key, (before, now) in event.changed.items())
-            return [f"resuming at iteration {event.step}" + (f" (changed: {changes})" if changes else "")]
+            parts = {"changed for good": event.changed, "for this session": event.for_session}
+            listed = "; ".join(f"{what}: {_changes(values)}" for what, values in parts.items() if values)
+            return [f"resuming at iteration {event.step}" + (f" ({listed})" if listed else "")]
         case e.Sample():
             where = PurePath(folder, event.path)
             return [f"sample at {event.step}: {event.beginning!r} (full text: {where})"]
@@ -173,18 +174,28 @@ def _end_lines(event: e.End, folder: str) -> list[str]:
         shown = [f"{name} {100 * share:.1f}%" for share, name in shares if share >= 0.0005]
         text += f" ({', '.join(shown)})" if shown else ""
     lines = [text]
-    if event.best_val_loss is not None:
+    if event.best_val_loss is not None and event.reason != "eval_only":
         lines.append(f"best val loss {event.best_val_loss:.4f} at step {event.best_step}")
-    run = shlex.quote(folder)
+    command = resume_command(folder, event.resume_with)
     if event.reason in ("eval_only", "non_finite"):
         return lines
     if event.reason == "finished" and event.step and event.saved_step == event.step:
-        lines.append(f"see what it writes: nanoscope sample {run}")
+        lines += [f"see what it writes: nanoscope sample {shlex.quote(folder)}", f"train longer: {command}"]
     elif event.step and event.saved_step == event.step:
-        lines.append(f"saved; resume with: nanoscope train {run} --init_from=resume")
+        lines.append(f"saved; resume with: {command}")
     elif not event.step:
         lines.append("nothing was trained, so nothing was saved")
     return lines
+
+
+def resume_command(folder: str, flags: dict[str, Any]) -> str:
+    """The command that continues the run in a folder."""
+    words = ["train", folder, "--init_from=resume", *(f"--{key}={value}" for key, value in flags.items())]
+    return shlex.join(["nanoscope", *words])
+
+
+def _changes(values: dict[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{key}: {before} → {now}" for key, (before, now) in values.items())
 
 
 def _loss(value: float | None) -> str:

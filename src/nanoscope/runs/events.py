@@ -74,7 +74,9 @@ class Resume(Event, frozen=True, kw_only=True, tag="resume"):
 
     step: Step
     changed: dict[str, tuple[Any, Any]] = {}
-    """Setting → its value before and now."""
+    """Setting → its value before and now, for good."""
+    for_session: dict[str, tuple[Any, Any]] = {}
+    """Setting → the run's own value, and the one that holds for this session only."""
 
 
 class Iter(Event, frozen=True, kw_only=True, tag="iter"):
@@ -209,6 +211,8 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
     best_step: Step | None = None
     saved_step: Step | None = None
     """Of the newest checkpoint."""
+    resume_with: dict[str, Any] = {}
+    """Settings to type on a resume, so that it continues as this session did, and further."""
 
 
 AnyEvent = (

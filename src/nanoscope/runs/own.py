@@ -51,6 +51,7 @@ class RunDetails:
     eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
     samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
     windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
+    batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
 
     @property
     def config(self) -> list[Setting]:
@@ -129,6 +130,9 @@ class EventReader:
             self._run_before = self.builder.current
             self._earlier = {}
             self.details = RunDetails(start)
+        if start.tokens_per_step is not None:
+            earlier = [batch for batch in self.details.batches if batch[0] < start.first_step]
+            self.details.batches = [*earlier, (start.first_step, start.tokens_per_step)]
         self._session, self._stepped = {}, False
         self.builder.boundary(resuming)
         said = {name: getattr(start, name) for name in _START_FACTS}

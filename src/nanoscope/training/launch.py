@@ -6,19 +6,30 @@ from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
+from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
+from nanoscope.training.distributed import Processes
 from nanoscope.training.phases import PhaseClock
+from nanoscope.training.resuming import NothingToTrainError, flags_to_continue
 from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
+from nanoscope.untrusted import printable
 
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
-    session = start_session(resolved, open_terminal(), clock)
+    terminal = open_terminal()
+    try:
+        session = start_session(resolved, terminal, clock)
+    except NothingToTrainError as reason:
+        if Processes.from_environment().first:
+            for line in str(reason).splitlines():
+                terminal.line(printable(line))
+        return 0
     processes = session.machine.processes
     with StopRequest(at_once=processes.world == 1) as stop, session.resources:
         end = train(session, stop)
@@ -30,20 +41,27 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
 
 def _check(session: Session, end: End) -> None:
     """Raise JobError if the loss was not finite, or if the last checkpoint could not be saved."""
-    resume = f"nanoscope train {shlex.quote(str(session.folder.path))} --init_from=resume"
-    last = read_pointer(session.folder.checkpoints, LAST)
+    folder, last = str(session.folder.path), read_pointer(session.folder.checkpoints, LAST)
+    flags = flags_to_continue(session.config, session.for_session, "interrupted")  # not further than it should go
+    again = resume_command(folder, flags) if last else shlex.join(["nanoscope", "train", folder])
     if end.reason == "non_finite":
-        intact = f"The last good checkpoint, {last}, is intact: {resume}"
+        kept = f"The last good checkpoint, {last}, is intact" if last else "Nothing was saved before that"
         raise JobError(
             f"the loss is not finite at iteration {end.step}: training stopped without saving\n"
-            f"{intact if last else 'Nothing was saved before that: try'} {_lower_rates(session.config)}"
+            f"{kept}. Try lower learning rates: {again} {_lower_rates(session.config)}"
         )
     if session.machine.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = f"the newest complete one is {last}" if last else "there is none"
-        raise JobError(f"the last checkpoint could not be saved; {kept}\nMake room, then: {resume}")
+        raise JobError(f"the last checkpoint could not be saved; {kept}\nMake room, then: {again}")
 
 
 def _lower_rates(config: TrainConfig) -> str:
-    if config.recipe == "modern":
-        return f"--learning_rate={config.peak_lr / 2:g} --matrix_lr={config.matrix_lr / 2:g}"
-    return f"--learning_rate={min(config.peak_lr / 2, 1e-3):g}"
+    """The default of each rate that is far above it; if there is none, half of all rates."""
+    usual = TrainConfig(recipe=config.recipe)
+    rates = {"learning_rate": "peak_lr", "matrix_lr": "matrix_lr", "table_lr": "table_lr"}
+    flags: dict[str, object] = {
+        key: getattr(usual, name) for key, name in rates.items() if getattr(config, name) > 2 * getattr(usual, name)
+    }
+    if "learning_rate" in flags and config.lowest_lr > usual.peak_lr:
+        flags["min_lr"] = "auto"
+    return " ".join(f"--{key}={value}" for key, value in (flags or {"lr_scale": config.lr_scale / 2}).items())

@@ -1,13 +1,13 @@
-"""The folder of a run: where it is, and whether a run may start or resume there. Imports no torch."""
+"""The folder of a run: where it is, whether a run may start or resume there, with which settings. Imports no torch."""
 
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nanoscope.checkpoint_files import checkpoint_folders
-from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
+from nanoscope.config import KEYS, PER_INVOCATION, SHAPE_KEYS, TrainConfig, build, without_per_invocation
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
 from nanoscope.training.lock import LockedError, RunLock
@@ -47,6 +47,15 @@ class RunFolder:
             self.lock.release()
 
 
+def settled(resolved: Resolved) -> Resolved:
+    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
+    if resolved.config.init_from != "auto":
+        return resolved
+    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
+    init_from = "resume" if places and RunFolder(places[-1]).holds_run() else resolved.begin_from
+    return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
+
+
 def new_run(resolved: Resolved) -> RunFolder:
     """A locked folder for a new run. A run with checkpoints is overwritten only if the user asks for it."""
     config = resolved.config
@@ -59,7 +68,7 @@ def new_run(resolved: Resolved) -> RunFolder:
                 "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True"
             )
     else:
-        folder = _unused(resolved.name)
+        folder = unused(resolved.name)
     try:
         _clear(folder.path)
         folder.checkpoints.mkdir(exist_ok=True)
@@ -91,10 +100,29 @@ Changes = dict[str, tuple[Any, Any]]
 """Setting → its value before and now."""
 
 
-def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, Changes, list[str]]:
-    """The run's own settings with the command line applied; what that changes; notes on settings that are ignored."""
-    saved = resolve([str(folder.path)]).given if (folder.path / "config.toml").is_file() else resolved.given
-    typed = {**resolved.typed, "out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
+@dataclass(frozen=True)
+class Resumed:
+    """The settings of a run that is resumed."""
+
+    config: TrainConfig
+    """Those of this session."""
+    before: TrainConfig
+    """Those that config.toml has."""
+    changed: Changes
+    """What was typed and changes the run for good."""
+    for_session: Changes
+    """What was typed and holds for this session only."""
+    notes: list[str]
+    """About settings that are ignored."""
+
+
+def resumed_config(folder: RunFolder, resolved: Resolved) -> Resumed:
+    """The run's own settings with the command line applied."""
+    has_config = (folder.path / "config.toml").is_file()
+    saved = without_per_invocation(resolve([str(folder.path)]).given if has_config else resolved.given)
+    once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
+    place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
+    typed = {**resolved.typed, **once, **place}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
     if refused:
         lines = [f"{key}={typed[key]} was typed, the run was trained with {key}={saved[key]}" for key in refused]
@@ -104,17 +132,26 @@ def resumed_config(folder: RunFolder, resolved: Resolved) -> tuple[TrainConfig, 
     notes = []
     for key, value in resolved.given.items():
         had = saved.get(key, KEYS[key].default)
-        if key not in typed and key not in ("out_dir", "init_from") and value != had:
-            notes.append(f"{key}={value} is not used: the run has {had}; type --{key}={value} to change it")
-    before, now = build({**saved, "overwrite": False}), build({**saved, **typed})
-    changes = {
-        key: (getattr(before, key), getattr(now, key))
-        for key in KEYS
-        if key not in ("out_dir", "init_from", "overwrite") and getattr(before, key) != getattr(now, key)
-    }
-    if before.tokens_per_step != now.tokens_per_step:
-        changes["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
-    return now, changes, notes
+        if key not in typed and value != had:
+            way = "a model keeps its shape" if key in SHAPE_KEYS else f"type --{key}={value} to change it"
+            notes.append(f"{key}={value} is not used: the run has {had}; {way}")
+    before, now = build({**saved, **place}), build({**saved, **typed})
+    changed, for_session = _difference(before, now)
+    return Resumed(now, before, changed, for_session, notes)
+
+
+def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
+    """What changes for good, and what for this session only: all of it if the session only evaluates."""
+    changed: Changes = {}
+    for_session: Changes = {}
+    for key, item in KEYS.items():
+        values = getattr(before, key), getattr(now, key)
+        if values[0] != values[1]:
+            lasts = item.metadata["lasts"] == "run" and not now.eval_only
+            (changed if lasts else for_session)[key] = values
+    if changed and before.tokens_per_step != now.tokens_per_step:
+        changed["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
+    return changed, for_session
 
 
 def _numbered(name: str) -> list[Path]:
@@ -125,7 +162,7 @@ def _numbered(name: str) -> list[Path]:
     return found
 
 
-def _unused(name: str) -> RunFolder:
+def unused(name: str) -> RunFolder:
     """The last numbered folder if it has no checkpoints and no process trains there, else the next; locked."""
     number = max(len(_numbered(name)), 1)
     while True:

@@ -57,7 +57,8 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
         snapshot = take_snapshot(
             session.learner.plain_model, session.learner.optimizer, session.state,
             scaler=session.learner.scaler.state_dict(), tokenizer=session.dataset.tokenizer, best=best,
-            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint},
+            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint,
+                 "evaluation": session.evaluation},
         )  # fmt: skip
         failure = _write(session, snapshot)
     if failure is not None:

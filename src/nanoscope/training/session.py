@@ -1,14 +1,17 @@
 """A run at work: its parts, and how it returns to a checkpoint. startup.py puts it together, trainer.py uses it."""
 
+import math
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from nanoscope.checkpoint_files import BEST, read_pointer
 from nanoscope.config import TrainConfig, to_toml
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError
 from nanoscope.files import write_atomically
-from nanoscope.model.checkpoint import TrainingState, find_checkpoint
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint, load_checkpoint
+from nanoscope.model.weights import load_model_weights
 from nanoscope.runs.events import Note, Start
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.evaluate import Evaluator
@@ -17,7 +20,8 @@ from nanoscope.training.machine import Machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter
-from nanoscope.training.run_folder import RunFolder
+from nanoscope.training.resuming import update_records
+from nanoscope.training.run_folder import Changes, Resumed, RunFolder
 
 ENVIRONMENT = (
     "nanoscope", "torch", "python", "platform", "device", "device_name", "dtype", "compiled", "processes",
@@ -47,6 +51,8 @@ class Session:
     state: TrainingState
     checkpoints: CheckpointWriter
     books: Books
+    resumed: Resumed | None = None
+    """How the settings of a resumed run were changed; None for a new run."""
     start: Start = field(default_factory=Start)
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed at the end: the loader's thread, the log files, the lock of the folder."""
@@ -56,14 +62,33 @@ class Session:
         """Sequences that go through the model at once: batch_size, or less if memory ran out."""
         return micro_batch(self.config, self.state)
 
+    @property
+    def read_only(self) -> bool:
+        """Whether an existing run is only evaluated: then nothing in its folder changes."""
+        return self.config.eval_only and self.resumed is not None
+
+    @property
+    def for_session(self) -> Changes:
+        """Settings that were typed for this session only."""
+        return self.resumed.for_session if self.resumed else {}
+
+    @property
+    def evaluation(self) -> str:
+        """What validation losses are measured on. Those of two evaluations can be compared if it is the same."""
+        return f"{len(self.evaluator.starts['val'])} windows of data {self.dataset.fingerprint[:12]}"
+
     def write_config(self, *, if_missing: bool = False) -> None:
-        """Write config.toml, with the versions and the machine. With `if_missing`, only if somebody has deleted it."""
+        """Write config.toml: the run's own settings, the versions and the machine.
+
+        With `if_missing`, only if somebody has deleted it.
+        """
         file = self.folder.path / "config.toml"
         if if_missing and file.exists():
             return
         environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
         try:
-            write_atomically(file, to_toml(self.config, {"environment": environment}))
+            write_atomically(file, to_toml(own, {"environment": environment}))
         except OSError as error:
             if not if_missing:
                 raise JobError(f"can't write {file}: {error.strerror}") from None
@@ -73,10 +98,33 @@ class Session:
         checkpoint, problems = find_checkpoint(self.folder.path)
         self.books.reporter.emit(*(Note(text=problem) for problem in problems))
         self.learner.restore(checkpoint)
+        update_records(checkpoint, self.config, self.evaluation)
+        if checkpoint.progress.best_step is None:  # saved before this session, which has measured the best anew
+            checkpoint.progress.best_val_loss = self.state.best_val_loss
+            checkpoint.progress.best_step = self.state.best_step
         self.state = checkpoint.progress
         self.checkpoints.saved_step = self.state.step
         self.loader.close()
         self.loader = open_loader(self.config, self.dataset, self.state, self.machine)
+
+    def measure_best_again(self, current: LoadedCheckpoint) -> None:
+        """Evaluate the best checkpoint as evaluations are done now: it must neither be lost nor keep an old figure."""
+        name = read_pointer(self.folder.checkpoints, BEST)
+        try:
+            best = load_checkpoint(self.folder.checkpoints / name) if name else None
+        except JobError:
+            best = None
+        if best is None:
+            return
+        model = self.learner.plain_model
+        load_model_weights(model, best.model)
+        with self.books.clock.phase("eval"):
+            found = self.evaluator.evaluate(model)
+        load_model_weights(model, current.model)
+        if found is not None and math.isfinite(loss := found["val"].loss):
+            self.state.best_val_loss, self.state.best_step = loss, best.progress.step
+            text = f"measured again, the best checkpoint so far, {name}, has a val loss of {loss:.4f}"
+            self.books.reporter.emit(Note(text=text))
 
 
 def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:

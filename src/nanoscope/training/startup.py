@@ -27,8 +27,9 @@ from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.reporter import Reporter, Terminal, open_sinks
-from nanoscope.training.run_folder import Changes, RunFolder, new_run, old_run, resumed_config
+from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
+from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
+from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 
@@ -37,6 +38,7 @@ IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is rea
 
 def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
     with ExitStack() as resources:
+        resolved = settled(resolved)
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
         check_trackers(origin.config)
@@ -51,13 +53,15 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
         config = replace(config, out_dir=str(folder.path))
-        sinks = open_sinks(folder, terminal, clock.wall_seconds) if processes.first else []
-        trackers = open_trackers(folder, config) if processes.first else []
-        books = Books(Reporter(folder.path, *sinks, *trackers), clock, Pace(config))
+        sinks: list[Sink] = [terminal] if processes.first else []
+        if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
+            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+        books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
+        session.resumed = origin.resumed
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
-        introduce(session, origin.changes, origin.notes + notes)
+        introduce(session, origin.checkpoint, origin.notes + notes)
         warm_up(session)
         session.resources = resources.pop_all()
     return session
@@ -70,7 +74,7 @@ class Origin:
     config: TrainConfig
     folder: RunFolder | None = None
     checkpoint: LoadedCheckpoint | None = None
-    changes: Changes = field(default_factory=dict)
+    resumed: Resumed | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,9 +83,10 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
     if resolved.config.init_from == "resume":
         folder = old_run(resolved, lock=processes.first)
         resources.callback(folder.release)
-        config, changes, notes = resumed_config(folder, resolved)
+        resumed = resumed_config(folder, resolved)
         checkpoint, problems = find_checkpoint(folder.path)
-        return Origin(config, folder, checkpoint, changes, [*problems, *notes])
+        check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
+        return Origin(resumed.config, folder, checkpoint, resumed, [*problems, *resumed.notes])
     if resolved.config.init_from != "scratch":
         check_source(resolved.config.init_from)
     return Origin(resolved.config)
@@ -145,14 +150,20 @@ def assemble(
     return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
 
 
-def introduce(session: Session, changes: Changes, notes: list[str]) -> None:
-    """Write config.toml and emit the first events. `changes` are the settings that a resumed run has anew."""
+def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
+    """Write config.toml and emit the first events."""
+    resumed, emit = session.resumed, session.books.reporter.emit
     session.start = start_event(session)
-    if session.machine.processes.first:
+    if session.machine.processes.first and not session.read_only:
         session.write_config()
-    session.books.reporter.emit(session.start, *(Note(text=note) for note in notes))
-    if session.state.step:
-        session.books.reporter.emit(Resume(step=session.state.step, changed=changes))
+    emit(session.start, *(Note(text=note) for note in notes))
+    if resumed is not None and checkpoint is not None:
+        had_best = session.state.best_step is not None
+        records = update_records(checkpoint, session.config, session.evaluation)
+        emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
+        emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
+        if had_best and session.state.best_step is None:
+            session.measure_best_again(checkpoint)
 
 
 def start_event(session: Session) -> Start:

@@ -17,6 +17,7 @@ from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.recovery import forward_backward, roll_back
+from nanoscope.training.resuming import flags_to_continue, out_of_patience
 from nanoscope.training.saving import retry_save, save, save_at_the_end
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
@@ -83,7 +84,9 @@ def train(session: Session, stop: StopRequest) -> End:
 
 
 def evaluation_due(step: int, config: TrainConfig) -> bool:
-    if step == 0 and config.recipe == "modern" and not config.eval_only:
+    if config.eval_only:
+        return True
+    if step == 0 and config.recipe == "modern":
         return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
     return step % config.eval_interval == 0 or step == config.max_iters
 
@@ -116,7 +119,7 @@ def evaluate(session: Session, stop: StopRequest) -> None:
     books.pace.extra("eval", timed.seconds)
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
-    best = finite and (state.best_val_loss is None or val.loss < state.best_val_loss)
+    best = finite and not session.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
@@ -127,7 +130,8 @@ def evaluate(session: Session, stop: StopRequest) -> None:
         windows=val.windows, seconds=timed.seconds, best=best,
     )  # fmt: skip
     books.reporter.emit(evaluation)
-    keep_window_losses(session, val, best)
+    if not session.read_only:
+        keep_window_losses(session, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
         save(session, best=best)
 
@@ -162,7 +166,7 @@ def reason_to_stop(session: Session, stop: StopRequest) -> EndReason | None:
         "non_finite": bad,
         "eval_only": config.eval_only,
         "finished": step >= config.max_iters,
-        "patience": 0 < config.patience <= session.state.evaluations_since_best,
+        "patience": out_of_patience(session.state, config),
         "interrupted": asked,
         "max_minutes": over_time,
     }
@@ -183,6 +187,7 @@ def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
         reason=reason, step=step, wall_seconds=books.clock.wall_seconds, phases=books.clock.seconds(),
         signal=signal.Signals(stop.signal).name if stop.signal and reason == "interrupted" else None,
         best_val_loss=state.best_val_loss, best_step=state.best_step, saved_step=session.checkpoints.saved_step,
+        resume_with=flags_to_continue(session.config, session.for_session, reason),
     )  # fmt: skip
     books.reporter.emit(end)
     return end

@@ -1,0 +1,93 @@
+"""What a resume means for a run: is anything left to train, which records still hold, what becomes of the rate."""
+
+from nanoscope.config import KEYS, TrainConfig
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
+from nanoscope.optim.schedule import learning_rate
+from nanoscope.runs.console import resume_command
+from nanoscope.runs.events import EndReason, Note
+from nanoscope.training.run_folder import Changes, Resumed
+
+GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
+
+
+class NothingToTrainError(Exception):
+    """The run is as far as it should go. The message says so, and how to train it further."""
+
+
+def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> None:
+    """Raise NothingToTrainError if the run has ended. To init_from=auto, being out of patience is an end, too."""
+    config, step = resumed.config, state.step
+    if config.eval_only:
+        return
+    ended: EndReason
+    if step > config.max_iters:
+        raise NothingToTrainError(
+            f"{config.out_dir} is already at iteration {step}, past max_iters={config.max_iters}: nothing to train"
+        )
+    if step == config.max_iters and state.evaluated_at == step:
+        ended, what = "finished", f"has finished its {step} iterations"
+    elif auto and out_of_patience(state, config):
+        ended, what = "patience", f"is out of patience at iteration {step}"
+    else:
+        return
+    command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, ended))
+    raise NothingToTrainError(f"{config.out_dir} {what}: nothing to train\ntrain longer: {command}")
+
+
+def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
+    """The flags with which a resume continues a run that has ended: as this session did, and further."""
+    flags = {key: now for key, (_, now) in for_session.items() if KEYS[key].metadata["lasts"] == "session"}
+    if ended == "finished":
+        flags["max_iters"] = 2 * config.max_iters
+        if _ends_at_zero(config) and config.lr_decay_iters != "auto" and config.lr_decay_iters <= config.max_iters:
+            flags["lr_decay_iters"] = "auto"  # the model would not change any more
+    return flags
+
+
+def out_of_patience(state: TrainingState, config: TrainConfig) -> bool:
+    return 0 < config.patience <= state.evaluations_since_best
+
+
+def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation: str) -> list[str]:
+    """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
+    state = checkpoint.progress
+    measured_on = checkpoint.run.get("evaluation", evaluation)
+    if config.eval_only:
+        state.evaluated_at = None  # evaluate this step again
+    elif measured_on != evaluation:
+        best, step = state.best_val_loss, state.best_step
+        state.best_val_loss = state.best_step = state.evaluated_at = None
+        state.evaluations_since_best = 0
+        if best is not None:
+            now, then = (text.partition(" of ")[0] for text in (evaluation, str(measured_on)))
+            why = f"{now} instead of {then}" if now != then else "other data"
+            return [f"evaluations now use {why}: the best val loss so far, {best:.4f} at step {step}, no longer counts"]
+    elif out_of_patience(state, config):
+        without, state.evaluations_since_best = state.evaluations_since_best, 0
+        return [f"the last {without} evaluations brought no lower val loss; patience={config.patience} counts anew"]
+    return []
+
+
+def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
+    """What another max_iters does to the learning rate, and the flags that avoid it."""
+    before, now, step = resumed.before, resumed.config, state.step
+    if _ends_at_zero(now) and now.decay_iters <= step < now.max_iters:
+        text = f"the learning rate is 0 from iteration {now.decay_iters} on, so the model won't change"
+        return [Note(text=f"{text}: resume with --lr_decay_iters={now.max_iters}", level="warning")]
+    then, here = (state.lr_factor * learning_rate(step, config) for config in (before, now))
+    if before.max_iters == now.max_iters or abs(here - then) <= 0.01 * max(here, then):
+        return []
+    end = learning_rate(now.decay_iters, now)
+    text = (
+        f"the learning rate goes from {then:.3g} to {here:.3g} here, because max_iters={now.max_iters} moves the end of "
+        f"its schedule from {before.decay_iters} to {now.decay_iters}, where it will be {end:.3g}"
+    )
+    if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
+        text += f". To keep that schedule, resume with --lr_decay_iters={before.decay_iters}"
+    elif before.lr_scale == now.lr_scale:
+        text += f". For lower rates, resume with --lr_scale={now.lr_scale * (then / here or GENTLE):.3g}"
+    return [Note(text=text)]
+
+
+def _ends_at_zero(config: TrainConfig) -> bool:
+    return config.decay_lr and config.lowest_lr == 0
