@@ -165,7 +165,7 @@ def loaded_tokenizer(path: Path) -> None:
 
 
 def loaded_gpt2(path: Path) -> None:
-    load_gpt2(str(path.parent), block_size=6, dropout=0.0)
+    load_gpt2(str(path.parent))
 
 
 class Kind:

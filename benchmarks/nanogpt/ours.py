@@ -73,13 +73,11 @@ def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | N
     import torch
 
     from nanoscope.data.dataset import open_dataset
-    from nanoscope.generation.write import load_model
-    from nanoscope.interop.nanogpt import load_nanogpt
-    from nanoscope.model.checkpoint import find_checkpoint
+    from nanoscope.interop.models import open_model
     from nanoscope.training.distributed import Processes
     from nanoscope.training.evaluate import Evaluator
 
-    model = load_nanogpt(nanogpt) if nanogpt else load_model(find_checkpoint(Path(run or ""))[0])
+    model = open_model(nanogpt or run or "", "last").build()
     if model.config.block_size < block_size:
         raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
     evaluator = Evaluator(

@@ -9,7 +9,9 @@ from safetensors.torch import save_file
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.huggingface import load_gpt2
+from nanoscope.interop.models import open_model
 from nanoscope.model import GPT, ModelConfig
+from nanoscope.model.weights import with_block_size
 
 SHAPE = {"n_layer": 2, "n_head": 2, "n_embd": 16}
 STORED_IN_BY_OUT = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
@@ -44,7 +46,7 @@ def save_as_huggingface(model: GPT, folder: Path, prefix: str = "", **changes: o
 
 
 def loaded(folder: Path, block_size: int) -> GPT:
-    config, weights = load_gpt2(str(folder), block_size=block_size, dropout=0.0)
+    config, weights = with_block_size(*load_gpt2(str(folder)), block_size)
     model = GPT(config)
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert (missing, unexpected) == (["lm_head.weight"], [])
@@ -67,26 +69,20 @@ def test_a_shorter_context_keeps_the_first_positions(tmp_path: Path) -> None:
     torch.testing.assert_close(ours(tokens), model(tokens), rtol=0, atol=0)
 
 
-def test_the_shape_comes_from_the_file_and_dropout_from_the_caller(tmp_path: Path) -> None:
-    config, _ = load_gpt2(str(save_as_huggingface(original(), tmp_path)), block_size=24, dropout=0.2)
-    assert config == ModelConfig(vocab_size=40, block_size=24, dropout=0.2, bias=True, **SHAPE)
-
-
-def test_a_longer_context_than_the_model_has_is_refused(tmp_path: Path) -> None:
-    folder = save_as_huggingface(original(), tmp_path)
-    with pytest.raises(UsageError, match=r"block_size=25 exceeds the context length of .*, 24"):
-        load_gpt2(str(folder), block_size=25, dropout=0.0)
+def test_the_shape_comes_from_the_file(tmp_path: Path) -> None:
+    config, _ = load_gpt2(str(save_as_huggingface(original(), tmp_path)))
+    assert config == ModelConfig(vocab_size=40, block_size=24, bias=True, **SHAPE)
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(UsageError, match=r"Did you mean gpt2-medium\?"):
-        load_gpt2("gpt2-medum", block_size=8, dropout=0.0)
+        open_model("gpt2-medum")
 
 
-def test_a_folder_without_weights_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_not_a_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(UsageError, match=r"the folder contains no model\.safetensors"):
-        load_gpt2(str(tmp_path), block_size=8, dropout=0.0)
+    with pytest.raises(UsageError, match=r"is not a model"):
+        open_model(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"n_layer": "x"}', "{", "\x00"])
@@ -94,7 +90,7 @@ def test_a_damaged_description_is_a_failed_job(text: str, tmp_path: Path) -> Non
     save_as_huggingface(original(), tmp_path)
     (tmp_path / "config.json").write_text(text, "utf-8")
     with pytest.raises(JobError, match="does not contain GPT-2 weights"):
-        load_gpt2(str(tmp_path), block_size=8, dropout=0.0)
+        load_gpt2(str(tmp_path))
 
 
 def test_damaged_weights_are_a_failed_job(tmp_path: Path) -> None:
@@ -103,4 +99,4 @@ def test_damaged_weights_are_a_failed_job(tmp_path: Path) -> None:
     for damaged in (b"", whole[:100], b"\x80\x04" + whole):
         (tmp_path / "model.safetensors").write_bytes(damaged)
         with pytest.raises(JobError, match="does not contain GPT-2 weights"):
-            load_gpt2(str(tmp_path), block_size=8, dropout=0.0)
+            load_gpt2(str(tmp_path))

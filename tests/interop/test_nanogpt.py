@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from nanoscope.errors import JobError
-from nanoscope.interop.nanogpt import load_nanogpt
+from nanoscope.interop.models import open_model
+from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.model import GPT, ModelConfig, build_model
 
 ARGUMENTS = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 8, "bias": False, "vocab_size": 11, "dropout": 0.1}
@@ -35,6 +36,10 @@ def save(path: Path, model: GPT, prefix: str = "", arguments: dict[str, Any] | N
         path,
     )
     return path
+
+
+def load_nanogpt(path: Path) -> GPT:
+    return open_model(path).build()
 
 
 def same_logits(one: GPT, other: GPT) -> bool:
@@ -97,7 +102,7 @@ def test_a_damaged_file_is_refused(damage: Any, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"no nanoGPT checkpoint at .*ckpt\.pt"):
-        load_nanogpt(tmp_path)
+        read_nanogpt(tmp_path)
 
 
 @pytest.mark.parametrize(

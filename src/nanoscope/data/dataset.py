@@ -179,7 +179,7 @@ def _open_nanogpt(folder: Path) -> Dataset:
     tokenizer: Tokenizer | None = Gpt2Tokenizer()
     vocab_size = NANOGPT_VOCAB_SIZE
     if (folder / "meta.pkl").is_file():
-        tokenizer, vocab_size = _read_meta_pickle(folder / "meta.pkl")
+        tokenizer, vocab_size = read_meta_pickle(folder / "meta.pkl")
         digest.update((folder / "meta.pkl").read_bytes())
     splits = {}
     for name in SPLITS:
@@ -197,7 +197,8 @@ def _open_nanogpt(folder: Path) -> Dataset:
     return Dataset(folder, tokenizer, vocab_size, digest.hexdigest(), splits)
 
 
-def _read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
+def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
+    """Return the tokenizer and the size of the vocabulary in nanoGPT's meta.pkl; None for a custom tokenizer."""
     content = read_small(path)
     try:
         meta = load_plain(content)

@@ -5,20 +5,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from nanoscope.data.tokenizer import Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
-from nanoscope.model import LanguageModel, build_model
-from nanoscope.model.checkpoint import LoadedCheckpoint, find_checkpoint
-from nanoscope.model.weights import load_model_weights
+from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.paths import RUNS
 from nanoscope.untrusted import printable
 
 
 def write_samples(
-    run: Path,
+    source: str | Path,
     prompt: str,
     settings: Sampling,
     *,
@@ -31,18 +28,16 @@ def write_samples(
     """Write `count` texts to standard output, and which checkpoint wrote them to standard error."""
     if count < 1:
         raise UsageError(f"num_samples must be positive, got {count}")
-    found, problems = find_checkpoint(run, checkpoint)
-    for problem in problems:
+    found = open_model(source, checkpoint)
+    for problem in found.problems:
         print(f"warning: {printable(problem)}", file=sys.stderr)
-    tokenizer = tokenizer_of(found)
+    tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    model = load_model(found).to(choice.device)
-    val_loss = found.progress.best_val_loss if found.progress.best_step == found.progress.step else None
-    about = "" if val_loss is None else f", val loss {val_loss:.4f}"
-    print(f"{printable(str(found.folder))} ({found.progress.step} iterations{about})", file=sys.stderr, flush=True)
+    model = found.build(choice.device)
+    print(printable(describe(found)), file=sys.stderr, flush=True)
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
     try:
         with autocast(choice):
@@ -58,22 +53,11 @@ def write_samples(
         _show("".join("\n---------------\n" + other for other in texts[1:]) + "\n")
 
 
-def load_model(found: LoadedCheckpoint) -> LanguageModel:
-    model = build_model(found.model_config)
-    load_model_weights(model, found.model)
-    return model
-
-
-def tokenizer_of(found: LoadedCheckpoint) -> Tokenizer:
-    if found.tokenizer is None:
-        raise JobError(f"cannot sample from {found.folder}: the tokenizer of its training data is unknown")
-    tokenizer = tokenizer_from_json(found.tokenizer)
-    if tokenizer.vocab_size > found.model_config.vocab_size:
-        raise JobError(
-            f"{found.folder} is damaged: its tokenizer has {tokenizer.vocab_size} tokens, "
-            f"its model {found.model_config.vocab_size}"
-        )
-    return tokenizer
+def describe(model: OpenedModel) -> str:
+    """Where a model is, and how far it was trained."""
+    facts = [] if model.step is None else [f"{model.step} iterations"]
+    facts += [] if model.val_loss is None else [f"val loss {model.val_loss:.4f}"]
+    return f"{model.folder} ({', '.join(facts)})" if facts else str(model.folder)
 
 
 def newest_run() -> Path:

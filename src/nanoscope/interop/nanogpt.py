@@ -1,25 +1,46 @@
 """nanoGPT's checkpoints: a pickled ckpt.pt, read as tensors and plain values. Nothing in it is ever run."""
 
+import math
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nanoscope.data.plain_pickle import check_tuples
 from nanoscope.errors import JobError
-from nanoscope.model import GPT, ModelConfig
+from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
 from nanoscope.untrusted import printable
 
+FILE = "ckpt.pt"
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
-PICKLE_LIMIT_BYTES = 16 << 20  # it holds the names and offsets of the tensors, not their values
+PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
-def load_nanogpt(path: Path | str) -> GPT:
-    """Load a nanoGPT checkpoint (the file, or the folder of ckpt.pt) as a classic model."""
-    file = Path(path) / "ckpt.pt" if Path(path).is_dir() else Path(path)
+@dataclass(frozen=True)
+class NanogptCheckpoint:
+    """The content of a ckpt.pt."""
+
+    file: Path
+    config: ModelConfig
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    """AdamW's state as our checkpoints have it: `PARAMETER.exp_avg`. Empty unless asked for."""
+    step: int
+    val_loss: float | None
+    """When it was saved, which is what nanoGPT calls best_val_loss."""
+    settings: dict[str, Any]
+    """Numbers and texts of its configuration, not checked any further."""
+
+
+def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpoint:
+    """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device."""
+    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise JobError(f"there is no nanoGPT checkpoint at {file}")
     try:
@@ -37,26 +58,41 @@ def load_nanogpt(path: Path | str) -> GPT:
         weights = _weights(saved["model"], file.stat().st_size)
         config = _model_config(saved["model_args"])
         check_weights(config, weights)
-        model = GPT(config)
-        model.load_state_dict(weights, strict=False)
+        moments = _moments(saved["optimizer"], weights) if optimizer else {}
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else _briefly(error)
         raise JobError(f"{file} is not a complete nanoGPT checkpoint: {reason}") from None
-    return model
+    # Copies: nanoGPT may be training on, and would overwrite the mapped file.
+    weights, moments = ({name: tensor.clone() for name, tensor in part.items()} for part in (weights, moments))
+    settings = saved.get("config")
+    plain = {k: v for k, v in settings.items() if isinstance(k, str)} if isinstance(settings, dict) else {}
+    step, val_loss = saved.get("iter_num"), _number(saved.get("best_val_loss"))
+    step = step if type(step) is int and 0 <= step < 2**40 else 0
+    return NanogptCheckpoint(file, config, weights, moments, step, val_loss, plain)
 
 
 def _briefly(error: Exception) -> str:
     return printable(" ".join(str(error).split())[:160])
 
 
+def _number(value: Any) -> float | None:
+    """A loss, which nanoGPT saves as a tensor; None for its initial 1e9 and for anything else."""
+    if isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point():
+        value = value.item()
+    return value if isinstance(value, float) and math.isfinite(value) and 0 <= value < 1e9 else None
+
+
 def _check_archive(file: Path) -> None:
-    """Refuse an archive that expands to more than its size; those of torch are not compressed."""
+    """Refuse an archive that expands to more than its size (torch's are not compressed) or would take years."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
-    if sum(entry.file_size for entry in entries) > file.stat().st_size:
-        raise ValueError("its contents are larger than the file")
-    if any(entry.filename.endswith("data.pkl") and entry.file_size > PICKLE_LIMIT_BYTES for entry in entries):
-        raise ValueError("its pickle is too large")
+        if sum(entry.file_size for entry in entries) > file.stat().st_size:
+            raise ValueError("its contents are larger than the file")
+        for entry in entries:
+            if entry.filename.endswith("data.pkl"):
+                if entry.file_size > PICKLE_LIMIT_BYTES:
+                    raise ValueError("its pickle is too large")
+                check_tuples(archive.read(entry))
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:
@@ -74,6 +110,23 @@ def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:
     if head is not None and (head.shape != table.shape or not torch.equal(head, table)):
         raise ValueError("its output layer differs from its token table; nanoGPT ties them")
     return weights
+
+
+def _moments(saved: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """AdamW's state by parameter. nanoGPT numbers the parameters: those that decay, which have 2 dimensions, first."""
+    ordered = sorted(weights, key=lambda name: weights[name].dim() < 2)  # stable: each part in the model's order
+    numbers = [number for group in saved["param_groups"] for number in group["params"]]
+    if numbers != list(range(len(ordered))):
+        raise ValueError("its optimizer has other parameters than its model")
+    moments: dict[str, Tensor] = {}
+    for number, values in saved["state"].items():
+        parameter = weights[ordered[number]]
+        for key in MOMENTS:
+            value = values[key] if isinstance(values[key], Tensor) else torch.tensor(float(values[key]))
+            if value.shape != (() if key == "step" else parameter.shape) or not value.is_floating_point():
+                raise ValueError(f"its optimizer state does not fit {ordered[number]}")
+            moments[f"{ordered[number]}.{key}"] = value
+    return moments
 
 
 def _model_config(arguments: Any) -> ModelConfig:

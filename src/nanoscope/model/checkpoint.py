@@ -75,6 +75,7 @@ class LoadedCheckpoint:
     folder: Path
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
+    """Empty if only the model was wanted."""
     progress: TrainingState
     model_config: ModelConfig
     tokenizer: dict[str, Any] | None
@@ -83,16 +84,17 @@ class LoadedCheckpoint:
     """Settings of the run that a resume compares with (seed, dataset fingerprint)."""
 
 
-def find_checkpoint(run: Path, wanted: str = LAST) -> tuple[LoadedCheckpoint, list[str]]:
+def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[str]]:
     """The checkpoint of a run that `wanted` names: `last`, `best` or its own name.
 
-    If it is damaged: the newest undamaged one before it, and the problems found on the way.
+    If it is damaged: the newest undamaged one before it, and the problems found on the way. Without `optimizer`, only
+    the model has to be undamaged.
     """
     if not run.is_dir():
         raise JobError(f"there is no run in {run}: {'it is a file' if run.exists() else 'no such folder'}")
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     if (folder / STATE).is_file():
-        return load_checkpoint(folder), []
+        return load_checkpoint(folder, optimizer=optimizer), []
     available = checkpoint_folders(folder)
     if not available:
         raise JobError(
@@ -105,14 +107,14 @@ def find_checkpoint(run: Path, wanted: str = LAST) -> tuple[LoadedCheckpoint, li
     problems: list[str] = []
     for candidate in available[names.index(named) :]:
         try:
-            return load_checkpoint(candidate), problems
+            return load_checkpoint(candidate, optimizer=optimizer), problems
         except JobError as error:
             problems.append(str(error))
     raise JobError("no checkpoint can be used:\n" + "\n".join(problems))
 
 
-def load_checkpoint(folder: Path) -> LoadedCheckpoint:
-    """Read one checkpoint. JobError names the file that is missing or damaged."""
+def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint:
+    """Read one checkpoint, with or without the optimizer. JobError names the file that is missing or damaged."""
     try:
         content = read_json(folder / STATE)
         if content["version"] != STATE_VERSION:
@@ -120,13 +122,13 @@ def load_checkpoint(folder: Path) -> LoadedCheckpoint:
         if content.get("checksum") != state_checksum(content):
             raise JobError(f"{folder / STATE} is damaged: its checksum differs from the one it holds")
         state = msgspec.convert(content, State)
-        _check_files(folder, state.sha256)
+        _check_files(folder, state.sha256, {WEIGHTS, OPTIMIZER} if optimizer else {WEIGHTS})
         config, weights = ModelConfig(**state.model), read_tensors(folder / WEIGHTS)
         check_weights(config, weights)
         return LoadedCheckpoint(
             folder=folder,
             model=weights,
-            optimizer=read_tensors(folder / OPTIMIZER),
+            optimizer=read_tensors(folder / OPTIMIZER) if optimizer else {},
             progress=state.progress,
             model_config=config,
             tokenizer=read_json(folder / TOKENIZER) if TOKENIZER in state.sha256 else None,
@@ -144,8 +146,8 @@ def state_checksum(state: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _check_files(folder: Path, sha256: dict[str, str]) -> None:
-    for name in {WEIGHTS, OPTIMIZER, *sha256}:
+def _check_files(folder: Path, sha256: dict[str, str], needed: set[str]) -> None:
+    for name in needed | sha256.keys() - {OPTIMIZER}:
         if Path(name).name != name or not (folder / name).is_file():  # reading a device or pipe would never end
             raise JobError(f"checkpoint {folder} is incomplete: {printable(name[:60])} is missing")
         if file_sha256(folder / name) != sha256.get(name):

@@ -1,5 +1,6 @@
 """Weights from files: read, checked against the model's shape, and loaded. Anyone may have written the file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -41,6 +42,32 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} is {weights[name].dtype}, not floating point")
     if config.recipe == "modern" and 4 * config.block_size * config.n_embd // config.n_head > ROTATION_LIMIT_BYTES:
         raise ValueError(f"its block_size is {config.block_size}")
+
+
+def shape_of(weights: dict[str, Tensor], n_head: int, block_size: int) -> ModelConfig:
+    """The shape of the model that has these weights; what they do not tell are its heads and modern's block_size."""
+    recipe = "modern" if "embedding.weight" in weights else "classic"
+    prefix = "blocks." if recipe == "modern" else "transformer.h."
+    layers = {name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix)}
+    vocab_size, n_embd = weights["embedding.weight" if recipe == "modern" else "transformer.wte.weight"].shape
+    if recipe == "classic":
+        block_size = len(weights["transformer.wpe.weight"])
+    table, shift = weights.get("ngrams.table"), weights.get("blocks.0.shift_mlp.weight")
+    config = ModelConfig(
+        vocab_size, block_size, len(layers), n_head, n_embd, bias="transformer.ln_f.bias" in weights, recipe=recipe,
+        ngrams=1 if table is None else len(table) // NGRAM_ROWS + 1, token_shift=0 if shift is None else len(shift),
+    )  # fmt: skip
+    check_weights(config, weights)
+    return config
+
+
+def with_block_size(
+    config: ModelConfig, weights: dict[str, Tensor], block_size: int
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The same model with a shorter context. Learned positions beyond it are dropped; rotary ones are not stored."""
+    if config.recipe == "classic":
+        weights = weights | {"transformer.wpe.weight": weights["transformer.wpe.weight"][:block_size]}
+    return replace(config, block_size=block_size), weights
 
 
 def parameter_shapes(config: ModelConfig) -> Shapes:

@@ -6,10 +6,10 @@ from nanoscope.config import TrainConfig
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.memory import check_fits
-from nanoscope.interop.huggingface import load_gpt2
+from nanoscope.interop.models import open_model
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
-from nanoscope.model.weights import load_model_weights
+from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
@@ -29,7 +29,11 @@ def initial_model(
     elif config.init_from == "scratch":
         shape = new_shape(config, dataset.vocab_size)
     else:
-        shape, weights = load_gpt2(config.init_from, block_size=config.block_size, dropout=config.dropout)
+        opened = open_model(config.init_from)
+        if config.block_size > (longest := opened.config.block_size):
+            raise UsageError(f"block_size={config.block_size} exceeds the context length of {opened.name}, {longest}")
+        shape, weights = with_block_size(opened.config, opened.weights, config.block_size)
+        shape = replace(shape, dropout=config.dropout)
         check_vocabulary(dataset, shape.vocab_size, config.init_from)
     logits = shape.block_size * shape.vocab_size
     check_fits(

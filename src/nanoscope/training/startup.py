@@ -15,7 +15,7 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError
-from nanoscope.interop.huggingface import check_source
+from nanoscope.interop.models import check_source
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter

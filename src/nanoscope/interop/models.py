@@ -1,0 +1,225 @@
+"""Opening a model, whoever trained it: a run of nanoscope, nanoGPT's ckpt.pt, or GPT-2's weights."""
+
+import os
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanoscope.checkpoint_files import BEST, STATE, TOKENIZER, WEIGHTS, checkpoint_folders, read_pointer
+from nanoscope.config_sources import resolve
+from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
+from nanoscope.data.prepare import default_folder
+from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
+from nanoscope.errors import JobError, UsageError
+from nanoscope.interop import huggingface, nanogpt
+from nanoscope.model import LanguageModel, ModelConfig, build_model
+from nanoscope.model.checkpoint import find_checkpoint
+from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
+from nanoscope.paths import DATA, RUNS
+from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import printable, read_json
+
+ACCEPTED = (
+    "a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with GPT-2's model.safetensors and config.json, "
+    f"or {', '.join(huggingface.NAMES)}"
+)
+GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, as it is and padded
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model with what is known about it. `build` makes it ready to use."""
+
+    name: str
+    folder: Path
+    """Where its weights are."""
+    config: ModelConfig
+    weights: dict[str, Tensor] = field(repr=False)
+    tokenizer: Tokenizer | None = None
+    tokenizer_problem: str = ""
+    """Why the tokenizer is None."""
+    step: int | None = None
+    val_loss: float | None = None
+    dataset: str = ""
+    """The setting `dataset` of its training, if known."""
+    problems: list[str] = field(default_factory=list)
+    """Damage met on the way: what was used instead."""
+
+    def build(self, device: str | torch.device = "cpu") -> LanguageModel:
+        model = build_model(self.config)
+        load_model_weights(model, self.weights)
+        return model.to(device)
+
+    def known_tokenizer(self) -> Tokenizer:
+        """The tokenizer; JobError if there is none."""
+        if self.tokenizer is None:
+            raise JobError(f"the tokenizer of {self.folder} is unknown: {self.tokenizer_problem}")
+        return self.tokenizer
+
+
+def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
+    """Open a model. `checkpoint` (best, last or a name such as step-000500) selects one of a run's checkpoints."""
+    text = os.fspath(source)
+    path = _existing(text)
+    if path is None:
+        if text in huggingface.NAMES:
+            return _open_gpt2(text)
+        raise UsageError(_not_a_model(text))
+    if path.is_file():
+        return _open_ours(path.parent, checkpoint) if path.name == WEIGHTS else _open_nanogpt(path)
+    if (path / huggingface.CONFIG).is_file() and (path / WEIGHTS).is_file():
+        return _open_gpt2(text)
+    if is_ours(path):
+        return _open_ours(path, checkpoint)
+    if (path / nanogpt.FILE).is_file():
+        return _open_nanogpt(path / nanogpt.FILE)
+    if (path / "checkpoints").is_dir() or (path / "config.toml").is_file():
+        find_checkpoint(path, checkpoint)  # says that there is none
+    raise UsageError(_not_a_model(text))
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a folder holds a run of nanoscope with checkpoints, a checkpoint, or just its weights."""
+    files = any((folder / name).is_file() for name in (STATE, WEIGHTS))
+    return files or bool(checkpoint_folders(folder / "checkpoints") or checkpoint_folders(folder))
+
+
+def check_source(source: str) -> None:
+    """Raise UsageError unless `source` looks like a model, before any other work is done."""
+    path = _existing(source)
+    found = source in huggingface.NAMES if path is None else path.is_file() or is_ours(path)
+    if not (found or (path is not None and (path / nanogpt.FILE).is_file())):
+        raise UsageError(_not_a_model(source))
+
+
+def _existing(text: str) -> Path | None:
+    return Path(text) if os.path.exists(text) else None  # noqa: PTH110  Path raises for an impossible name
+
+
+def _not_a_model(text: str) -> str:
+    runs = [folder.parent.as_posix() for folder in RUNS.glob("*/checkpoints")]
+    choices = [*huggingface.NAMES, *runs]
+    hint = did_you_mean(text, choices, shlex.quote) or next(
+        (f" Did you mean {shlex.quote(run)}?" for run in runs if Path(run).name == text), ""
+    )
+    what = "is not a model" if _existing(text) else "does not exist"
+    return f"{text} {what}.{hint}\nExpected {ACCEPTED}."
+
+
+def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
+    folder = _without_state(path, checkpoint)
+    if folder is not None:
+        return _open_weights_alone(folder)
+    found, problems = find_checkpoint(path, checkpoint, optimizer=False)
+    saved, progress = found.tokenizer, found.progress
+    tokenizer = None if saved is None else tokenizer_from_json(saved)
+    if tokenizer is not None and tokenizer.vocab_size > found.model_config.vocab_size:
+        raise JobError(
+            f"{found.folder} is damaged: its tokenizer has {tokenizer.vocab_size} tokens, "
+            f"its model {found.model_config.vocab_size}"
+        )
+    return OpenedModel(
+        name=_name(path), folder=found.folder, config=found.model_config, weights=found.model, tokenizer=tokenizer,
+        tokenizer_problem="" if tokenizer else "its training data had none", step=progress.step,
+        val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
+        dataset=str(_settings(found.folder).get("dataset", "")), problems=problems,
+    )  # fmt: skip
+
+
+def _without_state(path: Path, checkpoint: str) -> Path | None:
+    """The wanted checkpoint if all that is left of it are its weights."""
+    inner = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    available = {folder.name: folder for folder in checkpoint_folders(inner)}
+    newest = next(iter(available), "")
+    folder = available.get(
+        read_pointer(inner, checkpoint) or (newest if checkpoint in ("best", "last") else checkpoint)
+    )
+    folder = folder or path
+    return folder if (folder / WEIGHTS).is_file() and not (folder / STATE).exists() else None
+
+
+def _open_weights_alone(folder: Path) -> OpenedModel:
+    file, settings = folder / WEIGHTS, _settings(folder)
+    try:
+        weights = read_tensors(file)
+        config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
+    except (OSError, ValueError, KeyError) as error:
+        reason = "the config.toml of its run is missing" if not settings else printable(str(error)[:160])
+        raise JobError(f"{file} can't be used without {STATE}: {reason}") from None
+    problem, tokenizer = f"there is no {TOKENIZER} beside {WEIGHTS}", None
+    if (folder / TOKENIZER).is_file():
+        try:
+            tokenizer = tokenizer_from_json(read_json(folder / TOKENIZER))
+        except (ValueError, JobError) as error:
+            problem = str(error)
+    step = re.fullmatch(r"step-(\d+)", folder.name)
+    return OpenedModel(
+        name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
+        tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
+        dataset=str(settings.get("dataset", "")),
+        problems=[f"{folder / STATE} is missing, so {WEIGHTS} could not be checked for damage"],
+    )  # fmt: skip
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The settings of the run that a checkpoint belongs to; empty if there are none."""
+    for place in (folder, *folder.absolute().parents[:2]):
+        if (place / "config.toml").is_file():
+            try:
+                return resolve([str(place)]).given
+            except (UsageError, JobError):
+                return {}
+    return {}
+
+
+def _name(path: Path) -> str:
+    """A short name: the run's, with that of the checkpoint if one was named."""
+    whole = path.absolute()
+    return f"{whole.parents[1].name}/{whole.name}" if whole.parent.name == "checkpoints" else whole.name
+
+
+def _open_nanogpt(file: Path) -> OpenedModel:
+    found = nanogpt.read_nanogpt(file)
+    dataset = found.settings.get("dataset")
+    dataset = dataset if isinstance(dataset, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", dataset) else ""
+    tokenizer, problem = nanogpt_tokenizer(file, dataset, found.config.vocab_size)
+    return OpenedModel(
+        name=file.absolute().parent.name if file.name == nanogpt.FILE else file.name, folder=file,
+        config=found.config, weights=found.weights, tokenizer=tokenizer, tokenizer_problem=problem, step=found.step,
+        val_loss=found.val_loss, dataset=dataset,
+    )  # fmt: skip
+
+
+def nanogpt_tokenizer(file: Path, dataset: str, vocab_size: int) -> tuple[Tokenizer | None, str]:
+    """The tokenizer of a ckpt.pt, which does not hold it: of the dataset it was trained on, else GPT-2's.
+
+    Returns it with "", or None with the reason. nanoGPT keeps its datasets in data/, beside the folder of the file.
+    """
+    beside = file.absolute().parents[1] / "data"
+    places = [file.parent, *((DATA / dataset, beside / dataset, default_folder(dataset, "char")) if dataset else ())]
+    for folder in places:
+        tokenizer: Tokenizer | None = None
+        if (folder / "meta.pkl").is_file():
+            tokenizer = read_meta_pickle(folder / "meta.pkl")[0]
+        elif is_dataset(folder):
+            tokenizer = open_dataset(folder).tokenizer
+        if tokenizer is not None and tokenizer.vocab_size == vocab_size:
+            return tokenizer, ""
+    if vocab_size in GPT2_SIZES:
+        return Gpt2Tokenizer(), ""
+    wanted = f"{DATA / dataset / 'meta.pkl'} and {beside / dataset / 'meta.pkl'}" if dataset else "its meta.pkl"
+    return None, f"its {vocab_size} tokens are described by none of {wanted}"
+
+
+def _open_gpt2(source: str) -> OpenedModel:
+    config, weights = huggingface.load_gpt2(source)
+    tokenizer = Gpt2Tokenizer() if config.vocab_size in GPT2_SIZES else None
+    return OpenedModel(
+        name=Path(source).name, folder=Path(source), config=config, weights=weights, tokenizer=tokenizer,
+        tokenizer_problem="" if tokenizer else f"its {config.vocab_size} tokens are not GPT-2's",
+    )  # fmt: skip
