@@ -156,6 +156,9 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "repeats of two": [
         complete(2 + seed / 100 + share, seed=seed, dropout=share) for seed in (1, 2) for share in (0.0, 0.5)
     ],
+    "repeats of several": [
+        complete(2 + seed / 100 + share, seed=seed, dropout=share) for seed in (1, 2) for share in (0.0, 0.2, 0.5)
+    ],
     "nothing tells them apart": [run(2 + index / 1000) for index in range(5)],
     "identical": [run(), run(), run()],
     "identical, all settings known": [complete(), complete()],

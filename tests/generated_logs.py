@@ -251,6 +251,7 @@ LOGS: Mapping[str, str] = {
         ),
         range(40),
     ),
+    "an MFU that rounds to zero": nanogpt(mfu=lambda step: 0.0),
     "few costly evaluations": nanogpt(600, val=falling, eval_every=300, eval_ms=60_000, head=settings(eval_iters=200)),
     "bits per byte": _lines(lambda s: f"Step {s:05d} | Validation bpb: {falling(s) / 3:.4f}", range(0, 500, 100))
     + _nanochat("/02000"),

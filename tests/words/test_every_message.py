@@ -18,12 +18,14 @@ from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import NoteFinding
 from nanoscope.analysis.notes import note_findings
+from nanoscope.runs.listing import list_runs
 from nanoscope.runs.reader import read_log, read_stream
 from nanoscope.runs.run import Log
 from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.dashboard.labels import labels
+from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
@@ -70,6 +72,11 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))
     yield report(read(generated_logs.LOGS["gpu"], "-"), language)
+    page = page_of(language)
+    print_runs(list_runs(folder), [], page)
+    print_no_runs("runs", page)
+    print_none_matches("runs", page)
+    yield text_of(page)
 
 
 def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:

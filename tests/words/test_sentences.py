@@ -13,7 +13,12 @@ from nanoscope.words.timing import CAUSES, DIRECTION, NAIVE_ETA, REASONS
 from nanoscope.words.verdicts import TITLES, verdict_title
 
 ENGLISH = Language("en")
-FOR_COMPARISONS = (findings.ComparisonRow, findings.ConfigDifference, findings.Compared)
+FOR_COMPARISONS = (
+    findings.ComparisonRow,
+    findings.ConfigDifference,
+    findings.RankedSettings,
+    findings.Compared,
+)
 
 
 def english(finding: findings.Finding) -> str:

@@ -56,7 +56,9 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
     trust: MfuTrust
     reason: MfuReason
     if settled is None:
-        trust, reason = "unmeasured", "not_measured" if min(printed) < 0 else "peak_unknown"
+        trust, reason = "unmeasured", "not_measured"
+        if max(printed) == 0:
+            reason = "rounds_to_zero" if assumed_name and assumed else "peak_unknown"
     elif recomputed is not None and recomputed > IMPOSSIBLE:
         trust, reason, recomputed = "wrong_peak", "does_not_fit", None
     elif settled > 1:

@@ -40,6 +40,8 @@ COMMANDS = {
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
     "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
+    "runs": "List the runs of a folder: state, step, best loss, time left.",
+    "sweep": "Train one run for each combination of settings, and rank them.",
     "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
     "bench": "Measure how fast this machine trains and samples.",
 }

@@ -1,5 +1,7 @@
 """What the commands that read logs share: the arguments that name logs, and the runs in them."""
 
+import sys
+from collections import Counter
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -9,6 +11,7 @@ from cyclopts import Parameter
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import printable
 
 if TYPE_CHECKING:
     from nanoscope.runs.run import Log, Run
@@ -46,37 +49,75 @@ class NamedRun(NamedTuple):
 
 
 def trained_runs(logs: tuple[str, ...]) -> list[NamedRun]:
-    """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in it."""
-    from nanoscope.runs.reader import read_log
-
-    logs = tuple(path for log in logs for path in _runs_in(log))
-    named = []
-    for path in logs:
-        log = read_log(path)
-        trained = [run for run in log.runs if run.steps or run.evals]
-        if not trained:
-            raise JobError(f"No training step was found in {path}: there is nothing to show.")
-        for number, run in enumerate(trained, start=1) if len(logs) == 1 else [(len(trained), trained[-1])]:
-            name = f"#{number}" if len(logs) == 1 and len(trained) > 1 else _name(path, logs)
-            name += f"#{number}" if len(logs) > 1 and len(trained) > 1 else ""
+    """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in and below it."""
+    found = [read for log in logs for read in _read(log)]
+    several, named = len(found) > 1, []
+    names = _names([path for path, _ in found])
+    for (path, log), name in zip(found, names, strict=True):
+        runs = _trained(log)
+        for number, run in enumerate(runs, start=1) if not several else [(len(runs), runs[-1])]:
+            if len(runs) > 1:
+                name = f"{name if several else ''}#{number}"
             named.append(NamedRun(name, path, run, log))
     return named
 
 
-def _runs_in(log: str) -> list[str]:
-    """The runs of a folder that holds several; any other path as it is."""
-    folder = Path(log)
-    if log == "-" or not folder.is_dir() or (folder / "events.jsonl").is_file():
-        return [log]
-    return sorted(str(events.parent) for events in folder.glob("*/events.jsonl")) or [log]
+def _read(path: str) -> list[tuple[str, "Log"]]:
+    """The log at a path, or the logs of the runs in a folder; of those, the ones that can't be used are skipped."""
+    from nanoscope.runs.glance import find_runs
+    from nanoscope.runs.reader import read_log
+
+    folder = Path(path)
+    is_folder = path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file()
+    inside = find_runs(folder) if is_folder else {}
+    if not inside:
+        log = read_log(path)
+        if not _trained(log):
+            raise JobError(f"No training step was found in {path}: there is nothing to show.")
+        return [(path, log)]
+    found: list[tuple[str, Log]] = []
+    for each in map(str, inside.values()):
+        try:
+            found.append((each, read_log(each)))
+        except JobError as error:
+            _warn(f"skipped {each}: {str(error).splitlines()[0]}")
+    found = _without("training step", found, lambda runs: bool(runs))
+    if any(_trained(log)[-1].evals for _, log in found):  # runs without any would leave no step to compare all at
+        found = _without("evaluation", found, lambda runs: bool(runs[-1].evals))
+    if not found:
+        raise JobError(f"No run in {path} has trained a step yet: there is nothing to show.")
+    return found
 
 
-def _name(path: str, paths: tuple[str, ...]) -> str:
-    """The name of the file or folder, or its whole path if another has the same name."""
-    name = _short_name(path)
-    return name if sum(_short_name(other) == name for other in paths) == 1 else path
+def _without(
+    missing: str, found: list[tuple[str, "Log"]], has: "Callable[[list[Run]], bool]"
+) -> list[tuple[str, "Log"]]:
+    for path, log in found:
+        if not has(_trained(log)):
+            _warn(f"skipped {path}: it has no {missing} yet")
+    return [(path, log) for path, log in found if has(_trained(log))]
+
+
+def _trained(log: "Log") -> "list[Run]":
+    return [run for run in log.runs if run.steps or run.evals]
+
+
+def _warn(text: str) -> None:
+    print(printable(f"nanoscope: {text}"), file=sys.stderr)
+
+
+def _names(paths: list[str]) -> list[str]:
+    """The names of the files or folders, with as many of the folders around them as tell them apart."""
+    names = [_short_name(path) for path in paths]
+    for parts in range(2, max((len(Path(path).parts) for path in paths), default=0) + 1):
+        repeated = {name for name, count in Counter(names).items() if count > 1}
+        names = [
+            str(Path(*Path(path).parts[-parts:])) if name in repeated else name
+            for path, name in zip(paths, names, strict=True)
+        ]
+    return names
 
 
 def _short_name(path: str) -> str:
     named = Path(path)
-    return (named.name if named.is_dir() else named.stem) or path  # '.' has no name
+    return named.resolve().name if named.is_dir() else named.stem

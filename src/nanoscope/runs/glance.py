@@ -5,6 +5,8 @@ import platform
 import re
 import stat
 import time
+import tomllib
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 
 import psutil
 
+from nanoscope.checkpoint_files import BEST, STATE, read_pointer
 from nanoscope.errors import JobError
 from nanoscope.runs.events import (
     COMPLETE,
@@ -32,14 +35,14 @@ State = Literal["live", "finished", "stopped", "failed", "unreadable"]
 
 HEAD_BYTES = 1 << 16  # holds the first event, with the whole configuration
 TAIL_BYTES = 1 << 16
-EVAL_SEARCH_BYTES = 1 << 22  # of the file's end, in which the last evaluation is searched
+EVAL_SEARCH_BYTES = 1 << 22  # of the file's end, in which the best evaluation is searched
 EVAL_SEARCH_LINES = 1000
 SILENT_SECONDS = 120  # a run without a lock counts as stopped after this long without an event
 REMOTE_SILENT_SECONDS = 900  # the same for one that another machine trains: its process cannot be looked up
 MAX_DEPTH = 3  # of folders below the one that is watched
 MAX_FOLDERS = 20_000
 _MAX_ITERS = re.compile(rb"^max_iters = (\d{1,12})$", re.MULTILINE)
-_WITHOUT_RUNS = ("checkpoints", "samples", "__pycache__", "node_modules")
+_WITHOUT_RUNS = ("checkpoints", "samples", "windows", "__pycache__", "node_modules")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Glance:
     total: int | None = None
     loss: float | None = None
     val: float | None = None
+    best: float | None = None
+    """The lowest validation loss."""
     eta_seconds: float | None = None
     reason: str | None = None
     """Why it is unreadable, if known."""
@@ -108,7 +113,7 @@ def glance(name: str, folder: Path, version: str) -> Glance:
     try:
         updated = path.stat().st_mtime
         with path.open("rb") as file:
-            events = _first_and_last(file)
+            events, complete = _first_and_last(file)
     except OSError:
         return Glance(name, "unreadable", version)
     except NewerVersionError as error:
@@ -132,38 +137,83 @@ def glance(name: str, folder: Path, version: str) -> Glance:
         name, state, version, updated, step, _total_steps(folder, start),
         loss=iteration.loss if iteration else None,
         val=evaluation.val_loss if evaluation else None,
+        best=_best(events, complete, folder),
         eta_seconds=eta_seconds,
     )  # fmt: skip
 
 
-def _first_and_last(file: BinaryIO) -> list[AnyEvent]:
-    """The first event and the last ones; before those the last evaluation, which may be many steps ago."""
+def newest_first(glances: Iterable[Glance]) -> list[Glance]:
+    """Live runs first, then by the time of their last event."""
+    return sorted(glances, key=lambda each: (each.state != "live", -each.updated, each.name))
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    """The settings of a run: those of config.toml, which a resume may have changed, over those of its first event."""
+    settings: dict[str, Any] = {}
+    with suppress(OSError, NewerVersionError), (folder / "events.jsonl").open("rb") as file:
+        start = _last(Start, _decoded(file.read(HEAD_BYTES).splitlines()[:1]))
+        settings |= start.config if start else {}
+    with suppress(OSError, JobError, ValueError, RecursionError):
+        settings |= tomllib.loads(read_small(folder / "config.toml", HEAD_BYTES).decode("utf-8"))
+    return {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
+
+
+def _first_and_last(file: BinaryIO) -> tuple[list[AnyEvent], bool]:
+    """The first event and the last ones, and whether the best evaluation is among them for certain.
+
+    Evaluations may be many steps ago: if the last lines don't settle what the best one is, more are searched.
+    """
     first = _decoded(file.read(HEAD_BYTES).splitlines()[:1])
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL_BYTES))
     last = _decoded(file.read(TAIL_BYTES).splitlines())
-    if _last(Eval, last) is None and size > TAIL_BYTES:
-        file.seek(max(0, size - EVAL_SEARCH_BYTES))
-        first += _last_evaluation(file.read(EVAL_SEARCH_BYTES))
-    return first + last
+    if size <= TAIL_BYTES or any(map(_states_best, last)):
+        return first + last, True
+    file.seek(max(0, size - EVAL_SEARCH_BYTES))
+    earlier = _evaluations(file.read(EVAL_SEARCH_BYTES))
+    return first + earlier + last, size <= EVAL_SEARCH_BYTES or any(map(_states_best, earlier))
+
+
+def _states_best(event: AnyEvent) -> bool:
+    """Whether nothing before this event can have a lower validation loss than it states."""
+    return (type(event) is Eval and event.best) or (type(event) is End and event.best_val_loss is not None)
+
+
+def _best(events: list[AnyEvent], complete: bool, folder: Path) -> float | None:
+    """The lowest validation loss; if it was too long ago to be found in the events, as the checkpoint states it."""
+    losses: list[float] = []
+    for event in events:
+        if type(event) is Start and event.first_step == 0:
+            losses.clear()
+        loss = event.val_loss if type(event) is Eval else event.best_val_loss if type(event) is End else None
+        if loss is not None:
+            losses.append(loss)
+    if not complete and (name := read_pointer(folder / "checkpoints", BEST)):
+        with suppress(OSError, JobError, ValueError, LookupError, TypeError):
+            losses.append(float(read_json(folder / "checkpoints" / name / STATE)["progress"]["best_val_loss"]))
+    return min(losses, default=None)
 
 
 def _decoded(lines: list[bytes]) -> list[AnyEvent]:
     return [event for event in map(decode, lines) if event is not None]
 
 
-def _last_evaluation(text: bytes) -> list[AnyEvent]:
+def _evaluations(text: bytes) -> list[AnyEvent]:
+    """The last evaluations, back to one that was the best so far."""
+    found: list[AnyEvent] = []
     end = len(text)
     for _ in range(EVAL_SEARCH_LINES):
-        found = text.rfind(b'"eval"', 0, end)
-        if found < 0:
+        place = text.rfind(b'"eval"', 0, end)
+        if place < 0:
             break
-        stop = text.find(b"\n", found)
-        end = text.rfind(b"\n", 0, found) + 1
+        stop = text.find(b"\n", place)
+        end = text.rfind(b"\n", 0, place) + 1
         event = decode(text[end : stop if stop >= 0 else len(text)])
         if type(event) is Eval:
-            return [event]
-    return []
+            found.append(event)
+            if event.best:
+                break
+    return found[::-1]
 
 
 def _last(kind: type[Kind], events: list[AnyEvent]) -> Kind | None:

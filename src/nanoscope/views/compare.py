@@ -1,16 +1,16 @@
 """Several runs side by side: the texts and tables that every view shows, and how a terminal prints them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 
-from nanoscope.analysis.findings import Comparison, Experiment, Identical, Repeats, Speed, WithinNoise
+from nanoscope.analysis.findings import Comparison, ComparisonRow, Experiment, Identical, Repeats, Speed, WithinNoise
 from nanoscope.untrusted import printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.compare import MEASURES, compared, leader, row_value
 from nanoscope.words.language import NOTHING, Language
 
-LONG_NAME = 16  # characters: runs with longer names are called A, B, C
+LONG_NAME, LONG_NAME_IN_LIST = 16, 40  # characters: runs with longer names are called A, B, C
 MOST_COLUMNS = 4  # runs beside each other; more are listed below each other, the best first
 MOST_SETTINGS = 3  # columns of such a list
 # The columns of such a list, as far as the logs have them.
@@ -33,22 +33,31 @@ class ComparisonTexts:
     settings: list[list[str]]
 
 
-def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of the runs, safe to print, or letters if one of them is long."""
-    if max(map(len, names)) <= LONG_NAME:
+def short_names(names: Sequence[str], in_list: bool = False) -> tuple[str, ...]:
+    """The names of the runs, safe to print, or letters if one of them is too long for a table."""
+    in_list = in_list or len(names) > MOST_COLUMNS
+    if max(map(len, names)) <= (LONG_NAME_IN_LIST if in_list else LONG_NAME):
         return tuple(map(printable, names))
     return tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
 
 
-def comparison_texts(comparison: Comparison, language: Language) -> ComparisonTexts:
-    """What makes the difference, what the runs reached, and which settings differ."""
+def comparison_texts(comparison: Comparison, language: Language, ranked: bool = False) -> ComparisonTexts:
+    """What makes the difference, what the runs reached, and which settings differ.
+
+    `ranked`: list the runs, the best first, however few they are.
+    """
     say = language.say
-    names = short_names(comparison.names)
+    is_list = ranked or len(comparison.names) > MOST_COLUMNS
+    names = short_names(comparison.names, is_list)
     key = zip(names, map(printable, comparison.names), strict=True)
     experiment = comparison.experiment
-    is_list = len(names) > MOST_COLUMNS
-    headers, measures = _ranking(comparison, language, names) if is_list else _columns(comparison, language, names)
-    settings = [] if is_list and len(comparison.config) <= MOST_SETTINGS else _settings(comparison)
+    grouped = is_list and bool(comparison.ranking)
+    if grouped:  # the table has the repeats
+        learnt = tuple(finding for finding in experiment.learnt if not isinstance(finding, Repeats))
+        experiment = replace(experiment, learnt=learnt)
+    table = _ranked_settings if grouped else _ranking if is_list else _columns
+    headers, measures = table(comparison, language, names)
+    settings = [] if grouped or (is_list and len(comparison.config) <= MOST_SETTINGS) else _settings(comparison)
     return ComparisonTexts(
         key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
         leads=_leads(comparison, language, names),
@@ -105,6 +114,7 @@ def _columns(comparison: Comparison, language: Language, names: tuple[str, ...])
 def _ranking(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
     """One line for each run, the lowest loss first."""
     columns = [row for measure in RANKED for row in comparison.rows if row.measure == measure]
+    columns = [row for row in columns if not _is_redundant(row, comparison)]
     settings = comparison.config[:MOST_SETTINGS]
     losses = comparison.experiment.losses
     order = sorted(range(len(names)), key=lambda place: losses[place]) if losses else range(len(names))
@@ -121,6 +131,32 @@ def _ranking(comparison: Comparison, language: Language, names: tuple[str, ...])
     return headers, cells
 
 
+def _is_redundant(row: ComparisonRow, comparison: Comparison) -> bool:
+    """Whether a column would say the same in each line, or the same as another column."""
+    if row.measure == "last_step":
+        return len(set(row.values)) == 1
+    return row.measure == "best_val_loss" and any(
+        other.measure == "val_at_equal_steps" and other.values == row.values for other in comparison.rows
+    )
+
+
+def _ranked_settings(
+    comparison: Comparison, language: Language, names: tuple[str, ...]
+) -> tuple[list[str], list[list[str]]]:
+    """One line for settings with all their repeats, the lowest mean first."""
+    rows = {row.measure: row for row in comparison.rows}
+    loss = rows["val_at_equal_steps" if comparison.experiment.measure == "val" else "train_at_equal_steps"]
+    headers = [language.say("settings"), language.say("runs"), MEASURES.write(loss, language), language.say("best run")]
+    lines = []
+    for group in comparison.ranking:
+        best = group.runs[0]
+        mean = language.loss(group.mean) if group.spread is None else language.measured((group.mean, group.spread))  # type: ignore[arg-type]
+        settings = ", ".join(f"{key}={value}" for key, value in group.settings)
+        run = f"{names[best]} ({row_value(loss, loss.values[best], language)})"
+        lines.append([printable(settings), str(len(group.runs)), mean, run])
+    return headers, lines
+
+
 def _settings(comparison: Comparison) -> list[list[str]]:
     return [[printable(d.key), *(_setting(value) for value in d.values)] for d in comparison.config]
 
@@ -129,9 +165,9 @@ def _setting(value: object) -> str:
     return NOTHING if value is None else printable(str(value))
 
 
-def print_comparison(comparison: Comparison, page: Page) -> None:
+def print_comparison(comparison: Comparison, page: Page, ranked: bool = False) -> None:
     """Print a comparison on a terminal."""
-    texts = comparison_texts(comparison, page.language)
+    texts = comparison_texts(comparison, page.language, ranked)
     for text in texts.key:
         page.paragraph(text, style="dim")
     page.line()

@@ -12,6 +12,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         By(
             "reason",
             not_measured=Say("MFU was not measured; the negative value is a placeholder."),
+            rounds_to_zero=Say("MFU is printed as 0: this run does too little arithmetic to show against "
+                               "{assumed_tflops:significant} TFLOP/s, the peak of {assumed_device}, which the trainer "
+                               "assumes."),
             peak_unknown=Say("MFU is printed as 0: the trainer does not know the peak of this device."),
             above_one=Sentences(
                 Say("The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "

@@ -9,6 +9,7 @@ from nanoscope.analysis.compare.data import comparable_groups
 from nanoscope.analysis.compare.effects import learnt
 from nanoscope.analysis.compare.lengths import fewer_steps
 from nanoscope.analysis.compare.losses import Levels, levels_at_equal_steps
+from nanoscope.analysis.compare.ranking import ranked_settings
 from nanoscope.analysis.compare.settings import differs, is_shown, settings_of
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.compare.speed import DEVICE_KEYS, speeds
@@ -51,6 +52,7 @@ def compare(
         analyses=analyses,
         experiment=experiment,
         rows=tuple(rows(sides, levels, experiment.ranked)),
+        ranking=ranked_settings(sides, levels),
         config=_config_differences(sides),
         continued=tuple(continued(sides)) if experiment.ranked else (),
     )

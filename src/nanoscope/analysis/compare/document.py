@@ -23,6 +23,7 @@ def comparison_json(comparison: Comparison, sources: Sequence[str]) -> dict[str,
         "timing": _findings(experiment.speed),
         "continued": _findings(comparison.continued),
         "rows": comparison.rows,
+        "ranking": comparison.ranking,
         "config": comparison.config,
     }
     return plain(document)  # type: ignore[no-any-return]

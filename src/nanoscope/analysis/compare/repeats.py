@@ -8,7 +8,7 @@ from nanoscope.analysis.compare.losses import is_identical, levels_at_equal_step
 from nanoscope.analysis.compare.noise import Noise, doubt
 from nanoscope.analysis.compare.settings import differs, learning_factors, shows_all_settings
 from nanoscope.analysis.findings import Identical, Learnt, Repeats, Unexplained, WithinNoise
-from nanoscope.analysis.numbers import mean
+from nanoscope.analysis.numbers import mean, sample_deviation
 
 REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
 
@@ -52,7 +52,7 @@ def repeats(cell: Group, factors: Sequence[str]) -> list[Learnt]:
     if len(losses) < 2:
         return []
     middle, values = mean(list(losses.values())), list(losses.values())
-    spread = math.sqrt(sum((loss - middle) ** 2 for loss in values) / (len(values) - 1))
+    spread = sample_deviation(values)
     has_seeds = differs(cell, "seed")
     if has_seeds or (len(values) > 2 and spread < REPEATS_SPREAD * abs(middle)):
         return [

@@ -35,6 +35,15 @@ class ConfigDifference(Finding):
     values: tuple[str | int | float | bool | None, ...]
 
 
+class RankedSettings(Finding):
+    """Runs of equal settings, and the mean of their losses at the step at which all runs are compared."""
+
+    settings: tuple[Setting, ...]  # those that differ between groups
+    runs: tuple[int, ...]  # the lowest loss first
+    mean: float | None  # None: one of them is not finite
+    spread: float | None  # standard deviation; None: one run
+
+
 class Compared(Finding):
     """Base of what is said about several runs. Runs are numbers: their places in the comparison."""
 
@@ -259,5 +268,6 @@ class Comparison:
     analyses: tuple[Analysis, ...]
     experiment: Experiment
     rows: tuple[ComparisonRow, ...]
+    ranking: tuple[RankedSettings, ...]  # where settings were repeated with other seeds: the best settings first
     config: tuple[ConfigDifference, ...]
     continued: tuple[Continued, ...]

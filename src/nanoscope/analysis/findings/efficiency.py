@@ -7,7 +7,7 @@ from nanoscope.analysis.findings.base import Finding
 MfuTrust = Literal["ok", "wrong_peak", "smoothing_lag", "unmeasured"]
 MfuReason = Literal[
     "matches_device", "above_one", "does_not_fit", "assumes_other_device", "device_unknown", "moving_average",
-    "not_measured", "peak_unknown", "unchecked",
+    "not_measured", "rounds_to_zero", "peak_unknown", "unchecked",
 ]  # fmt: skip
 
 

@@ -92,6 +92,7 @@ function listItem(run, labels) {
   if (run.step !== null) facts.push(`${labels.step} ${run.step}${run.total ? ` / ${run.total}` : ""}`);
   if (run.loss !== null) facts.push(`${labels.loss} ${run.loss.toFixed(4)}`);
   if (run.val !== null) facts.push(`${labels.val} ${run.val.toFixed(4)}`);
+  if (run.best !== null && run.best !== run.val) facts.push(`${labels.best} ${run.best.toFixed(4)}`);
   if (run.reason !== null) facts.push(run.reason);
   if (run.eta_seconds !== null) facts.push(labels.left.replace("{time}", shortTime(run.eta_seconds)));
   const about = make("div", { class: "soft facts" }, ...facts.map((fact) => make("bdi", {}, fact)));

@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, version_of
+from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, newest_first, version_of
 from nanoscope.untrusted import printable
 
 SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are checked with every request
@@ -26,8 +26,7 @@ class WatchedFolder:
         with self._lock:
             self._search()
             glances = [self._glance(name, path) for name, path in self._paths.items()]
-        found = [each for each in glances if each is not None]
-        return sorted(found, key=lambda each: (each.state != "live", -each.updated, each.name))[:MAX_RUNS]
+        return newest_first(each for each in glances if each is not None)[:MAX_RUNS]
 
     def label(self, name: str) -> str:
         """The name to show; if the watched folder is itself a run, the folder's name."""

@@ -1,6 +1,7 @@
 """Labels of the dashboard around its reports."""
 
 from nanoscope.views.report.labels import labels as report_labels
+from nanoscope.views.runs import state_labels
 from nanoscope.words.language import Language
 
 
@@ -10,11 +11,7 @@ def labels(language: Language) -> dict[str, str]:
     return {
         **report_labels(language),
         "watch": say("Training runs"),
-        "live": say("training"),
-        "finished": say("finished"),
-        "stopped": say("stopped"),
-        "failed": say("failed"),
-        "unreadable": say("cannot be read"),
+        **{str(state): label for state, label in state_labels(language).items()},
         "no_runs": say("No runs yet. A run appears here as soon as it starts: {command}", command="nanoscope train"),
         "compare_with": say("show beside others: {name}", name="{name}"),
         "left": say("{time} left", time="{time}"),

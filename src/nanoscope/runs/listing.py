@@ -1,0 +1,158 @@
+"""The runs of a folder as a list: found, filtered and sorted. Their state comes from glance.py, as in `watch`."""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nanoscope.config import KEYS
+from nanoscope.errors import UsageError
+from nanoscope.runs.glance import Glance, find_runs, glance, newest_first, settings_of, version_of
+from nanoscope.suggest import did_you_mean
+
+SCHEMA = "nanoscope.runs/1"
+STATES = {"live": "live", "running": "live", "training": "live", "finished": "finished", "stopped": "stopped",
+          "failed": "failed", "unreadable": "unreadable"}  # fmt: skip
+_CONDITION = re.compile(r"(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq, "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    name: str
+    folder: Path
+    glance: Glance
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Read only if asked for: parsing config.toml takes as long as the glance."""
+        return settings_of(self.folder)
+
+
+# What a list can be sorted and filtered by, besides settings.
+FIELDS: dict[str, Callable[[ListedRun], Any]] = {
+    "name": lambda run: run.name,
+    "state": lambda run: run.glance.state,
+    "step": lambda run: run.glance.step,
+    "val": lambda run: run.glance.best,
+    "age": lambda run: -run.glance.updated,
+    "left": lambda run: run.glance.eta_seconds,
+}
+
+
+def list_runs(root: Path) -> list[ListedRun]:
+    """The runs in and below a folder: live ones first, then the newest."""
+    found: dict[str, tuple[Path, Glance]] = {}
+    for name, folder in find_runs(root).items():
+        try:
+            found[name] = folder, glance(name, folder, version_of(folder))
+        except OSError:
+            continue  # deleted in the meantime
+    ordered = newest_first(seen for _, seen in found.values())
+    return [ListedRun(_label(root, each.name), found[each.name][0], each) for each in ordered]
+
+
+def _label(root: Path, name: str) -> str:
+    return root.resolve().name if name == "." else name
+
+
+def sort_runs(runs: Iterable[ListedRun], key: str) -> list[ListedRun]:
+    """Sort by a field or a setting, '-' reverses; runs without a value come last."""
+    runs, name = list(runs), key.removeprefix("-")
+    if name == "age":  # as list_runs has them
+        return runs[::-1] if key.startswith("-") else runs
+    value_of = _value_of(name, runs, "--sort")
+    known = [run for run in runs if value_of(run) is not None]
+    if all(isinstance(value_of(run), int | float) for run in known):
+        known.sort(key=value_of, reverse=key.startswith("-"))
+    else:
+        known.sort(key=lambda run: str(value_of(run)), reverse=key.startswith("-"))
+    return known + [run for run in runs if value_of(run) is None]
+
+
+def filter_runs(runs: Iterable[ListedRun], conditions: Sequence[str]) -> list[ListedRun]:
+    """Those for which all conditions hold: `state=failed`, `learning_rate>1e-3`, or a text in the name."""
+    runs = list(runs)
+    for condition in conditions:
+        holds = _condition(condition, runs)
+        runs = [run for run in runs if holds(run)]
+    return runs
+
+
+def _condition(text: str, runs: Sequence[ListedRun]) -> Callable[[ListedRun], bool]:
+    parsed = _CONDITION.fullmatch(text)
+    if parsed is None or (parsed[1] not in FIELDS and any(text in run.name for run in runs)):
+        return lambda run: text in run.name
+    key, compare, wanted = parsed[1], parsed[2], parsed[3]
+    if key == "state":
+        if wanted not in STATES:
+            raise UsageError(f"--filter={text}: there is no such state.{did_you_mean(wanted, STATES)}")
+        wanted = STATES[wanted]
+    value_of = _value_of(key, runs, "--filter")
+    number = _number(wanted)
+    if number is None and compare not in ("=", "==", "!="):
+        raise UsageError(f"--filter={text}: {wanted!r} is not a number")
+
+    def holds(run: ListedRun) -> bool:
+        value = value_of(run)
+        if value is None:
+            return False
+        given = _number(value)
+        if number is not None and given is not None:
+            return _COMPARE[compare](given, number)
+        return compare in ("=", "==", "!=") and (str(value).lower() == wanted.lower()) == (compare != "!=")
+
+    return holds
+
+
+def _value_of(key: str, runs: Sequence[ListedRun], option: str) -> Callable[[ListedRun], Any]:
+    if key in FIELDS:
+        return FIELDS[key]
+    check_settings([key], runs, option)
+    return lambda run: run.settings.get(key)
+
+
+def check_settings(names: Sequence[str], runs: Sequence[ListedRun], option: str) -> None:
+    """Refuse names that are neither settings of nanoscope nor of any of the runs, which other trainers may write."""
+    for name in names:
+        if name not in KEYS and not any(name in run.settings for run in runs):
+            fields = "" if option == "--columns" else f" or one of {', '.join(FIELDS)}"
+            hint = did_you_mean(name, [*KEYS, *FIELDS])
+            raise UsageError(f"{option}: no run has a setting {name!r}.{hint}\nGive a setting{fields}.")
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except ValueError:
+        return None
+
+
+def listing_json(root: Path, runs: Sequence[ListedRun], columns: Sequence[str]) -> dict[str, Any]:
+    """The document of `runs --json`."""
+    return {"schema": SCHEMA, "folder": str(root), "runs": [_run_json(run, columns) for run in runs]}
+
+
+def _run_json(run: ListedRun, columns: Sequence[str]) -> dict[str, Any]:
+    seen = run.glance
+    return {
+        "name": run.name,
+        "path": str(run.folder),
+        "state": seen.state,
+        "reason": seen.reason,
+        "step": seen.step,
+        "total_steps": seen.total,
+        "loss": seen.loss,
+        "val_loss": seen.val,
+        "best_val_loss": seen.best,
+        "eta_seconds": seen.eta_seconds,
+        "updated": datetime.fromtimestamp(seen.updated, UTC).isoformat(timespec="seconds") if seen.updated else None,
+        "settings": {name: run.settings.get(name) for name in columns},
+    }

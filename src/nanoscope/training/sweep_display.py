@@ -1,0 +1,146 @@
+"""What a sweep prints while it works: a line for each run that ended, and on a terminal a live line for the whole."""
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from nanoscope.training.sweep_plan import PlannedRun, Sweep
+from nanoscope.units import short_duration
+
+if TYPE_CHECKING:
+    from nanoscope.training.sweep import Job, RunResult
+
+SCHEMA = "nanoscope.sweep/1"
+MOST_NAMED = 2  # running runs on the live line
+
+
+_ENDED = {"finished": "finished", "failed": "failed", "hopeless": "given up"}
+_LEFT = {"stopped": "to resume", "missing": "to train", "elsewhere": "being trained by another process"}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads the output any more ('| head'): stop and save. rich would exit with a failure."""
+        raise BrokenPipeError
+
+
+class SweepDisplay:
+    """`done` runs are finished already; with `stderr`, standard output is left to the result."""
+
+    def __init__(self, total: int, done: int, jobs: int, stderr: bool) -> None:
+        self._total, self._done, self._jobs = total, done, jobs
+        self._console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        columns = BarColumn(20), TextColumn("{task.completed:.0f}/{task.total:.0f} runs{task.fields[status]}")
+        self._bar = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
+        self._task = self._bar.add_task("", total=total, completed=done, status="")
+        self._waiting = ""
+        self._measured: list[tuple[float, float]] = []  # seconds of a run, and the share of its steps they were for
+
+    def line(self, text: str) -> None:
+        self._console.print(text)
+
+    def ended(self, result: "RunResult", job: "Job", running: Sequence["Job"], queue: Collection[PlannedRun]) -> None:
+        """A run's process has ended; what else is running, and what is still to come."""
+        self._done += result.is_done
+        trained = (job.step - job.first_step) / job.run.total_steps
+        if result.status == "finished" and trained > 0:
+            self._measured.append((job.seconds, trained))
+        text = _ENDED.get(result.status, "stopped")
+        if result.status == "finished" and result.best_val_loss is not None:
+            text += f", best validation loss {result.best_val_loss:.4f}"
+        text += f" ({short_duration(job.seconds)})"
+        if result.reason:
+            text += f": {result.reason}"
+        left = self._left(running, queue) if result.is_done else ""
+        self.line(f"[{self._done}/{self._total}] {result.run.name}: {text}{left}")
+
+    def update(self, running: Sequence["Job"], queue: Collection[PlannedRun]) -> None:
+        """Redraw the live line; without a terminal there is none."""
+        waiting = "" if running or not queue else f"waiting for {next(iter(queue)).name}, which another process trains"
+        if waiting and waiting != self._waiting:
+            self.line(waiting)
+        self._waiting = waiting
+        if not self._console.is_terminal:
+            return
+        self._bar.start()  # does nothing if it has started
+        named = ", ".join(f"{job.run.name} {job.step}/{job.run.total_steps}" for job in running[:MOST_NAMED])
+        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        training = f" · training {named}{more}" if running else ""
+        status = f" done{training}{self._left(running, queue)}"
+        self._bar.update(self._task, completed=self._done, status=status)
+
+    def _left(self, running: Sequence["Job"], queue: Collection[PlannedRun]) -> str:
+        """The time left, from the runs that were measured so far: nothing before the first one is finished."""
+        if not self._measured or not (running or queue):
+            return ""
+        seconds_per_run = sum(seconds for seconds, _ in self._measured) / sum(share for _, share in self._measured)
+        shares = [1 - job.step / job.run.total_steps for job in running]
+        seconds = seconds_per_run * max((sum(shares) + len(queue)) / self._jobs, *shares, 0.0)
+        return f" · about {short_duration(seconds)} left"
+
+    def close(self) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+
+def introduction(sweep: Sweep, results: Sequence["RunResult"], jobs: int) -> list[str]:
+    """How many runs there are, and what is left to do."""
+    swept = " ".join(f"{key}={','.join(map(str, values))}" for key, values in sweep.swept.items())
+    count = Counter[str](result.status for result in results)
+    parts = [f"{count[status]} {words}" for status, words in (_ENDED | _LEFT).items() if count[status]]
+    at_a_time = f", {jobs} at a time" if jobs > 1 else ""
+    return [f"{len(sweep.runs)} runs in {sweep.folder}: {swept}", f"{', '.join(parts)}{at_a_time}"]
+
+
+def plan_lines(results: Sequence["RunResult"]) -> list[str]:
+    """What would be done about each run."""
+    width = max(len(result.run.name) for result in results)
+    return [
+        f"{result.run.name:<{width}}  {(_ENDED | _LEFT)[result.status]}"
+        f"{f' at step {result.step}' if result.status == 'stopped' else ''}"
+        for result in results
+    ]
+
+
+def conclusion(sweep: Sweep, results: Sequence["RunResult"], command: str) -> list[str]:
+    """What failed and why, what can be resumed and how, where to see more."""
+    lines = [
+        f"{result.run.name}: {_ENDED[result.status]}: {result.reason}"
+        for result in results
+        if result.status in ("failed", "hopeless")
+    ]
+    finished = sum(result.status == "finished" for result in results)
+    folder = shlex.quote(str(sweep.folder))
+    if all(result.is_done for result in results):
+        lines.append(f"{finished} of {len(results)} runs finished in {folder}")
+    else:
+        lines.append(
+            f"{finished} of {len(results)} runs finished; what was trained is saved. Resume with:\n  {command}"
+        )
+    if finished:
+        lines.append(f"More: nanoscope compare {folder}   nanoscope report {folder}   nanoscope watch {folder}")
+    return lines
+
+
+def document(sweep: Sweep, results: Sequence["RunResult"], command: str) -> dict[str, Any]:
+    """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
+    finished = [result for result in results if result.status == "finished" and result.best_val_loss is not None]
+    finished.sort(key=lambda result: result.best_val_loss or 0.0)
+    runs = [
+        {
+            "name": result.run.name,
+            "path": str(result.run.folder),
+            "settings": result.run.settings,
+            "status": result.status,
+            "reason": result.reason,
+            "step": result.step,
+            "best_val_loss": result.best_val_loss,
+        }
+        for result in results
+    ]
+    ranking = [result.run.name for result in finished]
+    return {"schema": SCHEMA, "folder": str(sweep.folder), "command": command, "runs": runs, "ranking": ranking}

@@ -1,0 +1,113 @@
+"""A list of runs on a terminal."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from nanoscope.runs.glance import State
+from nanoscope.runs.listing import ListedRun
+from nanoscope.untrusted import printable
+from nanoscope.views.terminal_page import Page
+from nanoscope.words.language import NO_BREAK_SPACE, NOTHING, Language
+
+STYLES: dict[State, str] = {"live": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}
+GAP = "  "
+
+
+class Column(NamedTuple):
+    header: str
+    cells: list[str]
+    numeric: bool = True
+    optional: bool = False  # left out where a terminal is too narrow
+
+
+def state_labels(language: Language) -> dict[State, str]:
+    """The states of a run in words."""
+    say = language.say
+    return {
+        "live": say("training"),
+        "finished": say("finished"),
+        "stopped": say("stopped"),
+        "failed": say("failed"),
+        "unreadable": say("cannot be read"),
+    }
+
+
+def print_runs(runs: Sequence[ListedRun], settings: Sequence[str], page: Page) -> None:
+    """A table; where it is not printed to a terminal, it is as wide as it needs to be."""
+    columns = _columns(runs, settings, page.language)
+    if page.language.right_to_left:
+        page.table([c.header for c in columns], list(zip(*(c.cells for c in columns), strict=True)))
+    else:
+        limit = page.console.width if page.console.is_terminal else None
+        _print_table(_fitting(columns, limit), runs, page)
+    for run in runs:
+        if run.glance.reason:
+            page.paragraph(f"{printable(run.name)}: {printable(run.glance.reason)}", style="dim")
+
+
+def print_no_runs(folder: str, page: Page) -> None:
+    say = page.language.say
+    page.paragraph(say("There are no runs in {folder}. Start one: {command}", folder=folder, command="nanoscope train"))
+
+
+def print_none_matches(folder: str, page: Page) -> None:
+    page.paragraph(page.language.say("No run in {folder} matches {option}.", folder=folder, option="--filter"))
+
+
+def _columns(runs: Sequence[ListedRun], settings: Sequence[str], language: Language) -> list[Column]:
+    say, states, now = language.say, state_labels(language), time.time()
+    seen = [run.glance for run in runs]
+    steps = [NOTHING if g.step is None else f"{g.step}/{g.total}" if g.total else str(g.step) for g in seen]
+    left = ["" if g.eta_seconds is None else language.duration(round(g.eta_seconds)) for g in seen]
+    ages = [language.duration(max(0, round(now - g.updated)), parts=1) if g.updated else NOTHING for g in seen]
+    return [
+        Column(say("run"), [printable(run.name) for run in runs], numeric=False),
+        Column(say("state"), [states[g.state] for g in seen], numeric=False),
+        Column(say("step"), steps),
+        Column(say("best validation"), [language.loss(g.best) for g in seen]),
+        *(Column(printable(name), [_setting(run, name) for run in runs]) for name in settings),
+        Column(say("time left"), left, optional=True),
+        Column(say("age"), ages, optional=True),
+    ]
+
+
+def _setting(run: ListedRun, name: str) -> str:
+    value = run.settings.get(name)
+    return NOTHING if value is None else printable(f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def _fitting(columns: list[Column], limit: int | None) -> list[Column]:
+    """Without empty columns, and without optional ones, the last first, as long as a line would not fit."""
+    kept = [column for column in columns if any(column.cells) or not column.optional]
+    while limit and sum(map(_width, kept)) + len(GAP) * (len(kept) - 1) > limit:
+        dropped = next((column for column in reversed(kept) if column.optional), None)
+        if dropped is None:
+            break
+        kept.remove(dropped)
+    return kept
+
+
+def _width(column: Column) -> int:
+    return max(map(cell_len, [column.header, *column.cells]))
+
+
+def _print_table(columns: Sequence[Column], runs: Sequence[ListedRun], page: Page) -> None:
+    padded = [_padded(column) for column in columns]
+    header, *rows = zip(*padded, strict=True)
+    page.line(GAP.join(header).rstrip(), "dim")
+    for run, (name, state, *rest) in zip(runs, rows, strict=True):
+        line = Text.assemble(name + GAP, (state, STYLES.get(run.glance.state, "")), GAP + GAP.join(rest))
+        line.rstrip()
+        page.line(line)
+
+
+def _padded(column: Column) -> list[str]:
+    """The header and the cells, all equally wide."""
+    width, texts = _width(column), [cell.replace(NO_BREAK_SPACE, " ") for cell in (column.header, *column.cells)]
+    if column.numeric:
+        return [" " * (width - cell_len(text)) + text for text in texts]
+    return [text + " " * (width - cell_len(text)) for text in texts]
