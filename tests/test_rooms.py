@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {"runs", "hardware.peaks"},
     "words": {"analysis"},
     "views": {"runs", "analysis", "words"},
-    "api": LOWER_ROOMS | {"training", "runs", "analysis", "words", "views", "cli.logs"},
+    "api": LOWER_ROOMS | {"training", "runs", "analysis", "words", "views"},
     "cli": LOWER_ROOMS | {"training", "runs", "analysis", "words", "views", "api"},
 }
 

@@ -10,33 +10,35 @@ from nanoscope.analysis.findings import Comparison as ComparedRuns
 from nanoscope.analysis.findings import Finding
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source
-from nanoscope.cli.logs import trained_runs
 from nanoscope.errors import UsageError
+from nanoscope.runs.named import Warn, trained_runs
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language
 
 
-def compare(logs: Iterable[Source], *, lang: str | None = None) -> "Comparison":
+def compare(logs: Source | Iterable[Source], *, lang: str | None = None) -> "Comparison":
     """Compare runs at equal steps, tokens and time, and say what explains their difference.
 
     >>> print(nanoscope.compare(["runs/small", "runs/large"]))
 
-    A folder that contains runs stands for all of them: `nanoscope.compare(["runs"])`.
+    A folder that contains runs stands for all of them: `nanoscope.compare("runs")`.
     """
-    return Comparison([os.fspath(log) for log in logs], choose_language(lang))
+    given = [logs] if isinstance(logs, str | os.PathLike) else logs
+    return Comparison([os.fspath(log) for log in given], choose_language(lang))
 
 
 class Comparison(Shown):
-    """Several runs side by side. `found` has the findings."""
+    """Several runs side by side. `found` has the findings; `skipped` says which runs of a folder were left out."""
 
-    def __init__(self, logs: Sequence[str], language: Language) -> None:
+    def __init__(self, logs: Sequence[str], language: Language, warn: Warn | None = None) -> None:
         self._logs, self.language = logs, language
-        named = trained_runs(tuple(logs))
+        self.skipped: list[str] = []
+        if not logs:
+            raise UsageError("There is nothing to compare: give the logs of two or more runs.")
+        named = trained_runs(logs, warn or self.skipped.append)
         if len(named) < 2:
-            raise UsageError(
-                f"{logs[0] if logs else 'nothing'} contains only one run. Give another log to compare it with."
-            )
+            raise UsageError(f"{logs[0]} contains only one run. Give another log to compare it with.")
         same_log = len({each.path for each in named}) == 1
         self.found: ComparedRuns = compare_runs(
             [each.run for each in named], [each.name for each in named], same_log=same_log

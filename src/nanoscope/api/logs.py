@@ -106,12 +106,8 @@ class LoggedRun:
         return dict(self._run.config)
 
     @property
-    def total_steps(self) -> int | None:
-        """How many iterations the run was to take, if the log says so."""
-        return self._run.total_steps
-
-    @property
     def resumed_at(self) -> list[int]:
+        """The steps at which it was resumed."""
         return list(self._run.resumed_at)
 
     @property

@@ -13,8 +13,8 @@ from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
 from nanoscope.paths import RUNS
-from nanoscope.runs.events import End, Eval, decode
-from nanoscope.runs.glance import Glance, State, find_runs, glance, version_of
+from nanoscope.runs import listing
+from nanoscope.runs.glance import Glance, State, glance, version_of
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.ready import resolve_and_make_ready
 from nanoscope.training.run_folder import old_run
@@ -71,15 +71,14 @@ def _undone() -> Iterator[None]:
 
 
 def list_runs(folder: str | os.PathLike[str] = RUNS) -> "list[Run]":
-    """The runs in a folder and in the folders below it, the newest first.
+    """The runs in a folder and in the folders below it: live ones first, then the newest.
 
     >>> best = min(nanoscope.list_runs(), key=lambda run: run.best_val_loss or float("inf"))
     """
     root = Path(folder)
     if not root.is_dir():
         raise JobError(f"There is no folder {root}.")
-    found = [Run(path) for path in find_runs(root).values()]
-    return sorted(found, key=lambda run: -run.updated)
+    return [Run(run.folder) for run in listing.list_runs(root)]
 
 
 class Run(os.PathLike[str]):
@@ -125,11 +124,7 @@ class Run(os.PathLike[str]):
     @property
     def best_val_loss(self) -> float | None:
         """The lowest validation loss so far; None before the first evaluation."""
-        return self._best()[0]
-
-    @property
-    def best_step(self) -> int | None:
-        return self._best()[1]
+        return self._glance().best
 
     def log(self) -> "Log":
         """Its steps and evaluations, as `nanoscope.read` returns them."""
@@ -154,21 +149,10 @@ class Run(os.PathLike[str]):
         return load(self, checkpoint=checkpoint, device=device, dtype=dtype)
 
     def __repr__(self) -> str:
-        seen, best = self._glance(), self.best_val_loss
+        seen = self._glance()
         of = f" of {seen.total}" if seen.total else ""
-        reached = "" if best is None else f", best val loss {best:.4f}"
-        return f"<Run {self.folder}: {seen.state}, step {self.step}{of}{reached}>"
+        reached = "" if seen.best is None else f", best val loss {seen.best:.4f}"
+        return f"<Run {self.folder}: {seen.state}, step {seen.step or 0}{of}{reached}>"
 
     def _glance(self) -> Glance:
         return glance(self.name, self.folder, version_of(self.folder))
-
-    def _best(self) -> tuple[float | None, int | None]:
-        """By the last event that states it: an evaluation that was the best, or the end of a session."""
-        best: tuple[float | None, int | None] = None, None
-        with (self.folder / "events.jsonl").open("rb") as file:
-            for event in (decode(line) for line in file if b'"best' in line):
-                if isinstance(event, Eval) and event.best:
-                    best = event.val_loss, event.step
-                elif isinstance(event, End) and event.best_val_loss is not None:
-                    best = event.best_val_loss, event.best_step
-        return best

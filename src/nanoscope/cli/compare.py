@@ -3,7 +3,7 @@
 import sys
 from json import dumps
 
-from nanoscope.cli.logs import LogPath, check_logs
+from nanoscope.cli.logs import LogPath, check_logs, warn
 
 
 def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None:
@@ -32,7 +32,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     from nanoscope.words.language import choose_language
 
     check_logs(logs, compare)
-    comparison = Comparison(logs, choose_language(lang))
+    comparison = Comparison(logs, choose_language(lang), warn)
     if json:
         sys.stdout.write(dumps(comparison.json(), indent=1, allow_nan=False) + "\n")
     else:

@@ -81,4 +81,8 @@ def _span(text: str, style: Style | None) -> str:
 def _row(tag: str, cells: Sequence[str], numeric: int) -> str:
     aligned = ["end" if 0 < place <= numeric else "start" for place in range(len(cells))]
     marked = zip(cells, aligned, strict=True)
-    return "<tr>" + "".join(f'<{tag} style="text-align: {a}; padding: 0.1em 0.8em">{escape(cell)}</{tag}>' for cell, a in marked) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f'<{tag} style="text-align: {a}; padding: 0.1em 0.8em">{escape(cell)}</{tag}>' for cell, a in marked)
+        + "</tr>"
+    )
