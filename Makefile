@@ -20,7 +20,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@echo "Installing what the tests need into $(VENV) with pip: about 25 packages, 0.5 GB on disk."
+	@echo "Installing what the tests need into $(VENV) with pip: about 75 packages, 0.8 GB on disk."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

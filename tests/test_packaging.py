@@ -19,6 +19,8 @@ OPTIONAL = [
     "tiktoken",
     "pyarrow",
     "wandb",
+    "tensorboardX",
+    "tensorboard",
     "starlette",
     "uvicorn",
     "sse_starlette",

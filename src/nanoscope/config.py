@@ -59,8 +59,9 @@ class TrainConfig:
     on_nan: Literal["stop", "rollback"] = _key("run", "stop", "if the loss is not finite: stop, or rollback to the last checkpoint, skip the batch and halve the learning rates, at most 3 times")
     log_interval: int = _key("run", 1, "print every N iterations", POSITIVE, lasts="session")
     wandb_log: bool = _key("run", False, "also log to Weights & Biases (requires: pip install wandb)")
-    wandb_project: str = _key("run", "owt", "Weights & Biases project")
-    wandb_run_name: str = _key("run", "gpt2", "Weights & Biases run name")
+    wandb_project: str = _key("run", "", "Weights & Biases project; default: nanoscope")
+    wandb_run_name: str = _key("run", "", "Weights & Biases run name; default: the name of the run folder")
+    tensorboard: bool = _key("run", False, "also log to the folder tensorboard in the run folder (requires: pip install tensorboardX)")
 
     eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE, lasts="session")
     eval_iters: int | Literal["full"] = _key("evaluation", 200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope.config import TrainConfig
 from nanoscope.runs.events import AnyEvent, Eval, Iter, Note, Start, decode
 from nanoscope.training.reporter import EventsFile, Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.run_folder import RunFolder
@@ -26,7 +25,7 @@ def events_in(path: Path) -> list[AnyEvent | None]:
 
 def test_terminal_console_log_and_events_agree(tmp_path: Path) -> None:
     terminal = Lines()
-    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), TrainConfig(), terminal, started_ago=5.0))
+    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), terminal, started_ago=5.0))
     reporter.emit(Start(run="run", nanoscope="0.1.0"))
     reporter.emit(Eval(step=10, train_loss=1.5, val_loss=1.6))
     reporter.close()
@@ -83,7 +82,7 @@ def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     for name in ("events.jsonl", "console.log"):
         (tmp_path / name).symlink_to("/dev/full")
     terminal = Lines()
-    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), TrainConfig(), terminal, started_ago=0.0))
+    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), terminal, started_ago=0.0))
     for _ in range(3):
         reporter.emit(Note(text="something"))
     assert [line for line in terminal.seen if line.startswith("warning")] == [

@@ -195,29 +195,6 @@ def test_without_out_dir_each_run_gets_a_folder_of_its_own_and_resume_finds_the_
 
 
 @pytest.mark.slow
-def test_wandb_gets_every_evaluation_and_its_absence_is_reported_before_anything_starts(folder: Folder) -> None:
-    out = folder.process("train", *TINY, "--wandb_log=True", status=2)
-    assert "pip install wandb" in out
-    assert not (folder.path / "run").exists()
-    stub = """
-import itertools
-import json
-class Run:
-    def log(self, values): print("WANDB", json.dumps(values))
-    def finish(self): print("WANDB finished")
-def init(project, name, config):
-    print("WANDB", project, name, config["n_embd"])
-    return Run()
-"""
-    (folder.path / "wandb.py").write_text(stub, encoding="utf-8")  # `python -m` looks in the current folder first
-    wandb = ["--wandb_log=True", "--wandb_project=p"]
-    lines = [line for line in folder.process("train", *TINY, *wandb).splitlines() if "WANDB" in line]
-    assert lines[0] == "WANDB p gpt2 32"
-    assert [json.loads(line[6:])["iter"] for line in lines[1:-1]] == [10, 20]
-    assert lines[-1] == "WANDB finished"
-
-
-@pytest.mark.slow
 def test_gpt2_weights_are_a_beginning_too(folder: Folder) -> None:
     shape = ModelConfig(vocab_size=50257, block_size=32, n_layer=1, n_head=2, n_embd=8, bias=True)
     weights = {name.removeprefix("transformer."): tensor for name, tensor in GPT(shape).named_parameters()}

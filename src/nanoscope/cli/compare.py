@@ -3,8 +3,7 @@
 import sys
 from json import dumps
 
-from nanoscope.cli.logs import LogPath, check_logs, trained_runs
-from nanoscope.errors import UsageError
+from nanoscope.cli.logs import LogPath, check_logs, warn
 
 
 def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None:
@@ -28,23 +27,13 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     json
         Print the comparison as JSON (schema nanoscope.compare/2).
     """
-    from nanoscope.analysis.compare import compare as compare_runs
+    from nanoscope.api.comparing import Comparison
+    from nanoscope.views.terminal_page import Page
     from nanoscope.words.language import choose_language
 
     check_logs(logs, compare)
-    language = choose_language(lang)
-    named = trained_runs(logs)
-    if len(named) < 2:
-        raise UsageError(f"{logs[0]} contains only one run. Give another log to compare it with.")
-    same_log = len({each.path for each in named}) == 1
-    comparison = compare_runs([each.run for each in named], [each.name for each in named], same_log=same_log)
+    comparison = Comparison(logs, choose_language(lang), warn)
     if json:
-        from nanoscope.analysis.compare.document import comparison_json
-
-        sys.stdout.write(dumps(comparison_json(comparison, logs), indent=1, allow_nan=False) + "\n")
-        return
-
-    from nanoscope.views.compare import print_comparison
-    from nanoscope.views.terminal_page import Page
-
-    print_comparison(comparison, Page(language))
+        sys.stdout.write(dumps(comparison.json(), indent=1, allow_nan=False) + "\n")
+    else:
+        comparison.print_to(Page(comparison.language))

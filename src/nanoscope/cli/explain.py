@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nanoscope.analysis.analyse import Options
-    from nanoscope.analysis.findings import Analysis, NoteFinding
+    from nanoscope.analysis.findings import Analysis
     from nanoscope.views.terminal_page import Page
 
 
@@ -113,20 +113,12 @@ def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> dict[
 
 
 def _report(paths: tuple[str, ...], options: "Options", page: "Page") -> "Sequence[Analysis]":
-    from nanoscope.analysis.analyse import analyse, log_errors
+    from nanoscope.api.explaining import Explanation
     from nanoscope.runs.together import read_together
-    from nanoscope.views.terminal import print_report
 
-    log = read_together(paths)
-    analyses = [analyse(run, options, log) for run in log.runs]
-    details = log.runs[-1].details if log.runs else None
-    notes: tuple[NoteFinding, ...] = ()
-    if details:
-        from nanoscope.analysis.notes import note_findings  # only nanoscope's own runs have notes
-
-        notes = note_findings(details.notes)
-    print_report(log, analyses, log_errors(log.errors), page, notes)
-    return analyses
+    explanation = Explanation(read_together(paths), page.language, options)
+    explanation.print_to(page)
+    return explanation.analyses
 
 
 def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":

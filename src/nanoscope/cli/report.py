@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, trained_runs
+from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, warn
 from nanoscope.errors import JobError
 
 
@@ -39,13 +39,14 @@ def report(
         What it ran on ('RTX 4070 Ti'), if the log doesn't say.
     """
     from nanoscope.analysis.analyse import Options
+    from nanoscope.runs.named import trained_runs
     from nanoscope.views.report import Source, describe, render
     from nanoscope.words.language import choose_language
 
     check_logs(logs, report)
     check_max_iters(max_iters)
     language = choose_language(lang)
-    sources = [Source(each.name, each.run, each.log) for each in trained_runs(logs)]
+    sources = [Source(each.name, each.run, each.log) for each in trained_runs(logs, warn)]
     page = render(describe(sources, Options(max_iters, device), language.code))
     file = output or (Path(logs[0]) if len(logs) == 1 and Path(logs[0]).is_dir() else Path()) / "report.html"
     try:

@@ -8,8 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.config import KEYS
-from nanoscope.config_sources import preset_note, presets, resolve
-from nanoscope.hardware.probe import make_cpu_ready
+from nanoscope.config_sources import preset_note, presets
 
 
 def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
@@ -18,14 +17,10 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         print(help_text())
         return 0
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
-    from nanoscope.training.run_folder import old_run, resumed_config, settled
+    from nanoscope.training.ready import resolve_and_make_ready
 
     clock = PhaseClock(seconds_since_process_start())
-    resolved = settled(resolve(words))
-    config = resolved.config
-    if config.init_from == "resume":  # with the run's own device and dtype
-        config = resumed_config(old_run(resolved), resolved).config
-    make_cpu_ready(config.device, config.dtype)
+    resolved = resolve_and_make_ready(words)
 
     from nanoscope.training.launch import launch  # loads torch, after the environment is set up
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nanoscope.config_values import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
-from nanoscope.errors import UsageError
+from nanoscope.errors import JobError, UsageError
 from nanoscope.model import LanguageModel
 from nanoscope.model.kvcache import KVCache
 
@@ -96,7 +96,39 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
         shares = ordered.softmax(-1)
         beyond = shares.cumsum(-1) - shares >= settings.top_p  # the first token is always kept
         logits = logits.masked_fill(beyond.gather(-1, order.argsort(-1)), -torch.inf)
-    return torch.multinomial(logits.softmax(-1), 1, generator=random).squeeze(1)
+    try:
+        return torch.multinomial(logits.softmax(-1), 1, generator=random).squeeze(1)
+    except RuntimeError as error:
+        if "probability tensor" not in str(error):
+            raise
+        raise JobError("can't sample: the model's weights give invalid probabilities") from None
+
+
+def generate_pieces(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling, count: int
+) -> Iterator[tuple[int, str]]:
+    """Yield `count` texts that continue a prompt, piece by piece: the number of the text, and what comes next in it.
+
+    Each text begins with the prompt.
+    """
+    ids = encode_prompt(tokenizer, prompt)
+    device = next(model.parameters()).device
+    start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
+    decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(count)]
+    yield from ((number, prompt) for number in range(count))
+    open_texts = set(range(count))
+    for chosen in generate(model, start, settings, tokenizer.vocab_size):
+        for number, token in enumerate(chosen.tolist()):
+            if number not in open_texts:
+                continue
+            if token == tokenizer.end_of_text:
+                open_texts.discard(number)
+            elif piece := decoders[number].decode(tokenizer.token_bytes(token)):
+                yield number, piece
+        if not open_texts:
+            break
+    tails = ((number, decoder.decode(b"", final=True)) for number, decoder in enumerate(decoders))
+    yield from ((number, tail) for number, tail in tails if tail)
 
 
 DEFAULT_PROMPT = "\n"  # replaced by the first token if the model does not know it: nobody typed it
@@ -113,29 +145,12 @@ def generate_texts(
     """Return `count` texts that continue a prompt, including it; `stream` gets the first one piece by piece."""
     if prompt == DEFAULT_PROMPT and tokenizer.unknown(prompt):
         prompt = tokenizer.decode([0])
-    ids = encode_prompt(tokenizer, prompt)
-    device = next(model.parameters()).device
-    start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
-    decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(count)]
-    texts = [prompt] * count
-    open_texts = set(range(count))
-    stream(prompt)
-    for chosen in generate(model, start, settings, tokenizer.vocab_size):
-        for number, token in enumerate(chosen.tolist()):
-            if number not in open_texts:
-                continue
-            if token == tokenizer.end_of_text:
-                open_texts.discard(number)
-                continue
-            piece = decoders[number].decode(tokenizer.token_bytes(token))
-            texts[number] += piece
-            if number == 0 and piece:
-                stream(piece)
-        if not open_texts:
-            break
-    tails = [decoder.decode(b"", final=True) for decoder in decoders]
-    stream(tails[0])
-    return [text + tail for text, tail in zip(texts, tails, strict=True)]
+    texts = [""] * count
+    for number, piece in generate_pieces(model, tokenizer, prompt, settings, count):
+        texts[number] += piece
+        if number == 0:
+            stream(piece)
+    return texts
 
 
 def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:

@@ -100,6 +100,8 @@ def _without_split(folder: Path, top: Path) -> Path:
 
 
 def _tensorboard_metrics(parts: dict[str, Path]) -> Metrics:
+    import logging  # late: it slows the start of `explain`
+
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         from tensorboard.util.tensor_util import make_ndarray
@@ -107,6 +109,7 @@ def _tensorboard_metrics(parts: dict[str, Path]) -> Metrics:
         raise JobError(
             "Event files of TensorBoard need the package tensorboard: pip install 'nanoscope[tensorboard]'"
         ) from None
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # it warns of every resume
     metrics: Metrics = {}
     for name, part in parts.items():
         events = EventAccumulator(str(part), size_guidance={"scalars": 0, "tensors": 0})

@@ -1,7 +1,5 @@
-"""How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log, the terminal, wandb."""
+"""How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log and the terminal."""
 
-import dataclasses
-import importlib.util
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,10 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from nanoscope.config import TrainConfig
-from nanoscope.errors import UsageError
 from nanoscope.runs.console import console_lines
-from nanoscope.runs.events import AnyEvent, Eval, Iter, Start, encode
+from nanoscope.runs.events import AnyEvent, Start, encode
 from nanoscope.training.appended_file import AppendedFile
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.untrusted import printable
@@ -20,6 +16,9 @@ from nanoscope.untrusted import printable
 
 class Sink:
     """Receives every event of a run, with its console lines. This one ignores them."""
+
+    reporter: "Reporter"
+    """The one it belongs to: a sink may have something to report itself."""
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None: ...
 
@@ -37,6 +36,8 @@ class Reporter:
 
     def __init__(self, folder: Path, *sinks: Sink) -> None:
         self._folder, self._sinks = folder, sinks
+        for sink in sinks:
+            sink.reporter = self
 
     def emit(self, *events: AnyEvent) -> None:
         for event in events if self._sinks else ():
@@ -53,7 +54,7 @@ class Reporter:
             sink.progress(text)
 
     def close(self) -> None:
-        for sink in self._sinks:
+        for sink in reversed(self._sinks):  # files last: what a tracker reports at the end is for them too
             sink.close()
 
 
@@ -112,36 +113,7 @@ class FileTrouble(Sink):
         self._warned = trouble is not None
 
 
-class Wandb(Sink):
-    """Weights & Biases gets every evaluation."""
-
-    def __init__(self, config: TrainConfig) -> None:
-        check_wandb(config)
-        wandb = importlib.import_module("wandb")
-        settings = dataclasses.asdict(config)
-        self._run = wandb.init(project=config.wandb_project, name=config.wandb_run_name, config=settings)
-        self._rate: dict[str, float | None] = {}
-
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        if isinstance(event, Iter):
-            self._rate = {"lr": event.lr}
-        elif isinstance(event, Eval):
-            self._run.log(
-                {"iter": event.step, "train/loss": event.train_loss, "val/loss": event.val_loss, **self._rate}
-            )
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-def open_sinks(folder: RunFolder, config: TrainConfig, terminal: Terminal, started_ago: float) -> list[Sink]:
+def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
     """What a run reports to. `terminal` is where a person watches."""
     events, log = EventsFile(folder.events, started_ago), ConsoleLog(folder.console)
-    trackers = [Wandb(config)] if config.wandb_log else []
-    return [events, log, terminal, FileTrouble(terminal, events.file, log.file), *trackers]
-
-
-def check_wandb(config: TrainConfig) -> None:
-    """Refuse wandb_log without wandb before anything starts."""
-    if config.wandb_log and importlib.util.find_spec("wandb") is None:
-        raise UsageError("wandb_log=True needs the package wandb: pip install wandb, or --wandb_log=False")
+    return [events, log, terminal, FileTrouble(terminal, events.file, log.file)]

@@ -12,8 +12,8 @@ from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
 from nanoscope.training.lock import LockedError, RunLock
 
-OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html")
-OUR_FOLDERS = ("checkpoints", "samples", "windows")
+OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html", "trackers.json", ".trackers.lock")
+OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard", "wandb")
 
 
 @dataclass(frozen=True)

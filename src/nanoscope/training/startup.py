@@ -31,10 +31,11 @@ from nanoscope.training.machine import choose_machine
 from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.reporter import Reporter, Sink, Terminal, check_wandb, open_sinks
+from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
 from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
 from nanoscope.training.session import Books, Session, open_loader
+from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.warm_up import warm_up
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -43,9 +44,9 @@ IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is rea
 def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
     with ExitStack() as resources:
         resolved = settled(resolved)
-        check_wandb(resolved.config)
         processes = Processes.from_environment()
         origin = find_origin(resolved, processes, resources)
+        check_trackers(origin.config)
         machine, notes = choose_machine(origin.config, processes)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint)
@@ -60,10 +61,9 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
         config = replace(config, out_dir=str(folder.path))
-        sinks: list[Sink] = []
-        if processes.first:  # an evaluation leaves no trace in an existing run
-            read_only = config.eval_only and origin.resumed is not None
-            sinks = [terminal] if read_only else open_sinks(folder, config, terminal, clock.wall_seconds)
+        sinks: list[Sink] = [terminal] if processes.first else []
+        if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
+            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
         books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed

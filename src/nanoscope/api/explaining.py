@@ -1,0 +1,82 @@
+"""`nanoscope.explain`: the findings about a log, and the text about them. The command prints the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nanoscope.analysis.analyse import Options, analyse, log_errors, main_run
+from nanoscope.analysis.findings import Advice, Analysis, Finding, NoteFinding, Verdict
+from nanoscope.api.shown import Shown
+from nanoscope.api.sources import Source, read_source
+from nanoscope.runs.run import Log, Run, Traits
+from nanoscope.views.terminal import print_report
+from nanoscope.views.terminal_page import Page
+from nanoscope.words.language import Language, choose_language
+from nanoscope.words.sentences import sentence
+
+
+def explain(
+    log: Source, *, lang: str | None = None, max_iters: int | None = None, device: str | None = None
+) -> "Explanation":
+    """Explain a training log: speed, slow steps, time left, learning, and what to do next.
+
+    >>> explanation = nanoscope.explain("train.log")
+    >>> [verdict.code for verdict in explanation.verdicts]
+    >>> print(explanation)
+
+    `log` is a file, the folder of a run, a `Run`, or the text of a log. `lang` is en, ar or hi; by default the language
+    of your locale. `max_iters` (how many steps the run will take) and `device` ('RTX 4070 Ti') say what the log
+    doesn't. In a notebook, the result shows itself.
+    """
+    return Explanation(read_source(log), choose_language(lang), Options(max_iters, device))
+
+
+class Explanation(Shown):
+    """What can be said about a log. `analyses` has the findings about each of its runs."""
+
+    def __init__(self, log: Log, language: Language, options: Options) -> None:
+        self._log, self.language, self._options = log, language, options
+        self.analyses: Sequence[Analysis] = tuple(analyse(run, options, log) for run in log.runs)
+
+    @property
+    def analysis(self) -> Analysis:
+        """The findings about the run that is shown in full: the last, unless an earlier one went wrong."""
+        if not self.analyses:
+            return analyse(Run(self._log.format, Traits()), self._options, self._log)
+        return self.analyses[main_run(self._log, self.analyses)]
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """How that run is doing: each verdict has a `code`, its numbers and its `confidence`."""
+        return self.analysis.verdicts
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        return self.analysis.advice
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings about that run, in reading order."""
+        fields = (value if isinstance(value, tuple) else (value,) for value in vars(self.analysis).values())
+        return tuple(finding for field in fields for finding in field if isinstance(finding, Finding))
+
+    def sentence(self, finding: Finding) -> str:
+        """A finding in words."""
+        return sentence(finding, self.language)
+
+    def json(self) -> dict[str, Any]:
+        """The document of `nanoscope explain --json`."""
+        from nanoscope.analysis.schema import explain_json
+
+        return explain_json(self._log, self._options)
+
+    def print_to(self, page: Page) -> None:
+        details = self._log.runs[-1].details if self._log.runs else None
+        notes: tuple[NoteFinding, ...] = ()
+        if details:
+            from nanoscope.analysis.notes import note_findings  # only nanoscope's own runs have notes
+
+            notes = note_findings(details.notes)
+        print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self._log.source}: {', '.join(verdict.code for verdict in self.verdicts)}>"

@@ -1,0 +1,160 @@
+"""`nanoscope.train` and what it returns: a handle of a run on disk."""
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nanoscope.config import TrainConfig
+from nanoscope.config_sources import resolve
+from nanoscope.errors import JobError
+from nanoscope.paths import RUNS
+from nanoscope.runs import listing
+from nanoscope.runs.glance import Glance, State, glance, version_of
+from nanoscope.training.phases import PhaseClock
+from nanoscope.training.ready import resolve_and_make_ready
+from nanoscope.training.run_folder import old_run
+from nanoscope.training.stopping import SIGNALS
+
+if TYPE_CHECKING:
+    from nanoscope.api.explaining import Explanation
+    from nanoscope.api.logs import Log
+    from nanoscope.api.models import Model
+
+
+def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
+    """Train a GPT in this process and return the run, when it has ended.
+
+    >>> run = nanoscope.train("laptop", dataset="shakespeare", max_iters=500)
+    >>> run.best_val_loss
+
+    `preset` is the name of a preset, a TOML file, nanoGPT's config/*.py, or the folder of a run. The settings are those
+    of `nanoscope train --help`. Ctrl-C (in a notebook: interrupt) stops, saves and returns the run; a second one raises
+    KeyboardInterrupt. Wrong settings raise `UsageError`, a run that fails raises `JobError`.
+    """
+    clock = PhaseClock()
+    given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
+    resolved = resolve_and_make_ready([os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())])
+
+    from nanoscope.training.console import PlainTerminal
+    from nanoscope.training.launch import run_session
+    from nanoscope.training.resuming import NothingToTrainError
+    from nanoscope.training.stopping import StopRequest
+
+    stop = StopRequest()
+    terminal = PlainTerminal(stop)
+    with _undone():
+        try:
+            session, end = run_session(resolved, terminal, clock, stop)
+        except NothingToTrainError as reason:
+            terminal.line(str(reason))
+            return Run(old_run(resolved).path)
+    if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
+        signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end
+    return Run(session.folder.path)
+
+
+@contextmanager
+def _undone() -> Iterator[None]:
+    """Undo what training changes in a process that is expected to end with it."""
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS} if main else {}
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        for number, handler in handlers.items():
+            if handler is not None:  # it was not installed from Python
+                signal.signal(number, handler)
+
+
+def list_runs(folder: str | os.PathLike[str] = RUNS) -> "list[Run]":
+    """The runs in a folder and in the folders below it: live ones first, then the newest.
+
+    >>> best = min(nanoscope.list_runs(), key=lambda run: run.best_val_loss or float("inf"))
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise JobError(f"There is no folder {root}.")
+    return [Run(run.folder) for run in listing.list_runs(root)]
+
+
+class Run(os.PathLike[str]):
+    """A run of nanoscope on disk, whether it is finished, stopped or still training.
+
+    >>> run = nanoscope.Run("runs/laptop")
+    >>> run.step, run.best_val_loss
+    >>> run.resume(max_iters=4000)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "events.jsonl").is_file():
+            raise JobError(f"{self.folder} is not a run of nanoscope: it has no events.jsonl")
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings of the run."""
+        return resolve([str(self.folder)]).config
+
+    @property
+    def state(self) -> State:
+        """'live', 'finished', 'stopped', 'failed' or 'unreadable'."""
+        return self._glance().state
+
+    @property
+    def step(self) -> int:
+        """How many iterations are done."""
+        return self._glance().step or 0
+
+    @property
+    def updated(self) -> float:
+        """When the last event was written, in seconds since 1970."""
+        return self._glance().updated
+
+    @property
+    def best_val_loss(self) -> float | None:
+        """The lowest validation loss so far; None before the first evaluation."""
+        return self._glance().best
+
+    def log(self) -> "Log":
+        """Its steps and evaluations, as `nanoscope.read` returns them."""
+        from nanoscope.api.logs import read
+
+        return read(self)
+
+    def explain(self, *, lang: str | None = None) -> "Explanation":
+        """What happened, as `nanoscope.explain` says it."""
+        from nanoscope.api.explaining import explain
+
+        return explain(self, lang=lang)
+
+    def resume(self, **settings: Any) -> "Run":
+        """Train on from the last checkpoint, for example with a larger `max_iters`."""
+        return train(self, init_from="resume", **settings)
+
+    def load(self, checkpoint: str = "best", *, device: str = "auto", dtype: str = "auto") -> "Model":
+        """The model of a checkpoint: 'best', 'last' or a name such as 'step-000500'."""
+        from nanoscope.api.models import load
+
+        return load(self, checkpoint=checkpoint, device=device, dtype=dtype)
+
+    def __repr__(self) -> str:
+        seen = self._glance()
+        of = f" of {seen.total}" if seen.total else ""
+        reached = "" if seen.best is None else f", best val loss {seen.best:.4f}"
+        return f"<Run {self.folder}: {seen.state}, step {seen.step or 0}{of}{reached}>"
+
+    def _glance(self) -> Glance:
+        return glance(self.name, self.folder, version_of(self.folder))

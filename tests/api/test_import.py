@@ -1,0 +1,68 @@
+"""`import nanoscope` is quick, complete and typed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nanoscope
+
+FRONT_DOOR = Path(nanoscope.__file__)
+
+
+def test_importing_loads_neither_torch_nor_numpy_nor_any_room(child_environment: dict[str, str]) -> None:
+    code = "import sys; before = set(sys.modules); import nanoscope; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], env=child_environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["nanoscope"]
+
+
+def test_reading_and_explaining_a_log_never_load_torch(child_environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 1.00ms\niter 1: loss 3.0, time 1.00ms\n", "utf-8")
+    code = (
+        "import sys, nanoscope; nanoscope.explain('train.log')._repr_html_(); print('numpy' in sys.modules);"
+        "nanoscope.read('train.log')[0].steps; nanoscope.list_runs('.'); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+def test_every_listed_name_exists_and_is_documented() -> None:
+    assert dir(nanoscope) == sorted(nanoscope.__all__)
+    for name in set(nanoscope.__all__) - {"__version__"}:
+        assert getattr(nanoscope, name).__doc__
+
+
+def test_type_checkers_see_the_same_names_in_the_same_places() -> None:
+    imports = [node for node in ast.walk(ast.parse(FRONT_DOOR.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    typed = {(node.module, alias.name) for node in imports for alias in node.names if node.module != "importlib"}
+    assert typed == {(f"nanoscope.{module}", name) for name, module in nanoscope._MODULES.items()}
+    assert (FRONT_DOOR.parent / "py.typed").is_file()
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        nanoscope.trian  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.slow
+def test_mypy_checks_the_users_of_the_interface(tmp_path: Path) -> None:
+    source = tmp_path / "user.py"
+    source.write_text(
+        "import nanoscope\n"
+        "text: str = nanoscope.load('runs/a').generate('x')\n"
+        "texts: list[str] = nanoscope.load('runs/a').generate('x', num_samples=2)\n"
+        "run: nanoscope.Run = nanoscope.train('laptop', max_iters=5)\n"
+        "wrong: int = nanoscope.explain('log').verdicts\n"
+        "nanoscope.load('runs/a').generate('x', temprature=2)\n"
+        "nanoscope.trian\n",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(source)]
+    root = FRONT_DOOR.parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    places = [int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line]
+    assert sorted(set(places)) == [5, 6, 7], done.stdout
