@@ -124,6 +124,7 @@ def test_a_password_is_not_shown() -> None:
         ("/latest", b"text\na\n", "text/csv", ["a"]),
         ("/2600-0", b"a", "text/plain", ["a"]),
     ],
+    ids=["jsonl", "gz", "json type", "json lines", "gzip", "csv type", "text type"],
 )
 def test_the_content_is_known_by_the_suffix_the_media_type_or_how_it_begins(
     path: str, content: bytes, media_type: str, expected: list[str], site: Site
