@@ -18,6 +18,7 @@ TINY = [
     "--gradient_accumulation_steps=1", "--max_iters=20", "--eval_interval=10", "--eval_iters=4", "--log_interval=1",
     "--learning_rate=1e-2", "--warmup_iters=2", "--device=cpu", "--compile=False", "--out_dir=run",
 ]  # fmt: skip
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
 
 
 @dataclass

@@ -1,6 +1,14 @@
-"""`python -m nanoscope` is the same program as `nanoscope`."""
+"""The program: `nanoscope`, or `python -m nanoscope`."""
 
-from nanoscope.cli import main
+from nanoscope.interrupts import handle_interrupts
+
+
+def main() -> None:
+    handle_interrupts()  # before anything that takes time to import
+    from nanoscope.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

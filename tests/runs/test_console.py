@@ -118,6 +118,23 @@ def test_what_a_run_notes_about_itself(step, small, large, loss, usual, cause, t
     agree(e.Sample(step=step, path="samples/step-000001.txt", beginning="ROMEO:\n'tis (all"), ("step",))
 
 
+@given(
+    st.integers(0, 10**9), st.integers(0, 99), durations, st.floats(1e-5, 1e5), maybe(st.floats(1e-6, 1e5)),
+    maybe(st.integers(0, 10**13)),
+)  # fmt: skip
+def test_a_forecast(steps, measured, total, each, epochs, memory) -> None:
+    event = e.Forecast(
+        steps=steps, measured=measured, seconds=total, seconds_low=total / 2, seconds_high=total * 2, step_seconds=each,
+        epochs=epochs, epochs_per_step=epochs, memory_bytes=memory, memory_available=memory,
+    )  # fmt: skip
+    agree(event, ("steps", "measured"), memory_bytes=6e7, memory_available=6e7)
+    read = read_back(event)
+    assert read.step_seconds == pytest.approx(each, rel=0.03)
+    for field in ("seconds", "seconds_low", "seconds_high"):
+        assert getattr(read, field) == pytest.approx(getattr(event, field), rel=0.03, abs=0.6)
+    assert read.epochs == (None if epochs is None else pytest.approx(epochs, rel=6e-3))
+
+
 @given(st.sampled_from(["note", "warning"]), names)
 def test_a_note(level, text) -> None:
     agree(e.Note(text=text, level=level), ("text", "level"))

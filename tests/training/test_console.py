@@ -48,6 +48,37 @@ def test_the_bar_shows_where_the_run_is_below_its_lines(monkeypatch: pytest.Monk
     assert shown.endswith("finished 20 iterations in 3s\n")
 
 
+def test_progress_inside_an_iteration_is_shown_in_the_bar_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with redirect_stdout(Tty()) as tty:
+        terminal = BarTerminal(StopRequest())
+        show(terminal, Start(config={"max_iters": 20}))
+        terminal.advance(3)
+        terminal.progress("iteration 3: micro-batch 17/40")
+        terminal._progress.refresh()
+        inside = tty.text()
+        terminal.advance(4)
+        terminal._progress.refresh()
+        terminal.close()
+    assert "3/20 iteration 3: micro-batch 17/40 ·" in inside
+    assert "micro-batch" not in tty.text()[len(inside) :]
+
+
+def test_progress_goes_to_stderr_where_nothing_was_printed_for_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    terminal = PlainTerminal(StopRequest())
+    terminal.line("iter 2: …")
+    terminal.progress("iteration 3: micro-batch 1/40")
+    now += PlainTerminal.SILENT_SECONDS
+    terminal.progress("iteration 3: micro-batch 2/40")
+    terminal.progress("iteration 3: micro-batch 3/40")
+    assert capsys.readouterr() == ("iter 2: …\n", "iteration 3: micro-batch 2/40\n")
+
+
 def test_stages_are_shown_only_if_they_take_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope.model.checkpoint import find_checkpoint
+from nanoscope.checkpoint_files import checkpoint_folders, read_pointer
+from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint
 from small_runs import Folder
 
 pytestmark = pytest.mark.slow
@@ -63,3 +64,61 @@ def test_a_run_whose_newest_checkpoint_is_damaged_resumes_from_the_previous_one_
     assert any(line.startswith("note: ") and "step-000020" in line for line in out.splitlines())
     assert folder.weights(20) == whole
     assert find_checkpoint(folder.path / "run")[1] == []
+
+
+def damage(checkpoint: Path) -> None:
+    file = checkpoint / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_does_not_displace_a_good_one(folder: Folder) -> None:
+    folder.train()
+    checkpoints = folder.path / "run/checkpoints"
+    damage(checkpoints / "step-000020")
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=21", "--eval_interval=7")
+    assert out.count("the damaged checkpoint is kept as run/checkpoints/damaged-step-000020") == 1
+    assert [path.name for path in checkpoint_folders(checkpoints)] == ["step-000021", "step-000014"]
+    for path in checkpoint_folders(checkpoints):
+        load_checkpoint(path)
+    assert (checkpoints / "damaged-step-000020/state.json").is_file()
+    assert "damaged" not in folder.run("train", "run", "--init_from=resume", "--max_iters=22")
+
+
+def test_a_best_checkpoint_that_is_damaged_hands_over_to_the_best_one_before_it(folder: Folder) -> None:
+    folder.train()
+    checkpoints = folder.path / "run/checkpoints"
+    assert read_pointer(checkpoints, "best") == "step-000020"
+    damage(checkpoints / "step-000020")
+    folder.run("train", "run", "--init_from=resume", "--max_iters=12", "--eval_interval=100")
+    assert read_pointer(checkpoints, "last") == "step-000012"
+    assert read_pointer(checkpoints, "best") in ("step-000010", "step-000012")
+    assert find_checkpoint(folder.path / "run", "best")[1] == []
+
+
+def test_a_run_that_is_killed_after_a_fall_back_falls_back_to_the_same_checkpoint(folder: Folder) -> None:
+    """`last` must not lead to what an earlier attempt left at later steps."""
+    folder.train("--keep_checkpoints=0", "--max_iters=30")
+    checkpoints = folder.path / "run/checkpoints"
+    (checkpoints / "last").write_text("step-000020\n", "utf-8")
+    damage(checkpoints / "step-000020")
+    folder.run("train", "run", "--init_from=resume", "--max_iters=10")  # nothing left to do, so nothing is saved
+    found, problems = find_checkpoint(folder.path / "run")
+    assert (found.progress.step, problems) == (10, [])
+
+
+def test_a_second_damaged_checkpoint_of_a_step_is_kept_beside_the_first(folder: Folder) -> None:
+    folder.train()
+    for _ in range(2):
+        damage(folder.path / "run/checkpoints/step-000020")
+        folder.run("train", "run", "--init_from=resume")
+    names = {path.name for path in (folder.path / "run/checkpoints").glob("damaged-*")}
+    assert names == {"damaged-step-000020", "damaged-step-000020-2"}
+
+
+def test_a_checkpoint_of_a_newer_nanoscope_is_passed_over_but_not_called_damaged(folder: Folder) -> None:
+    folder.train()
+    state = folder.path / "run/checkpoints/step-000020/state.json"
+    state.write_text(state.read_text("utf-8").replace('"version": 1', '"version": 99'), "utf-8")
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=15")
+    assert "another version of nanoscope" in out
+    assert state.is_file()

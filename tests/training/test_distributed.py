@@ -3,11 +3,9 @@
 import pytest
 
 from nanoscope.training.distributed import Processes
-from small_runs import TINY, Folder
+from small_runs import TINY, TORCHRUN, Folder
 
 pytestmark = pytest.mark.slow
-
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
 
 
 def torchrun(folder: Folder, *words: str, status: int = 0) -> str:

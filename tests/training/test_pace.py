@@ -1,6 +1,7 @@
 import pytest
 
 from nanoscope.config import TrainConfig
+from nanoscope.runs.events import Forecast
 from nanoscope.training.pace import Pace
 
 
@@ -45,3 +46,36 @@ def test_figures_since_the_last_line_are_handed_over_once() -> None:
     assert pace.since_last_line() == (3, 3.0, 6.0)
     pace.step(5.0)
     assert pace.since_last_line() == (1, 5.0, 5.0)
+
+
+def test_what_was_not_measured_yet_is_taken_from_the_forecast() -> None:
+    pace = Pace(TrainConfig(max_iters=10, eval_interval=10))
+    pace.complete(Forecast(step_seconds=1.0, eval_seconds=5.0, checkpoint_seconds=13.0))
+    assert pace.eta_seconds(0) == pytest.approx(10 * 1.0 + 2 * (5.0 + 13.0))
+    pace.step(2.0)
+    assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 13.0)
+    pace.extra("checkpoint", 3.0)
+    assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 3.0)
+
+
+def after_five_steps(seconds: float, *, max_iters: int = 1000) -> list[Forecast]:
+    """What is said after five steps of that length where one second was expected."""
+    pace = Pace(TrainConfig(max_iters=max_iters, eval_interval=max_iters))
+    pace.complete(Forecast(steps=max_iters, step_seconds=1.0, eval_seconds=10.0, checkpoint_seconds=1.0))
+    found = []
+    for step in range(1, 8):
+        pace.step(seconds)
+        found += pace.revise_forecast(step)
+    return found
+
+
+def test_a_forecast_that_was_wrong_is_corrected_once() -> None:
+    (found,) = after_five_steps(3.0)
+    assert (found.step, found.steps, found.measured, found.step_seconds) == (5, 995, 5, 3.0)
+    assert found.eval_seconds == pytest.approx(30)
+    assert found.seconds == pytest.approx(995 * 3 + 30 + 1)
+
+
+def test_a_forecast_that_was_right_or_does_not_matter_is_left_alone() -> None:
+    assert after_five_steps(1.5) == []
+    assert after_five_steps(3.0, max_iters=10) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from small_runs import TINY, Folder
+from small_runs import TINY, TORCHRUN, Folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -119,6 +119,122 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_whole_what_is_on_disk(folder: 
     assert "resuming at iteration 20" in folder.train("--init_from=resume", "--max_iters=60")
     assert folder.losses() == folder.losses("whole")
     assert folder.weights(60) == folder.weights(60, "whole")
+
+
+def run_code(folder: Folder, code: str, *words: str) -> tuple[int, str, str]:
+    """Run the program after `code`, in a process of its own: its exit status, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import signal, sys\n{code}\nfrom nanoscope.__main__ import main\nmain()", *words],
+        cwd=folder.path, env=folder.environment, text=True, capture_output=True, timeout=240,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def signal_during(number: signal.Signals, iteration: int, micro_batch: int, *, times: int = 1) -> str:
+    """Code that makes a signal arrive as a micro-batch begins (the first is 0)."""
+    return (
+        "import time\n"
+        "from nanoscope.training.progress import Passage\n"
+        "call = Passage.__call__\n"
+        "def interrupted(self):\n"
+        "    stops = call(self)\n"
+        f"    if (self.title, self.done) == ('iteration {iteration}: micro-batch', {micro_batch}):\n"
+        f"        for _ in range({times}):\n"
+        f"            signal.raise_signal({int(number)})\n"
+        "            time.sleep(0.01)\n"
+        "    return stops\n"
+        "Passage.__call__ = interrupted"
+    )
+
+
+ACCUMULATING = [*TINY, "--batch_size=2", "--gradient_accumulation_steps=4", "--dropout=0.2", "--max_iters=30"]
+
+
+@pytest.mark.parametrize(
+    ("number", "settings"),
+    [(signal.SIGINT, ["--order=epochs"]), (signal.SIGTERM, ["--recipe=classic"])],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_a_signal_between_micro_batches_discards_the_iteration_which_a_resume_repeats_exactly(
+    folder: Folder, number: signal.Signals, settings: list[str]
+) -> None:
+    code = signal_during(number, 12, 1)
+    status, out, err = run_code(folder, code, "train", *ACCUMULATING, *settings)
+    assert status == 128 + number
+    if number == signal.SIGINT:
+        assert "stopping after this micro-batch, discarding the unfinished iteration, then saving" in err
+    assert "note: iteration 12 was discarded after 2 of 4 micro-batches; a resumed run repeats it" in out
+    assert "saved; resume with: nanoscope train run --init_from=resume" in out
+    end = folder.events(kind="end")[-1]
+    assert (end["step"], end["saved_step"]) == (12, 12)
+    assert max(folder.losses()) == 11
+    folder.run("train", "run", "--init_from=resume")
+    folder.run("train", *ACCUMULATING, *settings, "--out_dir=whole")
+    assert folder.losses() == folder.losses("whole")
+    assert folder.evaluations() == folder.evaluations("whole")
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        ours, theirs = (folder.path / run / "checkpoints/step-000030" / file for run in ("run", "whole"))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_a_signal_during_the_last_micro_batch_lets_the_iteration_finish(folder: Folder) -> None:
+    status, out, err = run_code(folder, signal_during(signal.SIGINT, 12, 3), "train", *ACCUMULATING)
+    assert status == 130
+    assert "stopping after this iteration, then saving" in err
+    assert "discarded" not in out
+    assert folder.events(kind="end")[-1]["saved_step"] == 13
+
+
+def test_a_signal_in_the_first_iteration_says_that_nothing_was_saved(folder: Folder) -> None:
+    status, out, _ = run_code(folder, signal_during(signal.SIGINT, 0, 1), "train", *ACCUMULATING)
+    assert status == 130
+    assert "nothing was trained, so nothing was saved" in out
+    assert list((folder.path / "run/checkpoints").iterdir()) == []
+
+
+def test_two_ctrl_c_in_quick_succession_are_one(folder: Folder) -> None:
+    code = signal_during(signal.SIGINT, 12, 1, times=2)
+    code += "\nimport atexit\natexit.register(signal.raise_signal, signal.SIGINT)"  # and one that comes late
+    status, out, err = run_code(folder, code, "train", *ACCUMULATING)
+    assert status == 130
+    assert "saved; resume with" in out
+    assert err.count("\n") == 2  # an empty line after ^C, and the message
+
+
+def test_a_ctrl_c_while_the_process_exits_changes_nothing(folder: Folder) -> None:
+    code = "import atexit\natexit.register(signal.raise_signal, signal.SIGINT)"
+    status, out, err = run_code(folder, code, "train", *TINY)
+    assert (status, err) == (0, "")
+    assert "finished 20 iterations" in out
+
+
+@pytest.mark.parametrize("module", ["cyclopts", "torch", "nanoscope.training.trainer"])
+def test_a_ctrl_c_inside_an_import_ends_the_process_quietly(folder: Folder, module: str) -> None:
+    code = (
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())"
+    )
+    assert run_code(folder, code, "train", *TINY) == (130, "", "nanoscope: interrupted\n")
+    assert not (folder.path / "run").exists()
+
+
+def test_several_processes_finish_the_iteration_that_a_signal_finds_them_in(folder: Folder) -> None:
+    words = [*ACCUMULATING, "--max_iters=100000", "--lr_decay_iters=30"]
+    process = folder.start("train", *words, module=TORCHRUN, start_new_session=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("iter 12:"):
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            break
+    process.communicate(timeout=240)
+    end = folder.events(kind="end")[-1]
+    assert end["reason"] == "interrupted"
+    assert end["saved_step"] == end["step"] == max(folder.losses()) + 1
+    assert not any("discarded" in str(event["text"]) for event in folder.events(kind="note"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")

@@ -8,13 +8,15 @@ import shlex
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__
 from nanoscope.errors import JobError, UsageError
+from nanoscope.interrupts import INTERRUPTED, exit_quietly
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 
@@ -99,7 +101,12 @@ def completing_app() -> App:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with its status. Users never see a traceback."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        status = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # another one, while the first was reported
+        status = INTERRUPTED
+    exit_quietly(status)
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
@@ -126,9 +133,9 @@ def run(arguments: list[str]) -> int:
     except CycloptsError as error:
         return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # '| head' has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output(sys.stdout, sys.stderr)
         return 0
     except Exception as error:
         return _fail(_bug_report(error), 1)
@@ -169,8 +176,18 @@ def _plain(error: CycloptsError) -> str:
 
 def _fail(message: str, status: int) -> int:
     first, *rest = [printable(line) for line in message.splitlines()] or ["failed"]
-    print(f"nanoscope: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
+    try:
+        print(f"nanoscope: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
+    except OSError:  # '2>&1 | head' has read enough
+        _discard_output(sys.stderr)
     return status
+
+
+def _discard_output(*streams: TextIO) -> None:
+    """Send what is left in the buffers to nowhere: the interpreter flushes them when it exits."""
+    for stream in streams:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _bug_report(error: Exception) -> str:

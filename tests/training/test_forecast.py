@@ -1,0 +1,117 @@
+"""What a run says before its first step, and what it warns of."""
+
+import copy
+from typing import Literal
+
+import pytest
+import torch
+
+from nanoscope.config import TrainConfig
+from nanoscope.hardware.device import Choice
+from nanoscope.model import ModelConfig, build_model
+from nanoscope.runs.events import Forecast
+from nanoscope.training.distributed import Processes
+from nanoscope.training.forecast import Outlook, warnings
+from nanoscope.training.learner import Learner
+from nanoscope.training.machine import Machine
+from nanoscope.training.warm_up import warm_up
+from small_runs import Folder
+
+GB = 10**9
+
+
+def warned(
+    *, batch_size: int = 12, micro_batches: int = 40, seconds: float = 0.01, epochs: float = 0.01,
+    gigabytes: float = 0.1, available: float = 16, days: float = 1, step: int = 0,
+) -> list[str]:  # fmt: skip
+    """The warnings about a run. `seconds` and `gigabytes` are those of one sequence."""
+    config = TrainConfig(batch_size=batch_size, gradient_accumulation_steps=micro_batches)
+    expected = Forecast(step=step, epochs_per_step=epochs, memory_available=int(available * GB), seconds=days * 86400)
+    return warnings(config, expected, Outlook(seconds, 0.0, int(gigabytes * GB), 2 * GB), batch_size)
+
+
+def test_a_healthy_run_is_not_warned_of() -> None:
+    assert warned() == []
+
+
+def test_an_iteration_of_an_hour_over_and_over_the_same_text_is_warned_of_with_settings_that_help_both() -> None:
+    (warning,) = warned(seconds=7.5, epochs=11.5)
+    assert warning == (
+        "an iteration takes about 1h00m and reads the training split 11.5 times; "
+        "use --batch_size=4 --gradient_accumulation_steps=1 (about 30s, 0.096 times the split)"
+    )
+
+
+def test_more_than_one_epoch_per_iteration_is_warned_of_alone() -> None:
+    (warning,) = warned(epochs=3.0)
+    assert "reads the training split 3 times; use --batch_size=12 --gradient_accumulation_steps=2 (" in warning
+    assert "takes" not in warning
+
+
+def test_too_little_memory_is_warned_of_with_a_smaller_batch_and_the_same_tokens_per_iteration() -> None:
+    (warning,) = warned(gigabytes=1.3)
+    assert "training needs about 17.6 of the 16.0 GB of memory" in warning
+    assert "--batch_size=8 --gradient_accumulation_steps=60" in warning
+
+
+@pytest.mark.parametrize(("step", "words"), [(0, "use a smaller model"), (500, "start a new run with a smaller model")])
+def test_where_even_one_sequence_is_too_much_only_a_smaller_model_helps(step: int, words: str) -> None:
+    for found in (warned(gigabytes=20, step=step), warned(seconds=400, days=900, step=step)):
+        assert len(found) == 1
+        assert f"{words}, such as --n_layer=6" in found[0]
+
+
+def test_a_run_of_more_than_a_month_is_warned_of_with_the_iterations_of_a_day() -> None:
+    (warning,) = warned(days=50, seconds=0.1, step=1000)
+    assert warning == "the run takes about 50d00h; use --max_iters=2800 to end after about 24h00m"
+
+
+def small_learner(recipe: Literal["modern", "classic"], n_embd: int = 16) -> Learner:
+    config = TrainConfig(n_layer=2, n_head=2, n_embd=n_embd, block_size=8, batch_size=4, recipe=recipe)
+    shape = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=n_embd, recipe=recipe)
+    return Learner(config, build_model(shape), Machine(Choice("cpu", "a CPU", "float32", False, ""), Processes()))
+
+
+@pytest.mark.parametrize("recipe", ["modern", "classic"])
+def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["modern", "classic"]) -> None:
+    learner = small_learner(recipe)
+    weights, random = copy.deepcopy(learner.plain_model.state_dict()), torch.get_rng_state()
+    measured = warm_up(learner)
+    assert measured.fastest.seconds >= measured.fastest.forward_seconds > 0
+    assert torch.equal(torch.get_rng_state(), random)
+    assert not learner.optimizer.state
+    for name, parameter in learner.plain_model.named_parameters():
+        assert torch.equal(parameter, weights[name])
+        assert parameter.grad is None
+
+
+def test_the_memory_of_a_sequence_is_that_of_the_tensors_that_its_backward_pass_needs() -> None:
+    narrow, wide = (warm_up(small_learner("classic", width)).saved_bytes for width in (16, 32))
+    one_each = 2 * 8 * 16 * 4  # one tensor of 8 tokens × 16 numbers × 4 bytes in each of two layers
+    assert 5 * one_each < narrow < 40 * one_each
+    assert 1.5 < wide / narrow < 2  # all but the logits grow
+
+
+def test_a_run_says_what_it_is_in_for_before_its_first_iteration_and_once(folder: Folder) -> None:
+    out = folder.train("--log_interval=5")
+    kinds = [event["event"] for event in folder.events()]
+    assert kinds.index("forecast") < kinds.index("iter")
+    assert kinds.count("forecast") == 1
+    (event,) = folder.events(kind="forecast")
+    (start,) = folder.events(kind="start")
+    assert event["steps"] == 20
+    assert event["epochs_per_step"] == pytest.approx(64 / start["train_tokens"], rel=1e-4)  # type: ignore[operator]
+    assert event["seconds_low"] < event["seconds"] < event["seconds_high"]  # type: ignore[operator]
+    assert 0 < event["memory_bytes"] < event["memory_available"]  # type: ignore[operator]
+    assert "expected: 20 iterations of about " in out
+    assert "warning" not in out
+
+
+def test_a_run_that_reads_its_text_more_than_once_per_iteration_is_told_so(folder: Folder) -> None:
+    out = folder.train("--gradient_accumulation_steps=250", "--max_iters=1")
+    assert "reads the training split 1." in out
+    assert "; use --batch_size=4 --gradient_accumulation_steps=" in out
+
+
+def test_where_nothing_is_trained_nothing_is_expected(folder: Folder) -> None:
+    assert "expected: " not in folder.train("--eval_only=True")
