@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives, build, to_toml
+from nanoscope.cli.train import help_text
+from nanoscope.config import KEYS, PER_INVOCATION, TYPES, TrainConfig, alternatives, build, to_toml
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
 
@@ -528,7 +529,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(values=st.fixed_dictionaries({}, optional={key: values_of(key) for key in KEYS if key != "overwrite"}))
+@given(values=st.fixed_dictionaries({}, optional={key: values_of(key) for key in KEYS if key not in PER_INVOCATION}))
 def test_a_written_configuration_is_read_back_unchanged(
     values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -546,6 +547,30 @@ def test_overwrite_is_accepted_only_on_the_command_line(tmp_path: Path) -> None:
     assert "only the command line may set it, because it deletes a run" in message
 
 
-def test_overwrite_is_not_saved_with_a_run(tmp_path: Path) -> None:
-    source = toml_file(tmp_path, to_toml(build({"overwrite": True}), {}), "config.toml")
-    assert resolve([source]).config.overwrite is False
+@pytest.mark.parametrize("setting", [{"overwrite": True}, {"eval_only": True}, {"max_minutes": 5.0}])
+def test_what_holds_for_one_invocation_is_not_saved_with_a_run(setting: dict[str, Any], tmp_path: Path) -> None:
+    source = toml_file(tmp_path, to_toml(build(setting), {}), "config.toml")
+    assert resolve([source]).config == TrainConfig()
+
+
+def test_a_run_of_an_earlier_version_does_not_pass_on_what_held_for_one_invocation(tmp_path: Path) -> None:
+    toml_file(tmp_path, "eval_only = true\nmax_minutes = 5.0\nmax_iters = 7\n", "config.toml")
+    config = resolve([str(tmp_path)]).config
+    assert (config.eval_only, config.max_minutes, config.max_iters) == (False, 0.0, 7)
+
+
+def test_a_config_file_may_limit_the_time_of_each_invocation(tmp_path: Path) -> None:
+    assert resolve([toml_file(tmp_path, "max_minutes = 5.0\n")]).config.max_minutes == 5
+
+
+@pytest.mark.parametrize("init_from", ["resume", "auto"])
+def test_a_run_cannot_be_resumed_and_deleted_at_once(init_from: str) -> None:
+    message = mistakes_of(f"--init_from={init_from}", "--overwrite=True")
+    assert f"overwrite=True would delete the run that init_from={init_from} resumes" in message
+
+
+def test_help_marks_the_flags_that_hold_for_one_session_or_one_invocation() -> None:
+    lines = {line.split()[0]: line for line in help_text().replace("\n" + " " * 33, " ").splitlines() if "--" in line}
+    assert lines["--device"].endswith("(session)")
+    assert lines["--max_minutes"].endswith("(once)")
+    assert not lines["--max_iters"].endswith(")")

@@ -14,6 +14,7 @@ from nanoscope.untrusted import read_small
 
 WEIGHTS, OPTIMIZER, TOKENIZER, STATE = "model.safetensors", "optimizer.safetensors", "tokenizer.json", "state.json"
 LAST, BEST = "last", "best"
+NANOGPT = "ckpt.pt"  # nanoGPT's checkpoint, in a folder of its own
 
 
 def checkpoint_name(step: int) -> str:

@@ -51,7 +51,7 @@ class TrainConfig:
 
     # fmt: off
     out_dir: str = _key("run", "", "run folder; default: runs/NAME, where NAME is the preset, config file or dataset")
-    init_from: str = _key("run", "scratch", "scratch, resume (continue a run), auto (resume if there is a checkpoint, else begin), gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
+    init_from: str = _key("run", "scratch", "scratch; resume (continue a run); auto (resume if there is a checkpoint, else begin); or weights to begin a new run with: a run, one of its checkpoints, nanoGPT's ckpt.pt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
     recipe: Literal["modern", "classic"] = _key("run", "modern", "modern learns several times faster; classic is GPT-2 as nanoGPT trains it")
     seed: int = _key("run", 1337, "random seed of the initial weights, the batches and dropout", NOT_NEGATIVE)
     overwrite: bool = _key("run", False, "delete the run in out_dir and start a new one", lasts="invocation")
@@ -229,12 +229,9 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
         changed = getattr(config, key) != item.default
         if only_for and only_for != config.recipe and changed and not mistakes.affect(key):
             mistakes.add(f"{key} has no effect with recipe={config.recipe}; it is only for recipe={only_for}")
-    if config.recipe == "modern":
-        if config.init_from not in ("scratch", "resume", "auto"):
-            mistakes.add(f"init_from={config.init_from} loads GPT-2 weights, which need --recipe=classic")
-        if not mistakes.affect("n_embd", "n_head") and config.n_embd // config.n_head % 2:
-            channels = config.n_embd // config.n_head
-            mistakes.add(f"n_embd / n_head must be even for recipe=modern, got {channels}")
+    channels = config.n_embd // config.n_head
+    if config.recipe == "modern" and channels % 2 and not mistakes.affect("n_embd", "n_head"):
+        mistakes.add(f"n_embd / n_head must be even for recipe=modern, got {channels}")
 
 
 def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:

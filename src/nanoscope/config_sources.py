@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.config import (
     KEYS,
     RUN_NOTES,
@@ -113,6 +114,8 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
         saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
         return saved | {"out_dir": source}  # the run may have been moved
+    if os.path.isfile(path / NANOGPT):  # noqa: PTH113  its settings are in there; reading them takes torch
+        return {"recipe": "classic", "out_dir": source}
     if not os.path.isfile(path):  # noqa: PTH113
         listed = f"Presets: {', '.join(presets())}"
         if os.path.isdir(path):  # noqa: PTH112

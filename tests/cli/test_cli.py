@@ -193,6 +193,28 @@ def test_demo_goes_from_text_to_a_report(
         assert (tmp_path / "runs/demo" / name).is_file()
 
 
+@pytest.mark.slow
+def test_a_second_demo_leaves_the_first_alone_and_its_advice_trains_further(
+    tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(config_sources, "resolve", lambda words: resolve([*words, *TINY_MODEL, "--max_iters=3"]))
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(shared_cache))
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["demo", "--minutes=10"]) == 0
+    first = {path: path.read_bytes() for path in Path("runs/demo").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert cli.run(["demo", "--minutes=10"]) == 0
+    printed = capsys.readouterr().out
+    assert {path: path.read_bytes() for path in Path("runs/demo").rglob("*") if path.is_file()} == first
+    assert "nanoscope sample runs/demo-2" in printed
+    assert "runs/demo " not in printed
+    (advice,) = re.findall(r"nanoscope (train runs/demo-2 --init_from=resume.*)", printed.partition("Next:")[2])
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(advice.split()) == 0
+    assert "finished 6 iterations" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
 def test_demo_needs_some_minutes(minutes: str, nanoscope, tmp_path: Path) -> None:
     done = nanoscope("demo", f"--minutes={minutes}", cwd=tmp_path)

@@ -4,6 +4,7 @@ import pytest
 
 import example_logs
 from nanoscope.cli import run
+from written_runs import run_events, write_events
 
 
 @pytest.fixture
@@ -41,6 +42,16 @@ def test_a_finished_run_has_nothing_left(here, capsys):
     assert said(capsys) == "Nothing is left to do: the run is complete."
     assert run(["eta", "gpu.log", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["eta"]["expected_s"] == 0
+
+
+@pytest.mark.parametrize("file", [".", "console.log"])
+def test_a_finished_run_that_is_to_train_longer_has_the_rest_left(tmp_path, capsys, file):
+    folder = write_events(tmp_path / "run", run_events(200, "plain", 100))
+    assert run(["eta", str(folder / file), "--max_iters=500", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["finished"], document["eta"]["steps_left"]) == (False, 300)
+    assert run(["eta", str(folder / file), "--max_iters=200", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["finished"] is True
 
 
 def test_json_has_the_numbers_or_the_reason(here, capsys):

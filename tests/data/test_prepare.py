@@ -172,7 +172,7 @@ def test_invalid_options_are_usage_errors(options, message, write, tmp_path):
 
 
 def test_a_text_too_short_to_split_is_refused(write, tmp_path):
-    with pytest.raises(JobError, match="too few"):
+    with pytest.raises(JobError, match="too short"):
         prepare([write("a.txt", "x")], tmp_path / "out", tokenizer="char")
 
 

@@ -1,5 +1,7 @@
+import bz2
 import gzip
 import json
+import lzma
 import sys
 
 import pytest
@@ -61,9 +63,25 @@ def test_the_encoding_can_be_set(file):
     assert texts(file("b.txt", "café".encode("utf-16")), encoding="utf-16") == ["café"]
 
 
-def test_utf16_is_recognised_in_the_hint(file):
-    with pytest.raises(JobError, match="--encoding=utf-16"):
-        texts(file("a.txt", "café".encode("utf-16")))
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_a_byte_order_mark_names_the_encoding(file, encoding, order):
+    content = "\ufeffcafé\r\nनमस्ते".encode(f"{encoding}-{order}")
+    assert texts(file("a.txt", content)) == ["café\nनमस्ते"]
+    assert texts(file("a.txt.gz", gzip.compress(content))) == ["café\nनमस्ते"]
+
+
+def test_json_lines_and_csv_may_be_utf16(file):
+    assert texts(file("a.jsonl", '{"text": "नदी"}\n'.encode("utf-16"))) == ["नदी"]
+    assert texts(file("a.csv", "text\nनदी\n".encode("utf-16"))) == ["नदी"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_recognised_in_the_hint(file, encoding):
+    path = file("a.txt", "The rain fell on the valley. ".encode(encoding) * 20)
+    with pytest.raises(JobError, match=f"looks like UTF-16: add --encoding={encoding}$"):
+        texts(path)
+    assert texts(path, encoding=encoding) == ["The rain fell on the valley. " * 20]
 
 
 def test_a_binary_file_is_called_binary(file):
@@ -109,8 +127,9 @@ def test_a_field_can_be_chosen(file):
         ("a.jsonl", '{"text": "a"}\n{"text": \n', r"a\.jsonl, line 2 is not JSON"),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "line 2 is not a JSON object"),
         ("a.jsonl", '{"text": 5}\n', "line 1: the field 'text' is int"),
-        ("a.jsonl", '{"texts": "a", "id": 1}\n', r"Did you mean 'texts'\?\nIt has: texts, id\."),
-        ("a.csv", "id,content\n1,a\n", r"no field 'text'\.\nIt has: id, content\."),
+        ("a.jsonl", '{"texts": "a", "note": "long"}\n', r"hold text: texts, note\.\n.*a\.jsonl --field=texts$"),
+        ("a.csv", "id,content\n1,a\n", r"no field 'text'\. These hold text: content\.\n.*a\.csv --field=content$"),
+        ("a.jsonl", '{"id": 5}\n', r"no field 'text'\.\nNone of its fields holds text: id\."),
         ("a.csv", "id,text\n1,a\n2\n", "line 3 has 1 columns instead of 2"),
         ("a.txt.gz", b"\x1f\x8b\x08\0 not gzip", r"Cannot read .*a\.txt\.gz"),
         ("a.parquet", b"PAR1 this is not parquet", r"a\.parquet is not a valid Parquet file"),
@@ -144,7 +163,7 @@ def test_parquet_is_read_in_batches(tmp_path):
     table = pyarrow.table({"id": list(range(2001)), "text": [*wanted, None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=700)
     assert texts(tmp_path / "a.parquet") == wanted
-    with pytest.raises(JobError, match="It has: id, text"):
+    with pytest.raises(JobError, match=r"These hold text: text\.\n.*--field=text"):
         texts(tmp_path / "a.parquet", field="txet")
 
 
@@ -161,27 +180,33 @@ def test_a_long_field_comes_in_pieces(file, monkeypatch):
     assert texts(path) == ["x" * 35]
 
 
-def test_gzip_files_are_decompressed(file):
-    assert texts(file("a.jsonl.gz", gzip.compress(b'{"text": "a"}\n'))) == ["a"]
-    assert texts(file("b.txt.gz", gzip.compress(b"b"))) == ["b"]
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+)
+def test_compressed_files_are_decompressed(file, suffix, compress):
+    assert texts(file(f"a.jsonl{suffix}", compress(b'{"text": "a"}\n'))) == ["a"]
+    assert texts(file(f"a.json{suffix}", compress(b'["a", "b"]'))) == ["a", "b"]
+    assert texts(file(f"b.txt{suffix}", compress(b"b"))) == ["b"]
 
 
-def test_a_folder_is_read_in_order_and_skipped_files_are_counted(file, tmp_path):
-    file("in/b.txt", "b")
-    file("in/a/deep.md", "a")
-    file("in/c.jsonl", '{"text": "c"}')
-    file("in/image.png", "no")
-    file("in/.hidden.txt", "no")
-    file("in/.git/note.txt", "no")
-    file("in/empty.txt", "")
-    file("in/binary.txt", b"a\0b")
-    assert texts(tmp_path / "in") == ["a", "b", "c"]
-    assert Documents([tmp_path / "in"]).skipped_files == 5
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_truncated_compressed_file_is_named(file, suffix, compress):
+    with pytest.raises(JobError, match=rf"Cannot read .*a\.txt\{suffix}"):
+        texts(file(f"a.txt{suffix}", compress(b"many words " * 1000)[:-12]))
 
 
-def test_a_folder_without_any_text_is_refused(file):
-    with pytest.raises(JobError, match="no supported files"):
-        texts(file("in/image.png", "no").parent)
+def test_a_file_that_unpacks_to_an_absurd_size_is_refused(file, monkeypatch):
+    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
+    with pytest.raises(JobError, match=r"a\.txt\.bz2 was not read: it unpacks to over"):
+        texts(file("a.txt.bz2", bz2.compress(b"a" * (1 << 23))))
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"), [("a.tar.gz", "Unpack it"), ("a.tgz", "Unpack it"), ("a.zst", "zstd -dc")]
+)
+def test_an_archive_that_cannot_be_read_gets_a_way_out(file, name, way_out):
+    with pytest.raises(JobError, match=way_out):
+        texts(file(name, b"x"))
 
 
 def test_reading_reports_its_progress(file, monkeypatch):

@@ -1,11 +1,17 @@
 """Stopping and resuming: a resumed run equals the run that was never stopped."""
 
+import json
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nanoscope.model.checkpoint import state_checksum
+from nanoscope.training.evaluate import Evaluator
 from small_runs import TINY, Folder
 
 pytestmark = pytest.mark.slow
@@ -18,6 +24,21 @@ SETTINGS = {
     "no tables, token shift": ["--ngrams=1", "--token_shift=3"],
     "epochs and accumulation": ["--order=epochs", "--gradient_accumulation_steps=3", "--batch_size=2", "--dropout=0.1"],
 }
+
+
+def settings(folder: Folder, run: str = "run") -> dict[str, Any]:
+    """What config.toml says."""
+    return tomllib.loads((folder.path / run / "config.toml").read_text("utf-8"))
+
+
+def contents(folder: Folder, run: str = "run") -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in (folder.path / run).rglob("*") if path.is_file()}
+
+
+def change_best(file: Path, loss: float) -> None:
+    state = json.loads(file.read_text("utf-8"))
+    state["progress"]["best_val_loss"] = loss
+    file.write_text(json.dumps({**state, "checksum": state_checksum(state)}), encoding="utf-8")
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
@@ -107,7 +128,8 @@ def test_the_shape_of_the_model_cannot_be_changed_on_resume_and_both_values_are_
 def test_a_preset_that_differs_from_the_run_is_reported_and_ignored(folder: Folder) -> None:
     folder.train()
     out = folder.run("train", "laptop", "--out_dir=run", "--init_from=resume", "--max_iters=25")
-    assert "note: n_layer=4 is not used: the run has 2" in out
+    assert "note: n_layer=4 is not used: the run has 2; a model keeps its shape" in out
+    assert "note: eval_iters=20 is not used: the run has 4; type --eval_iters=20 to change it" in out
     assert max(folder.losses()) == 24
 
 
@@ -116,9 +138,33 @@ def test_resuming_where_nothing_was_saved_is_explained(folder: Folder) -> None:
     assert "nothing to resume in run" in out
 
 
-def test_a_finished_run_that_is_resumed_without_more_iterations_is_still_finished(folder: Folder) -> None:
+def test_a_finished_run_that_is_resumed_without_more_iterations_stays_as_it_is(folder: Folder) -> None:
     folder.train()
+    before = contents(folder)
     out = folder.run("train", "run", "--init_from=resume")
+    assert "run has finished its 20 iterations: nothing to train" in out
+    assert "nanoscope train run --init_from=resume --max_iters=40" in out
+    assert contents(folder) == before
+
+
+def test_a_max_iters_that_the_run_is_past_changes_nothing(folder: Folder) -> None:
+    folder.train()
+    before = contents(folder)
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=15")
+    assert "run is already at iteration 20, past max_iters=15: nothing to train" in out
+    assert contents(folder) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_the_last_evaluation_is_made_up_for_if_the_run_was_stopped_during_it(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "evaluate", lambda *args, **kwargs: None)  # as if it was abandoned
+        folder.train()
+    assert folder.evaluations() == {}
+    out = folder.run("train", "run", "--init_from=resume")
+    assert list(folder.evaluations()) == [20]
     assert "finished 20 iterations" in out
 
 
@@ -150,13 +196,98 @@ def test_other_data_in_the_same_tokens_is_noted(folder: Folder) -> None:
     assert max(folder.losses()) == 29
 
 
-def test_settings_that_may_change_on_resume_change_and_are_reported(folder: Folder) -> None:
+def test_what_changes_the_run_for_good_is_recorded_and_what_holds_for_the_session_is_not(folder: Folder) -> None:
     folder.train()
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=30", "--eval_interval=5", "--log_interval=2")
-    assert "max_iters: 20 → 30" in out
+    assert "(changed for good: max_iters: 20 → 30; for this session: log_interval: 1 → 2, eval_interval: 10 → 5)" in out
     (resumed,) = folder.events(kind="resume")
-    assert resumed["changed"] == {"max_iters": [20, 30], "eval_interval": [10, 5], "log_interval": [1, 2]}
+    assert resumed["changed"] == {"max_iters": [20, 30]}
+    assert resumed["for_session"] == {"log_interval": [1, 2], "eval_interval": [10, 5]}
     assert [step for step in folder.evaluations() if step > 20] == [25, 30]
+    saved = settings(folder)
+    assert (saved["max_iters"], saved["eval_interval"], saved["log_interval"]) == (30, 10, 1)
+    assert "--init_from=resume --log_interval=2 --eval_interval=5 --max_iters=60" in out  # continues in the same way
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=40")
+    assert "for this session" not in out
+    assert [step for step in folder.evaluations() if step > 30] == [40]
+
+
+def test_the_settings_of_this_machine_hold_for_the_session(folder: Folder) -> None:
+    folder.train("--device=auto")
+    folder.run("train", "run", "--init_from=resume", "--max_iters=25", "--device=cpu", "--dtype=float32")
+    saved = settings(folder)
+    assert (saved["device"], saved["dtype"]) == ("auto", "auto")
+
+
+def test_an_evaluation_of_a_run_is_printed_and_leaves_the_run_as_it_was(folder: Folder) -> None:
+    folder.train()
+    before = contents(folder)
+    words = ["--eval_only=True", "--eval_iters=10", "--max_minutes=5"]
+    out = folder.run("train", "run", "--init_from=resume", *words)
+    (line,) = [line for line in out.splitlines() if line.startswith("step 20: train loss")]
+    assert line not in (folder.path / "run/console.log").read_text("utf-8")  # other windows, another loss
+    assert "evaluated at iteration 20 without training" in out
+    assert contents(folder) == before
+    assert "finished 24 iterations" in folder.run("train", "run", "--init_from=resume", "--max_iters=24")
+
+
+def test_a_run_that_was_stopped_between_two_evaluations_can_be_evaluated(folder: Folder) -> None:
+    folder.train("--max_iters=13")
+    out = folder.run("train", "run", "--init_from=resume", "--eval_only=True", "--max_iters=100", "--eval_interval=50")
+    assert "step 13: train loss" in out
+
+
+def test_eval_only_and_max_minutes_of_an_old_configuration_are_ignored(folder: Folder) -> None:
+    folder.train()
+    file = folder.path / "run/config.toml"
+    file.write_text("eval_only = true\nmax_minutes = 1e-9\n" + file.read_text("utf-8"), encoding="utf-8")
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=25")
+    assert "finished 25 iterations" in out
+    assert not {"eval_only", "max_minutes"} & settings(folder).keys()
+
+
+def test_a_changed_evaluation_measures_the_best_checkpoint_again(folder: Folder) -> None:
+    folder.train("--eval_iters=1", "--batch_size=1")
+    (old,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20]
+    # A rate that spoils the model: the best stays where it was.
+    words = ["--eval_iters=full", "--max_iters=40", "--learning_rate=1", "--matrix_lr=1"]
+    out = folder.run("train", "run", "--init_from=resume", *words)
+    assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
+    (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
+    assert new != old
+    assert f"step-000020, has a val loss of {new:.4f}" in out
+    end = folder.events(kind="end")[-1]
+    assert (end["best_step"], end["best_val_loss"]) == (20, pytest.approx(new, rel=1e-4))
+    assert (folder.path / "run/checkpoints/best").read_text("utf-8").strip() == "step-000020"
+    assert folder.weights(20)
+
+
+def test_after_a_changed_evaluation_the_best_checkpoint_follows_the_new_losses(folder: Folder) -> None:
+    """A lucky loss on few windows doesn't stay the best for ever."""
+    folder.train("--eval_iters=2")
+    for state in folder.path.glob("run/checkpoints/step-*/state.json"):
+        change_best(state, 0.01)
+    folder.run("train", "run", "--init_from=resume", "--eval_iters=full", "--max_iters=40")
+    end = folder.events(kind="end")[-1]
+    assert end["best_step"] == 40
+    assert (folder.path / "run/checkpoints/best").read_text("utf-8").strip() == "step-000040"
+
+
+def test_the_same_windows_in_other_words_are_the_same_evaluation(folder: Folder) -> None:
+    folder.train("--eval_iters=4", "--batch_size=4")
+    out = folder.run(
+        "train", "run", "--init_from=resume", "--batch_size=8", "--eval_iters=2", "--max_iters=25"
+    )  # fmt: skip
+    assert "no longer counts" not in out
+
+
+def test_an_interrupted_run_keeps_its_patience(folder: Folder) -> None:
+    """Stopping and resuming must not give a run more evaluations than it would have had."""
+    stuck = ["--learning_rate=1e-30", "--decay_lr=False", "--matrix_lr=1e-30", "--table_lr=1e-30", "--eval_interval=5"]
+    folder.train("--out_dir=whole", *stuck, "--patience=4", "--max_iters=100")
+    folder.train("--out_dir=parts", *stuck, "--patience=4", "--max_iters=15")
+    folder.run("train", "parts", "--init_from=resume", "--max_iters=100")
+    assert [folder.events(run, "end")[-1]["step"] for run in ("whole", "parts")] == [25, 25]
 
 
 @pytest.mark.parametrize("order", ["random", "epochs"])

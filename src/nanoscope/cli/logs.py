@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Callable
-from inspect import signature
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
+
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -17,13 +17,7 @@ LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
 def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:
     """Refuse mistyped options, and a call without logs."""
-    for log in logs:
-        if log.startswith("-") and log != "-":
-            typed = log.split("=")[0]
-            options = [f"--{name}" for name in signature(command).parameters if name != "logs"]
-            raise UsageError(
-                f"There is no option {typed}.{did_you_mean(typed, options)}\nSee: nanoscope {command.__name__} --help"
-            )
+    check_options(logs, command)
     if not logs:
         raise UsageError("Which log? Give a file, the directory of a run, or '-' for standard input.")
 

@@ -7,18 +7,20 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.data.dataset import read_meta
+from nanoscope.cli.options import check_options
 from nanoscope.data.prepare import prepare as prepare_dataset
+from nanoscope.data.summary import in_words, summary
 from nanoscope.errors import UsageError
 from nanoscope.training.console import StageDisplay
 
 
 def prepare(
-    *sources: str,
+    *sources: Annotated[str, Parameter(allow_leading_hyphen=True)],
     out: Path | None = None,
     tokenizer: str = "auto",
     vocab_size: int | None = None,
     field: str | None = None,
+    ext: list[str] | None = None,
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
@@ -34,12 +36,20 @@ def prepare(
 
       nanoscope prepare posts.jsonl more/*.csv --field body
 
-      nanoscope prepare texts/
+      nanoscope prepare project/ --ext py,md
+
+      nanoscope prepare https://www.gutenberg.org/files/2600/2600-0.txt --out data/war-and-peace
+
+      zcat articles.txt.gz | nanoscope prepare - --out data/articles
+
+    Files: txt, md and any other text; json, jsonl, csv, tsv and parquet by --field; all of these with .gz, .bz2 or
+    .xz; zip archives of them. UTF-16 and UTF-32 are recognised by their byte order mark. Standard input may be text,
+    JSON, gzip or zip, or CSV if --field is given. A download is kept in the cache and resumed if it breaks off.
 
     Parameters
     ----------
     sources
-        Corpora (shakespeare, or python: its standard library), files or folders: txt, md, jsonl, csv, parquet, .gz.
+        Corpora (shakespeare, or python: its standard library), files, folders, URLs, or - for standard input.
     out
         Output folder. Default: data/NAME-TOKENIZER.
     tokenizer
@@ -47,7 +57,9 @@ def prepare(
     vocab_size
         Vocabulary size of bpe. Default: 4096.
     field
-        The jsonl field, or the csv or parquet column, that contains the text. Default: text.
+        The field of JSON, or the column of csv and parquet, that contains the text. Default: text.
+    ext
+        Extensions of the files to read in folders and zip archives. Default: txt, md, jsonl, csv, tsv, parquet.
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding
@@ -55,47 +67,19 @@ def prepare(
     overwrite
         Replace a dataset that is already in the output folder.
     as_json
-        Print the summary as a JSON object.
+        Print the summary, with its warnings, as a JSON object.
     """
+    check_options(sources, prepare)
     if not sources:
         raise UsageError(
             "Nothing to prepare: name a corpus, file or folder. For example: nanoscope prepare shakespeare"
         )
     started = time.monotonic()
+    warnings: list[str] = []
     with StageDisplay() as display:
         out = prepare_dataset(
             sources, out, tokenizer=tokenizer, vocab_size=vocab_size, field=field, val_fraction=val_fraction,
-            encoding=encoding, overwrite=overwrite, on_progress=display.show,
+            encoding=encoding, ext=ext or (), overwrite=overwrite, on_progress=display.show, on_warning=warnings.append,
         )  # fmt: skip
-    summary = _summary(out, time.monotonic() - started)
-    print(json.dumps(summary, ensure_ascii=False) if as_json else _in_words(summary))
-
-
-def _summary(out: Path, seconds: float) -> dict[str, str | int | float]:
-    meta = read_meta(out)
-    train, val = meta.splits["train"], meta.splits["val"]
-    return {
-        "dataset": out.as_posix(),
-        "tokenizer": meta.tokenizer["kind"],
-        "vocab_size": meta.vocab_size,
-        "train_tokens": train.tokens,
-        "val_tokens": val.tokens,
-        "characters_per_token": round((train.characters + val.characters) / (train.tokens + val.tokens), 4),
-        "documents": meta.documents,
-        "skipped_files": meta.skipped_files,
-        "fingerprint": meta.fingerprint,
-        "seconds": round(seconds, 2),
-    }
-
-
-def _in_words(summary: dict[str, str | int | float]) -> str:
-    lines = [
-        f"prepared {summary['dataset']} in {summary['seconds']:.1f} s",
-        f"  tokens      {summary['train_tokens']:,} train, {summary['val_tokens']:,} val",
-        f"  vocabulary  {summary['vocab_size']:,} ({summary['tokenizer']}), "
-        f"{summary['characters_per_token']:.2f} characters per token",
-        f"  documents   {summary['documents']:,}",
-    ]
-    if summary["skipped_files"]:
-        lines[-1] += f", skipped files: {summary['skipped_files']:,}"
-    return "\n".join([*lines, f"next: nanoscope train laptop --dataset={summary['dataset']}"])
+    result = summary(out, time.monotonic() - started, warnings)
+    print(json.dumps(result, ensure_ascii=False) if as_json else in_words(result))

@@ -1,38 +1,101 @@
 """Finding the dataset that the setting `dataset` names; a known corpus is prepared on first use."""
 
+import shlex
+import tomllib
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from nanoscope.config import RUN_NOTES
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.dataset import is_dataset, open_dataset
-from nanoscope.data.prepare import OnProgress, default_folder, prepare
+from nanoscope.data.download import OnProgress
+from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.errors import JobError, UsageError
 from nanoscope.paths import DATA
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import read_small
+
+NANOGPT_TOKENIZERS = {"openwebtext": "gpt2"}  # of the datasets that nanoGPT prepares and nanoscope does not
 
 
-def find_dataset(name: str, tokenizer: str = "auto", on_progress: OnProgress | None = None) -> Path:
-    """Return the folder of a dataset: `name` is a path, a name under data/, or a corpus, which is then prepared."""
-    for folder in (Path(name), DATA / name):
-        if is_dataset(folder):
-            _check_tokenizer(folder, tokenizer)
-            return folder
+def find_dataset(
+    name: str, tokenizer: str = "auto", on_progress: OnProgress | None = None, *, run: Path | None = None
+) -> Path:
+    """Return the folder of a dataset: `name` is a path, a name under data/, or a corpus, which is then prepared.
+
+    `run` is a run that was trained on it: the dataset is then found from any folder, also if the project was moved.
+    """
     corpus, kind = ALIASES.get(name) or (name, tokenizer)
+    known = corpus in CORPORA and tokenizer in ("auto", kind)
+    if known and kind == "auto":
+        kind = CORPORA[corpus].tokenizer
+    folders = [Path(name), DATA / name]
+    found = [folder for folder in folders if is_dataset(folder)]
+    if run is not None:
+        if known:
+            folders.append(default_folder(corpus, kind))
+        found = _of_run(run, folders)
+    if found:
+        _check_tokenizer(found[0], tokenizer)
+        return found[0]
     if tokenizer not in ("auto", kind):
         raise UsageError(f"{name} means {corpus} with the {kind} tokenizer; for {tokenizer} use --dataset={corpus}.")
-    if corpus in CORPORA:
-        return _prepare_known(corpus, CORPORA[corpus].tokenizer if kind == "auto" else kind, on_progress)
+    if known:
+        return _prepare_known(corpus, kind, on_progress)
+    raise _missing(name, tokenizer)
+
+
+def _of_run(run: Path, folders: list[Path]) -> list[Path]:
+    """Return those places that hold a dataset, those with the run's own data first.
+
+    Each folder is looked for here, where the run was started if it is still there, and where its data was last seen.
+    """
+    config = _read_config(run)
+    notes = config.get(RUN_NOTES, {})
+    out_dir, here = Path(str(config.get("out_dir", ""))), run.resolve()
+    places = [*folders]
+    if out_dir.parts and here.parts[-len(out_dir.parts) :] == out_dir.parts:
+        places += [here.parents[len(out_dir.parts) - 1] / folder for folder in folders]
+    if notes.get("data_folder"):
+        places.append(Path(str(notes["data_folder"])))
+    found = [place for place in places if is_dataset(place)]
+    if len(found) < 2:
+        return found
+    return sorted(found, key=lambda folder: open_dataset(folder).fingerprint != notes.get("dataset_fingerprint"))
+
+
+def _read_config(run: Path) -> dict[str, Any]:
+    """Return the config.toml of a run, or nothing if it cannot be read."""
+    with suppress(OSError, ValueError, JobError, RecursionError):
+        config = tomllib.loads(read_small(run / "config.toml").decode())
+        if isinstance(config.get(RUN_NOTES, {}), dict):
+            return config
+    return {}
+
+
+def _missing(name: str, tokenizer: str) -> UsageError:
+    """The error about a dataset that is not there: how to make it."""
     path = Path(name)
+    kind = NANOGPT_TOKENIZERS.get(path.name, "auto") if tokenizer == "auto" else tokenizer
+    option = "" if kind == "auto" else f" --tokenizer={kind}"
+    own_text = f"To prepare your own text: nanoscope prepare FILE{option} --out {shlex.quote(f'data/{path.name}')}"
+    for script in (path / "prepare.py", DATA / name / "prepare.py"):
+        if script.is_file():  # nanoGPT has one in the folder of each dataset
+            return UsageError(
+                f"The dataset {name!r} is not prepared yet. Its own script does it: python {shlex.quote(str(script))}\n"
+                f"{own_text}"
+            )
     if path.exists():
-        raise UsageError(
+        out = shlex.quote(f"data/{path.stem}")
+        return UsageError(
             f"{name} is not a prepared dataset. Prepare it, then train on the result:\n"
-            f"  nanoscope prepare {name} --out data/{path.stem}\n  --dataset=data/{path.stem}"
+            f"  nanoscope prepare {shlex.quote(name)}{option} --out {out}\n  --dataset={out}"
         )
     prepared = [folder.name for folder in DATA.glob("*") if is_dataset(folder)]
     known = sorted({*CORPORA, *ALIASES, *prepared})
-    raise UsageError(
-        f"There is no dataset {name!r}.{did_you_mean(path.name, known)}\n"
-        f"Available: {', '.join(known)}.\n"
-        f"To prepare your own text: nanoscope prepare FILE --out data/{path.name}"
+    return UsageError(
+        f"There is no dataset {name!r}.{did_you_mean(path.name, known)}\nAvailable: {', '.join(known)}.\n{own_text}"
     )
 
 

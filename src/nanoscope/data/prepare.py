@@ -6,14 +6,17 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from nanoscope.data.corpora import ALIASES, CORPORA
-from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split
+from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, SplitMeta
+from nanoscope.data.download import OnProgress, is_url, without_query
 from nanoscope.data.readers import Documents, Piece
 from nanoscope.data.shards import SplitWriter, dataset_folder, write_meta
+from nanoscope.data.sources import COMPRESSED, STDIN, listed
 from nanoscope.data.tokenizer import (
     KINDS,
     MAX_VOCAB_SIZE,
@@ -37,7 +40,7 @@ SAMPLE_CHUNK_CHARACTERS = 1 << 16
 SAMPLE_CHUNKS = 320  # 20 million characters; with more, the merges hardly change
 MANY_DOCUMENTS = 100
 
-OnProgress = Callable[[str, float], None]  # gets the name of the stage and the fraction done
+OnWarning = Callable[[str], None]
 
 
 def prepare(
@@ -49,16 +52,21 @@ def prepare(
     field: str | None = None,
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
+    ext: Sequence[str] = (),
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
+    on_warning: OnWarning | None = None,
 ) -> Path:
-    """Encode corpora, files or folders into a dataset and return its folder, which appears only when complete."""
+    """Encode text into a dataset and return its folder, which appears only when complete.
+
+    Sources are corpora, files, folders, zip archives, URLs, and "-" for standard input.
+    """
     if tokenizer not in ("auto", *KINDS):
         hint = did_you_mean(tokenizer, KINDS)
         raise UsageError(f"There is no tokenizer {tokenizer!r}: choose auto, {', '.join(KINDS)}.{hint}")
     if not 0 < val_fraction < 1:
         raise UsageError(f"val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.")
-    documents = Documents(sources, field, encoding)
+    documents = Documents(sources, field, encoding, ext, on_progress)
     kind = _suitable_tokenizer(sources, documents.total_bytes) if tokenizer == "auto" else tokenizer
     vocab_size = _checked_vocab_size(kind, vocab_size)
     out = out or default_folder(str(sources[0]), kind)
@@ -70,15 +78,14 @@ def prepare(
         for name, text, ends_document in _assigned(pieces, survey, val_fraction):
             writers[name].add(text, ends_document)
         splits = {name: writer.close() for name, writer in writers.items()}
-        if not all(split.tokens for split in splits.values()):
-            raise JobError(f"{survey.characters} characters are too few for a training and a validation split.")
+        _check_sizes(splits, survey.characters)
         fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
         for writer in writers.values():
             fingerprint.update(writer.digest.digest())
         meta = DatasetMeta(
             format=FORMAT,
             version=VERSION,
-            sources=[str(source) for source in sources],
+            sources=[without_query(source) if is_url(source) else source for source in documents.sources],
             documents=survey.documents,
             skipped_files=documents.skipped_files,
             vocab_size=chosen.vocab_size,
@@ -88,13 +95,25 @@ def prepare(
             tokenizer=chosen.to_json(),
         )
         write_meta(folder, meta)
+    for warning in _warnings(documents, chosen, vocab_size):
+        if on_warning:
+            on_warning(warning)
     return out
 
 
 def default_folder(source: str, kind: str) -> Path:
     """Return data/NAME-TOKENIZER, where NAME is the corpus, file or folder without characters that need quoting."""
-    name = ALIASES[source][0] if source in ALIASES else Path(source).resolve().name
-    stem = name.removesuffix(".gz").rpartition(".")[0] or name
+    if source in ALIASES:
+        name = ALIASES[source][0]
+    elif source == STDIN:
+        name = "stdin"
+    elif is_url(source):
+        name = PurePath(urlsplit(source).path).name or urlsplit(source).netloc
+    else:
+        name = Path(source).resolve().name
+    for compression in COMPRESSED:
+        name = name.removesuffix(compression)
+    stem = name.rpartition(".")[0] or name
     return DATA / (re.sub(r"[^\w.+-]+", "-", stem) + f"-{kind}")
 
 
@@ -118,6 +137,28 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
             f"{BPE_VOCAB_SIZE} suits a small model."
         )
     return vocab_size
+
+
+def _check_sizes(splits: dict[Split, SplitMeta], characters: int) -> None:
+    """Refuse a text on which nothing can be trained: the shortest window is one token and the token after it."""
+    for name, split in splits.items():
+        if split.tokens < 2:
+            raise JobError(
+                f"The text is too short to train on: of {characters:,} characters, the {name} split has fewer than "
+                "2 tokens.\n"
+                "Prepare more text: a model begins to learn words from about 100,000 characters."
+            )
+
+
+def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:
+    yield from documents.notes
+    if documents.skipped:
+        yield f"skipped files: {listed(documents.skipped)}"
+    if tokenizer.kind == "bpe" and tokenizer.vocab_size < vocab_size:
+        yield (
+            f"the vocabulary has {tokenizer.vocab_size:,} tokens instead of {vocab_size:,}: "
+            "the text has no more pairs that repeat"
+        )
 
 
 @dataclass

@@ -1,23 +1,22 @@
-"""Reading documents from text, JSON Lines, CSV and Parquet files and folders, in pieces of bounded size."""
+"""Reading documents from text, JSON, JSON Lines, CSV and Parquet files, in pieces of bounded size."""
 
 import codecs
 import csv
-import gzip
 import io
 import json
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from nanoscope.data.corpora import ALIASES, CORPORA
+from nanoscope.data.download import OnProgress
+from nanoscope.data.json_records import JsonReader, NotJsonError, SeveralArraysError, find_records, records
+from nanoscope.data.sources import BOMB_BYTES, BOMB_RATIO, Sources, TextFile, bomb, marked_encoding
 from nanoscope.errors import JobError, UsageError
-from nanoscope.suggest import did_you_mean
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
-LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON line or a CSV field must be held in full
-TEXT_SUFFIXES = (".txt", ".md", ".text", ".markdown")
-ROW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON value or a CSV field must be held in full
 
 
 class Piece(NamedTuple):
@@ -30,88 +29,78 @@ class Piece(NamedTuple):
 class Documents:
     """The documents of some corpora, files and folders; they can be read any number of times."""
 
-    def __init__(self, sources: Sequence[str | Path], field: str | None = None, encoding: str = "utf-8") -> None:
+    def __init__(
+        self,
+        sources: Sequence[str | Path],
+        field: str | None = None,
+        encoding: str = "utf-8",
+        ext: Iterable[str] = (),
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.sources = [str(source) for source in sources]
         self.field = field or "text"
         self.encoding = encoding
         try:
             io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
         except LookupError as error:
             raise UsageError(f"Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.") from error
-        self.files: list[Path] = []
-        self.skipped_files = 0
+        found = Sources(ext, field, on_progress)
         try:
-            for source in sources:
-                self._add(str(source))
-            self.total_bytes = sum(file.stat().st_size for file in self.files)
+            for source in self.sources:
+                found.add(source)
+            found.check_ext()
         except OSError as error:
             raise JobError(f"Cannot read {error.filename}: {error.strerror}.") from error
+        self.files, self.skipped, self.notes = found.files, found.skipped, found.notes
+        self.total_bytes = sum(file.size_bytes for file in self.files)
         self.read_bytes = 0  # so far in the current pass
+        self._arrays: dict[str, str | None] = {}  # of each JSON file, the array that holds the records
 
-    def _add(self, source: str) -> None:
-        path = Path(source)
-        corpus = ALIASES[source][0] if source in ALIASES else source
-        if corpus in CORPORA:
-            self.files += CORPORA[corpus].files()
-        elif path.is_dir():
-            found = [file for file in sorted(path.rglob("*")) if file.is_file()]
-            usable = [file for file in found if _is_usable(file, path)]
-            self.skipped_files += len(found) - len(usable)
-            if not usable:
-                raise JobError(
-                    f"{path} contains no supported files ({len(found)} others).\n"
-                    f"Supported: {' '.join(TEXT_SUFFIXES + ROW_SUFFIXES)} (also with .gz)."
-                )
-            self.files += usable
-        elif path.is_file():
-            if path.stat().st_size == 0:
-                raise JobError(f"{path} is empty.")
-            self.files.append(path)
-        else:
-            hint = did_you_mean(source, CORPORA, "the corpus {}".format)
-            raise JobError(f"There is no file or folder {source!r}.{hint}")
+    @property
+    def skipped_files(self) -> int:
+        return self.skipped.total()
 
     def pieces(self) -> Iterator[Piece]:
         """Yield every document of every file, in order, except empty ones."""
         self.read_bytes = 0
         for file in self.files:
             start_bytes = self.read_bytes
-            reader = _READERS.get(_suffix(file), Documents._text_file)
-            try:
-                yield from reader(self, file)
-            except (OSError, EOFError, zlib.error) as error:
-                raise JobError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
-            self.read_bytes = start_bytes + file.stat().st_size
+            reader = _READERS.get(file.suffix, Documents._text_file)
+            yield from reader(self, file)
+            self.read_bytes = start_bytes + file.size_bytes
 
-    def _decoded(self, file: Path) -> Iterator[str]:
+    def _decoded(self, file: TextFile) -> Iterator[str]:
         """Yield the text of a file in blocks, with all line endings converted to \\n."""
-        decoder = codecs.getincrementaldecoder(self.encoding)()
+        head = file.head()
+        marked = marked_encoding(head) if codecs.lookup(self.encoding).name == "utf-8" else None
+        encoding = marked or self.encoding
+        if b"\0" in head and codecs.lookup(encoding).name == "utf-8":
+            raise _not_text(file, head)
+        decoder = codecs.getincrementaldecoder(encoding)()
         newlines = io.IncrementalNewlineDecoder(None, translate=True)
         start_bytes, offset = self.read_bytes, 0
-        with file.open("rb") as raw, _decompressed(raw, file) as stream:
+        with file.open() as (stream, position):
             while True:
                 block = stream.read(BLOCK_SIZE)
                 waiting = len(decoder.getstate()[0])
                 try:
                     text = decoder.decode(block, final=not block)
                 except UnicodeDecodeError as error:
-                    raise self._wrong_encoding(file, offset - waiting + error.start) from error
+                    raise JobError(
+                        f"{file.name} is not {encoding.upper()}: byte {offset - waiting + error.start:,} is invalid.\n"
+                        "If the text has another encoding, name it, for example --encoding=cp1252."
+                    ) from error
                 if offset == 0:
                     text = text.removeprefix("\ufeff")  # the byte order mark
                 yield newlines.decode(text, final=not block)
                 if not block:
                     return
                 offset += len(block)
-                self.read_bytes = start_bytes + raw.tell()
+                if offset > max(BOMB_BYTES, BOMB_RATIO * position()):
+                    raise bomb(file.name, offset)
+                self.read_bytes = start_bytes + position()
 
-    def _wrong_encoding(self, file: Path, offset: int) -> JobError:
-        if _is_binary(file):
-            return JobError(f"{file} is not a text file (it has NUL bytes, and byte {offset:,} is invalid).")
-        return JobError(
-            f"{file} is not {self.encoding.upper()}: byte {offset:,} is invalid.\n"
-            f"If the text has another encoding, name it, for example --encoding={_likely_encoding(file)}."
-        )
-
-    def _text_file(self, file: Path) -> Iterator[Piece]:
+    def _text_file(self, file: TextFile) -> Iterator[Piece]:
         held = ""  # one block behind, to know which is the last
         for text in self._decoded(file):
             if held and text:
@@ -120,50 +109,76 @@ class Documents:
         if held:
             yield Piece(held, ends_document=True)
 
-    def _lines(self, file: Path) -> Iterator[str]:
+    def _lines(self, file: TextFile) -> Iterator[str]:
         """Yield the lines of a file, including line endings."""
         rest = ""
         for text in self._decoded(file):
             *lines, rest = (rest + text).split("\n")
             yield from (line + "\n" for line in lines)
             if len(rest) > LINE_LIMIT_CHARACTERS:
-                raise JobError(f"{file} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is this its format?")
+                raise JobError(
+                    f"{file.name} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is this its format?"
+                )
         if rest:
             yield rest
 
-    def _json_lines(self, file: Path) -> Iterator[Piece]:
+    def _json_lines(self, file: TextFile) -> Iterator[Piece]:
         for number, line in enumerate(self._lines(file), start=1):
             if line.isspace():
                 continue
             try:
-                row = json.loads(line)
+                record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise JobError(f"{file}, line {number} is not JSON: {error}.") from error
-            if not isinstance(row, dict):
-                raise JobError(f"{file}, line {number} is not a JSON object with a field {self.field!r}.")
-            if self.field not in row:
-                raise self._missing_field(f"{file}, line {number}", row)
-            text = row[self.field]
-            if isinstance(text, str) and "\\u" in line:  # an escape may be a lone surrogate
-                text = text.encode("utf-8", "replace").decode("utf-8")
-            yield from self._document(text, f"{file}, line {number}")
+                raise JobError(f"{file.name}, line {number} is not JSON: {error}.") from error
+            yield from self._record(record, f"{file.name}, line {number}")
 
-    def _csv_file(self, file: Path) -> Iterator[Piece]:
+    def _json_file(self, file: TextFile) -> Iterator[Piece]:
+        def read() -> JsonReader:
+            return JsonReader(self._decoded(file), LINE_LIMIT_CHARACTERS)
+
+        try:
+            if file.name not in self._arrays:
+                self._arrays[file.name] = find_records(read(), self.field)
+            for number, record in enumerate(records(read(), self._arrays[file.name]), start=1):
+                yield from self._record(record, f"{file.name}, record {number}")
+        except NotJsonError as error:
+            raise JobError(f"{file.name} is not JSON: {error}.") from error
+        except SeveralArraysError as error:
+            raise JobError(
+                f"{file.name} has several lists of records: {error}.\nSave one of them as a file of its own."
+            ) from error
+
+    def _record(self, record: Any, where: str) -> Iterator[Piece]:
+        """Yield the text of a JSON record: an object with the field, or the text itself."""
+        if isinstance(record, dict):
+            if self.field not in record:
+                raise self._missing_field(where, record)
+            record = record[self.field]
+        elif not isinstance(record, str):
+            raise JobError(f"{where} is not a JSON object with a field {self.field!r}.")
+        if isinstance(record, str) and not record.isascii():  # an escape may be a lone surrogate
+            record = record.encode("utf-8", "replace").decode("utf-8")
+        yield from self._document(record, where)
+
+    def _csv_file(self, file: TextFile) -> Iterator[Piece]:
         csv.field_size_limit(LINE_LIMIT_CHARACTERS)
-        rows = csv.reader(self._lines(file), delimiter="\t" if _suffix(file) == ".tsv" else ",")
+        rows = csv.reader(self._lines(file), delimiter="\t" if file.suffix == ".tsv" else ",")
         try:
             columns = next(rows, [])
             if self.field not in columns:
-                raise self._missing_field(str(file), columns)
+                cells = (None if cell.replace(".", "").isdigit() else cell for cell in next(rows, columns))
+                raise self._missing_field(file.name, dict(zip(columns, cells, strict=False)))
             column = columns.index(self.field)
             for row in rows:
                 if row and len(row) <= column:
-                    raise JobError(f"{file}, line {rows.line_num} has {len(row)} columns instead of {len(columns)}.")
-                yield from self._document(row[column] if row else "", str(file))
+                    raise JobError(
+                        f"{file.name}, line {rows.line_num} has {len(row)} columns instead of {len(columns)}."
+                    )
+                yield from self._document(row[column] if row else "", file.name)
         except csv.Error as error:
-            raise JobError(f"{file}, line {rows.line_num} is not CSV: {error}.") from error
+            raise JobError(f"{file.name}, line {rows.line_num} is not CSV: {error}.") from error
 
-    def _parquet_file(self, file: Path) -> Iterator[Piece]:
+    def _parquet_file(self, file: TextFile) -> Iterator[Piece]:
         try:
             import pyarrow
             import pyarrow.parquet
@@ -171,18 +186,20 @@ class Documents:
             raise JobError(
                 f'{file.name} needs pyarrow, which is not installed: pip install "nanoscope[data]"'
             ) from error
-        start_bytes, size_bytes, rows_read = self.read_bytes, file.stat().st_size, 0
+        start_bytes, rows_read = self.read_bytes, 0
         try:
-            table = pyarrow.parquet.ParquetFile(file)
-            if self.field not in table.schema_arrow.names:
-                raise self._missing_field(str(file), table.schema_arrow.names)
-            for batch in table.iter_batches(batch_size=512, columns=[self.field]):
-                for text in batch.column(0).to_pylist():
-                    yield from self._document(text, f"{file}, row {rows_read}")
-                    rows_read += 1
-                self.read_bytes = start_bytes + size_bytes * rows_read // max(table.metadata.num_rows, 1)
+            with file.open() as (stream, _):
+                table = pyarrow.parquet.ParquetFile(stream)
+                if self.field not in table.schema_arrow.names:
+                    texts = {column.name: "" if "string" in str(column.type) else None for column in table.schema_arrow}
+                    raise self._missing_field(file.name, texts)
+                for batch in table.iter_batches(batch_size=512, columns=[self.field]):
+                    for text in batch.column(0).to_pylist():
+                        yield from self._document(text, f"{file.name}, row {rows_read}")
+                        rows_read += 1
+                    self.read_bytes = start_bytes + file.size_bytes * rows_read // max(table.metadata.num_rows, 1)
         except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-            raise JobError(f"{file} is not a valid Parquet file: {str(error).splitlines()[0]}") from error
+            raise JobError(f"{file.name} is not a valid Parquet file: {str(error).splitlines()[0]}") from error
 
     def _document(self, text: Any, where: str) -> Iterator[Piece]:
         """Yield the value of a field in pieces; null and empty values are skipped."""
@@ -193,15 +210,21 @@ class Documents:
         for start in range(0, len(text), BLOCK_SIZE):
             yield Piece(text[start : start + BLOCK_SIZE], ends_document=start + BLOCK_SIZE >= len(text))
 
-    def _missing_field(self, where: str, fields: Iterable[str]) -> JobError:
-        names = [str(field)[:40] for field in fields]
-        return JobError(
-            f"{where} has no field {self.field!r}.{did_you_mean(self.field, names, repr)}\n"
-            f"It has: {', '.join(names[:20]) or 'none'}. Choose one with --field=NAME."
-        )
+    def _missing_field(self, where: str, record: Mapping[str, Any]) -> JobError:
+        """The error names the fields that hold text, and proposes the closest by name, else the longest."""
+        texts = {str(name)[:40]: value for name, value in record.items() if isinstance(value, str)}
+        problem = f"{where} has no field {self.field!r}."
+        if not texts:
+            names = [str(name)[:40] for name in record]
+            return JobError(f"{problem}\nNone of its fields holds text: {', '.join(names[:20]) or 'it has none'}.")
+        close = get_close_matches(self.field, texts, n=1)
+        best = close[0] if close else max(texts, key=lambda name: len(texts[name]))
+        words = ["nanoscope", "prepare", *self.sources, f"--field={best}"]
+        return JobError(f"{problem} These hold text: {', '.join([*texts][:20])}.\nFor example: {shlex.join(words)}")
 
 
 _READERS = {
+    ".json": Documents._json_file,
     ".jsonl": Documents._json_lines,
     ".ndjson": Documents._json_lines,
     ".csv": Documents._csv_file,
@@ -210,33 +233,9 @@ _READERS = {
 }
 
 
-def _suffix(file: Path) -> str:
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    return "".join(suffixes[-2:-1] if suffixes[-1:] == [".gz"] else suffixes[-1:])
-
-
-def _decompressed(raw: IO[bytes], file: Path) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=raw) if file.suffix.lower() == ".gz" else raw  # type: ignore[return-value]
-
-
-def _is_usable(file: Path, folder: Path) -> bool:
-    """Return whether a file in a folder is read: a supported type, not hidden, not empty, not binary."""
-    suffix = _suffix(file)
-    if suffix not in TEXT_SUFFIXES + ROW_SUFFIXES or file.stat().st_size == 0:
-        return False
-    if any(part.startswith(".") for part in file.relative_to(folder).parts):
-        return False
-    return suffix == ".parquet" or file.suffix.lower() == ".gz" or not _is_binary(file)
-
-
-def _head(file: Path) -> bytes:
-    with file.open("rb") as raw:
-        return raw.read(1 << 13)
-
-
-def _likely_encoding(file: Path) -> str:
-    return "utf-16" if _head(file)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
-
-
-def _is_binary(file: Path) -> bool:
-    return b"\0" in _head(file) and _likely_encoding(file) != "utf-16"
+def _not_text(file: TextFile, head: bytes) -> JobError:
+    """The error about NUL bytes: every second byte of most UTF-16 is one."""
+    for encoding, start in (("utf-16-le", 1), ("utf-16-be", 0)):
+        if head[start::2].count(0) > len(head) // 5 > head[1 - start :: 2].count(0):
+            return JobError(f"{file.name} is not UTF-8. It looks like UTF-16: add --encoding={encoding}")
+    return JobError(f"{file.name} is not a text file: it has NUL bytes.")

@@ -104,6 +104,9 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
         raise JobError("can't sample: the model's weights give invalid probabilities") from None
 
 
+DEFAULT_PROMPT = "\n"  # replaced by the first token if the model does not know it: nobody typed it
+
+
 def generate_pieces(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling, count: int
 ) -> Iterator[tuple[int, str]]:
@@ -111,6 +114,8 @@ def generate_pieces(
 
     Each text begins with the prompt.
     """
+    if prompt == DEFAULT_PROMPT and tokenizer.unknown(prompt):
+        prompt = tokenizer.decode([0])
     ids = encode_prompt(tokenizer, prompt)
     device = next(model.parameters()).device
     start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
@@ -149,9 +154,7 @@ def generate_texts(
 
 
 def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:
-    """Return one continuation. A prompt with unknown characters is replaced by the first token."""
-    if tokenizer.unknown(prompt):
-        prompt = tokenizer.decode([0])
+    """Return one continuation."""
     return generate_texts(model, tokenizer, prompt, settings, 1, lambda piece: None)[0]
 
 

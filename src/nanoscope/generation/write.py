@@ -9,7 +9,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
-from nanoscope.interop.models import OpenedModel, open_model
+from nanoscope.interop.models import open_model
 from nanoscope.paths import RUNS
 from nanoscope.untrusted import printable
 
@@ -37,7 +37,7 @@ def write_samples(
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     model = found.build(choice.device)
-    print(printable(describe(found)), file=sys.stderr, flush=True)
+    print(printable(found.describe()), file=sys.stderr, flush=True)
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
     with autocast(choice):
         texts = generate_texts(model, tokenizer, text, settings, count, stream)
@@ -46,13 +46,6 @@ def write_samples(
         _show(json.dumps(result, ensure_ascii=False) + "\n")
     else:
         _show("".join("\n---------------\n" + other for other in texts[1:]) + "\n")
-
-
-def describe(model: OpenedModel) -> str:
-    """Where a model is, and how far it was trained."""
-    facts = [] if model.step is None else [f"{model.step} iterations"]
-    facts += [] if model.val_loss is None else [f"val loss {model.val_loss:.4f}"]
-    return f"{model.folder} ({', '.join(facts)})" if facts else str(model.folder)
 
 
 def newest_run() -> Path:

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanoscope.checkpoint_files import BEST, STATE, TOKENIZER, WEIGHTS, checkpoint_folders, read_pointer
+from nanoscope.checkpoint_files import BEST, LAST, NANOGPT, STATE, TOKENIZER, WEIGHTS, checkpoint_folders, read_pointer
 from nanoscope.config_sources import resolve
 from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop import huggingface, nanogpt
+from nanoscope.interop.nanogpt import NanogptCheckpoint
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
@@ -55,6 +56,12 @@ class OpenedModel:
         load_model_weights(model, self.weights)
         return model.to(device)
 
+    def describe(self) -> str:
+        """Where it is, and how far it was trained."""
+        facts = [] if self.step is None else [f"{self.step} iterations"]
+        facts += [] if self.val_loss is None else [f"val loss {self.val_loss:.4f}"]
+        return f"{self.folder} ({', '.join(facts)})" if facts else str(self.folder)
+
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""
         if self.tokenizer is None:
@@ -76,8 +83,8 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
         return _open_gpt2(text)
     if is_ours(path):
         return _open_ours(path, checkpoint)
-    if (path / nanogpt.FILE).is_file():
-        return _open_nanogpt(path / nanogpt.FILE)
+    if (path / NANOGPT).is_file():
+        return _open_nanogpt(path / NANOGPT)
     if (path / "checkpoints").is_dir() or (path / "config.toml").is_file():
         find_checkpoint(path, checkpoint)  # says that there is none
     raise UsageError(_not_a_model(text))
@@ -87,14 +94,6 @@ def is_ours(folder: Path) -> bool:
     """Whether a folder holds a run of nanoscope with checkpoints, a checkpoint, or just its weights."""
     files = any((folder / name).is_file() for name in (STATE, WEIGHTS))
     return files or bool(checkpoint_folders(folder / "checkpoints") or checkpoint_folders(folder))
-
-
-def check_source(source: str) -> None:
-    """Raise UsageError unless `source` looks like a model, before any other work is done."""
-    path = _existing(source)
-    found = source in huggingface.NAMES if path is None else path.is_file() or is_ours(path)
-    if not (found or (path is not None and (path / nanogpt.FILE).is_file())):
-        raise UsageError(_not_a_model(source))
 
 
 def _existing(text: str) -> Path | None:
@@ -136,10 +135,8 @@ def _without_state(path: Path, checkpoint: str) -> Path | None:
     inner = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     available = {folder.name: folder for folder in checkpoint_folders(inner)}
     newest = next(iter(available), "")
-    folder = available.get(
-        read_pointer(inner, checkpoint) or (newest if checkpoint in ("best", "last") else checkpoint)
-    )
-    folder = folder or path
+    named = (read_pointer(inner, checkpoint) or newest) if checkpoint in (BEST, LAST) else checkpoint
+    folder = available.get(named, path)
     return folder if (folder / WEIGHTS).is_file() and not (folder / STATE).exists() else None
 
 
@@ -185,35 +182,45 @@ def _name(path: Path) -> str:
 
 def _open_nanogpt(file: Path) -> OpenedModel:
     found = nanogpt.read_nanogpt(file)
-    dataset = found.settings.get("dataset")
-    dataset = dataset if isinstance(dataset, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", dataset) else ""
-    tokenizer, problem = nanogpt_tokenizer(file, dataset, found.config.vocab_size)
+    tokenizer, problem = nanogpt_tokenizer(found)
     return OpenedModel(
-        name=file.absolute().parent.name if file.name == nanogpt.FILE else file.name, folder=file,
-        config=found.config, weights=found.weights, tokenizer=tokenizer, tokenizer_problem=problem, step=found.step,
-        val_loss=found.val_loss, dataset=dataset,
+        name=file.absolute().parent.name if file.name == NANOGPT else file.name, folder=file, config=found.config,
+        weights=found.weights, tokenizer=tokenizer, tokenizer_problem=problem, step=found.step,
+        val_loss=found.val_loss, dataset=nanogpt_dataset(found),
     )  # fmt: skip
 
 
-def nanogpt_tokenizer(file: Path, dataset: str, vocab_size: int) -> tuple[Tokenizer | None, str]:
+def nanogpt_dataset(found: NanogptCheckpoint) -> str:
+    """The dataset that a ckpt.pt was trained on: its folder if it is there, else its name, "" if unknown."""
+    name = found.settings.get("dataset")
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", name):
+        return ""
+    beside = found.file.absolute().parents[1] / DATA / name  # out-NAME/ckpt.pt stands beside data/
+    return str(beside) if is_dataset(beside) and not is_dataset(DATA / name) else name
+
+
+def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
     """The tokenizer of a ckpt.pt, which does not hold it: of the dataset it was trained on, else GPT-2's.
 
-    Returns it with "", or None with the reason. nanoGPT keeps its datasets in data/, beside the folder of the file.
+    Returns it with "", or None with the reason.
     """
-    beside = file.absolute().parents[1] / "data"
-    places = [file.parent, *((DATA / dataset, beside / dataset, default_folder(dataset, "char")) if dataset else ())]
+    dataset, size = nanogpt_dataset(found), found.config.vocab_size
+    places = [found.file.parent]
+    if dataset:
+        beside = found.file.absolute().parents[1] / DATA / dataset
+        places += [Path(dataset), DATA / dataset, beside, default_folder(dataset, "char")]
     for folder in places:
         tokenizer: Tokenizer | None = None
         if (folder / "meta.pkl").is_file():
             tokenizer = read_meta_pickle(folder / "meta.pkl")[0]
         elif is_dataset(folder):
             tokenizer = open_dataset(folder).tokenizer
-        if tokenizer is not None and tokenizer.vocab_size == vocab_size:
+        if tokenizer is not None and tokenizer.vocab_size == size:
             return tokenizer, ""
-    if vocab_size in GPT2_SIZES:
+    if size in GPT2_SIZES:
         return Gpt2Tokenizer(), ""
-    wanted = f"{DATA / dataset / 'meta.pkl'} and {beside / dataset / 'meta.pkl'}" if dataset else "its meta.pkl"
-    return None, f"its {vocab_size} tokens are described by none of {wanted}"
+    wanted = DATA / (dataset or "NAME") / "meta.pkl"
+    return None, f"the meta.pkl of its {size} tokens is neither in {wanted} nor beside {found.file}"
 
 
 def _open_gpt2(source: str) -> OpenedModel:

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.data.plain_pickle import check_tuples
 from nanoscope.errors import JobError
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
 from nanoscope.untrusted import printable
 
-FILE = "ckpt.pt"
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
@@ -40,7 +40,7 @@ class NanogptCheckpoint:
 
 def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpoint:
     """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device."""
-    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    file = Path(path) / NANOGPT if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise JobError(f"there is no nanoGPT checkpoint at {file}")
     try:

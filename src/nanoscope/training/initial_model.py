@@ -1,40 +1,48 @@
-"""The model that a run begins with: a new one, GPT-2's weights, or the shape of a checkpoint."""
+"""The model that a run begins with: a new one, one with weights of another model, or the shape of a checkpoint."""
 
 from dataclasses import replace
 
-from nanoscope.config import TrainConfig
+from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
+from nanoscope.config_sources import Resolved
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.memory import check_fits
-from nanoscope.interop.models import open_model
+from nanoscope.interop.models import OpenedModel
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
+from nanoscope.training.vocabulary import SharedTokens, fit_weights, shared_tokens
 
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
 
 
 def initial_model(
-    config: TrainConfig, dataset: Dataset, checkpoint: LoadedCheckpoint | None, machine: Machine
-) -> tuple[LanguageModel, TrainConfig]:
-    """Build the model. Returns it with the configuration, which now has the model's shape.
+    config: TrainConfig,
+    dataset: Dataset,
+    machine: Machine,
+    *,
+    checkpoint: LoadedCheckpoint | None = None,
+    weights: OpenedModel | None = None,
+) -> tuple[LanguageModel, TrainConfig, list[str]]:
+    """Build the model. Returns it with the configuration, which now has the model's shape, and notes.
 
     The weights of a checkpoint come later, together with its optimizer (`Learner.restore`).
     """
-    weights = None
-    if checkpoint is not None:  # its shape is fixed, its dropout is not
-        shape = replace(checkpoint.model_config, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
+    shared: SharedTokens | None = None
+    notes: list[str] = []
+    if checkpoint is not None:
+        shape = checkpoint.model_config
         check_vocabulary(dataset, shape.vocab_size, "the run")
-    elif config.init_from == "scratch":
-        shape = new_shape(config, dataset.vocab_size)
+    elif weights is not None:
+        shape = weights.config
+        shared, notes = shared_tokens(weights, dataset)
+        if shared is not None:
+            shape = replace(shape, vocab_size=padded_vocabulary(dataset.vocab_size))
+        shape = replace(shape, block_size=config.block_size)
     else:
-        opened = open_model(config.init_from)
-        if config.block_size > (longest := opened.config.block_size):
-            raise UsageError(f"block_size={config.block_size} exceeds the context length of {opened.name}, {longest}")
-        shape, weights = with_block_size(opened.config, opened.weights, config.block_size)
-        shape = replace(shape, dropout=config.dropout)
-        check_vocabulary(dataset, shape.vocab_size, config.init_from)
+        shape = new_shape(config, dataset.vocab_size)
+    shape = replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
     logits = shape.block_size * shape.vocab_size
     check_fits(
         machine.device,
@@ -45,7 +53,10 @@ def initial_model(
     try:
         model = build_model(shape)
         if weights is not None:
-            load_model_weights(model, weights)
+            values = weights.weights
+            if shared is not None:
+                values = fit_weights(model, weights, shared, dataset.split("train"))
+            load_model_weights(model, with_block_size(shape, values, config.block_size)[1])
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
         raise JobError(f"can't create a model of this size here: {str(error).splitlines()[0]}") from None
@@ -53,7 +64,42 @@ def initial_model(
         # Processes exchange dense gradients only, and a compiled graph has no sparse ones.
         alone_on_cpu = machine.choice.type == "cpu" and machine.processes.world == 1
         model.ngrams.sparse = alone_on_cpu and not machine.choice.compile
-    return model, replace(config, **{key: getattr(shape, key) for key in SHAPE_OF_THE_MODEL})
+    return model, replace(config, **{key: getattr(shape, key) for key in SHAPE_OF_THE_MODEL}), notes
+
+
+def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainConfig, list[str]]:
+    """The settings of a run that begins with these weights: they determine the recipe and the shape.
+
+    Only block_size may differ: typed, or from the file that also sets init_from. UsageError if typed flags contradict.
+    """
+    shape, typed, given = weights.config, resolved.typed, resolved.given
+    own = {key: getattr(shape, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] in ("", shape.recipe)}
+    wanted = (typed if "init_from" in typed else given).get("block_size", typed.get("block_size", shape.block_size))
+    if shape.recipe == "classic" and wanted > shape.block_size:
+        raise UsageError(f"block_size={wanted} exceeds the context length of {weights.name}, {shape.block_size}")
+    own["block_size"] = wanted
+    if refused := [key for key in own if typed.get(key, own[key]) != own[key]]:
+        lines = [f"{key}={typed[key]} was typed, but {weights.name} has {key}={own[key]}" for key in refused]
+        raise UsageError(
+            "\n".join([*lines, "The shape comes from the weights: leave these out, or train from scratch."])
+        )
+    notes = [f"starting from {weights.describe()}: {_in_words(replace(shape, block_size=wanted))}"]
+    if shape.recipe != resolved.config.recipe:  # rates for another recipe would do harm
+        left_out = [key for key in given if key not in typed and _is_for_the_recipe(key)]
+        given = {key: value for key, value in given.items() if key not in left_out}
+        if left_out:
+            notes.append(f"the weights are {shape.recipe}: {', '.join(left_out)} have their defaults for that recipe")
+    return build({**given, **own}), notes
+
+
+def _is_for_the_recipe(key: str) -> bool:
+    metadata = KEYS[key].metadata
+    return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
+
+
+def _in_words(shape: ModelConfig) -> str:
+    layers = f"{shape.n_layer} layer{'s' * (shape.n_layer > 1)}"
+    return f"{shape.recipe}, {layers}, {shape.n_head} heads, width {shape.n_embd}, context {shape.block_size}"
 
 
 def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:

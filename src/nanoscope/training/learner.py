@@ -78,7 +78,8 @@ class Learner:
         """Take weights, optimizer and scaler from a checkpoint."""
         load_model_weights(self.plain_model, checkpoint.model)
         load_optimizer(self.optimizer, self.plain_model, checkpoint.optimizer)
-        self.scaler.load_state_dict(checkpoint.scaler)
+        if checkpoint.scaler:  # it has none if it was not trained in float16
+            self.scaler.load_state_dict(checkpoint.scaler)
         self._first_bad.fill_(-1)
 
     def warm_up(self) -> str | None:

@@ -79,7 +79,7 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
         return []
     end = learning_rate(now.decay_iters, now)
     text = (
-        f"the learning rate goes from {then:.3g} to {here:.3g} here, because max_iters={now.max_iters} moves the end of "
+        f"the learning rate goes from {then:.3g} to {here:.3g} here: max_iters={now.max_iters} moves the end of "
         f"its schedule from {before.decay_iters} to {now.decay_iters}, where it will be {end:.3g}"
     )
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nanoscope.checkpoint_files import checkpoint_folders
+from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders
 from nanoscope.config import KEYS, PER_INVOCATION, SHAPE_KEYS, TrainConfig, build, without_per_invocation
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.errors import JobError, UsageError
@@ -41,6 +41,15 @@ class RunFolder:
     def holds_run(self) -> bool:
         return bool(checkpoint_folders(self.checkpoints))
 
+    @property
+    def nanogpt(self) -> Path | None:
+        """nanoGPT's checkpoint, if that is what there is to resume; it is read and never changed."""
+        file = self.path / NANOGPT
+        return file if file.is_file() and not self.holds_run() else None
+
+    def can_resume(self) -> bool:
+        return self.holds_run() or self.nanogpt is not None
+
     def release(self) -> None:
         """Allow other processes to train in this folder."""
         if self.lock is not None:
@@ -52,7 +61,7 @@ def settled(resolved: Resolved) -> Resolved:
     if resolved.config.init_from != "auto":
         return resolved
     places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
-    init_from = "resume" if places and RunFolder(places[-1]).holds_run() else resolved.begin_from
+    init_from = "resume" if places and RunFolder(places[-1]).can_resume() else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
 
@@ -87,7 +96,7 @@ def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
     else:
         candidates = [RunFolder(path) for path in _numbered(resolved.name)]
     for folder in reversed(candidates):
-        if folder.holds_run():
+        if folder.can_resume():
             return _locked(folder.path) if lock else folder
     places = candidates[-1].path if candidates else Path("runs") / resolved.name
     raise UsageError(
@@ -116,10 +125,10 @@ class Resumed:
     """About settings that are ignored."""
 
 
-def resumed_config(folder: RunFolder, resolved: Resolved) -> Resumed:
-    """The run's own settings with the command line applied."""
+def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
+    """The run's own settings with the command line applied. `saved`: what they are if there is no config.toml."""
     has_config = (folder.path / "config.toml").is_file()
-    saved = without_per_invocation(resolve([str(folder.path)]).given if has_config else resolved.given)
+    saved = without_per_invocation(resolve([str(folder.path)]).given if has_config else saved or resolved.given)
     once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
     place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     typed = {**resolved.typed, **once, **place}

@@ -86,6 +86,7 @@ class Session:
         if if_missing and file.exists():
             return
         environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        environment["data_folder"] = str(self.dataset.folder.resolve())  # so that it is found from any folder
         own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
         try:
             write_atomically(file, to_toml(own, {"environment": environment}))

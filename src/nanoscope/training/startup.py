@@ -11,20 +11,23 @@ import torch
 from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
+from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError
-from nanoscope.interop.models import check_source
+from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
+from nanoscope.suggest import did_you_mean
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.initial_model import initial_model
+from nanoscope.training.initial_model import config_for_weights, initial_model
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
+from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
@@ -43,10 +46,13 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         origin = find_origin(resolved, processes, resources)
         check_trackers(origin.config)
         machine, notes = choose_machine(origin.config, processes)
-        dataset = open_data(origin.config, processes)
+        dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
-        model, config = initial_model(origin.config, dataset, origin.checkpoint, machine)
+        model, config, more = initial_model(
+            origin.config, dataset, machine, checkpoint=origin.checkpoint, weights=origin.weights
+        )
+        notes += more
         learner = Learner(config, model, machine)
         if origin.checkpoint is not None:
             learner.restore(origin.checkpoint)
@@ -69,12 +75,13 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
 
 @dataclass
 class Origin:
-    """What a run begins with: a checkpoint of an existing run, or nothing yet."""
+    """What a run begins with: a checkpoint of an existing run, weights of another model, or nothing yet."""
 
     config: TrainConfig
     folder: RunFolder | None = None
     checkpoint: LoadedCheckpoint | None = None
     resumed: Resumed | None = None
+    weights: OpenedModel | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -83,24 +90,46 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
     if resolved.config.init_from == "resume":
         folder = old_run(resolved, lock=processes.first)
         resources.callback(folder.release)
-        resumed = resumed_config(folder, resolved)
-        checkpoint, problems = find_checkpoint(folder.path)
+        if folder.nanogpt is not None:
+            checkpoint, settings = nanogpt_run(folder.nanogpt)
+            problems: list[str] = []
+        else:
+            settings = None
+            checkpoint, problems = find_checkpoint(folder.path)
+        resumed = resumed_config(folder, resolved, settings)
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
-        return Origin(resumed.config, folder, checkpoint, resumed, [*problems, *resumed.notes])
+        return Origin(resumed.config, folder, checkpoint, resumed, notes=[*problems, *resumed.notes])
     if resolved.config.init_from != "scratch":
-        check_source(resolved.config.init_from)
+        weights = open_weights(resolved.config.init_from)
+        config, notes = config_for_weights(resolved, weights)
+        return Origin(config, weights=weights, notes=[*weights.problems, *notes])
     return Origin(resolved.config)
 
 
-def open_data(config: TrainConfig, processes: Processes) -> Dataset:
-    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait."""
-    kind = "gpt2" if config.tokenizer == "auto" and config.init_from.startswith("gpt2") else config.tokenizer
+def open_weights(source: str) -> OpenedModel:
+    try:
+        return open_model(source)
+    except UsageError as error:
+        raise UsageError(f"init_from={error}{did_you_mean(source, ('scratch', 'resume', 'auto'))}") from None
+
+
+def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
+    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
+
+    A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
+    """
+    config, kind, resumed = origin.config, str(origin.config.tokenizer), origin.resumed
+    own = resumed is not None and "dataset" not in resumed.changed | resumed.for_session
+    run = origin.folder.path if origin.folder and own else None
+    if origin.weights is not None and not tokenizer_typed:
+        known = origin.weights.tokenizer if config.dataset in CORPORA else None
+        kind = known.kind if known else "auto"
     folder = None
     if processes.first:
         with StageDisplay() as display:
-            folder = find_dataset(config.dataset, kind, display.show)
+            folder = find_dataset(config.dataset, kind, display.show, run=run)
     processes.wait()
-    return open_dataset(folder or find_dataset(config.dataset, kind))
+    return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
 def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[str]:
@@ -139,7 +168,7 @@ def assemble(
 ) -> Session:  # fmt: skip
     machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
     writer = CheckpointWriter(folder.checkpoints, config.keep_checkpoints)
-    writer.saved_step = state.step if checkpoint else None
+    writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,

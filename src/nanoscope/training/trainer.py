@@ -86,7 +86,7 @@ def train(session: Session, stop: StopRequest) -> End:
 def evaluation_due(step: int, config: TrainConfig) -> bool:
     if config.eval_only:
         return True
-    if step == 0 and config.recipe == "modern":
+    if step == 0 and config.recipe == "modern" and config.init_from == "scratch":
         return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
     return step % config.eval_interval == 0 or step == config.max_iters
 

@@ -1,0 +1,18 @@
+"""What the commands that accept '-' (standard input) share: options must be told apart from paths."""
+
+from collections.abc import Callable
+from inspect import signature
+
+from nanoscope.errors import UsageError
+from nanoscope.suggest import did_you_mean
+
+
+def check_options(paths: tuple[str, ...], command: Callable[..., None]) -> None:
+    """Refuse mistyped options, which arrive among the paths of a command that accepts '-'."""
+    for path in paths:
+        if path.startswith("-") and path != "-":
+            typed = path.split("=")[0]
+            options = [f"--{name.removeprefix('as_')}" for name in signature(command).parameters]
+            raise UsageError(
+                f"There is no option {typed}.{did_you_mean(typed, options)}\nSee: nanoscope {command.__name__} --help"
+            )

@@ -1,0 +1,109 @@
+"""Weights for another vocabulary: tokens that both have are matched by their bytes, the others begin untrained."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nanoscope.data.corpora import CORPORA
+from nanoscope.data.dataset import Dataset, TokenSplit
+from nanoscope.data.tokenizer import Tokenizer
+from nanoscope.errors import UsageError
+from nanoscope.interop.models import OpenedModel
+from nanoscope.model import LanguageModel, Modern
+
+TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
+NGRAMS = "ngrams.table"
+TOKENS_READ = 2**21  # of the training split, to find which n-grams there are
+TOKENS_AT_ONCE = 2**16
+SINGLE = ("char", "byte")  # tokens of one character or byte; the others are pieces of words
+
+
+@dataclass(frozen=True)
+class SharedTokens:
+    """Which tokens of a dataset a model knows under another id."""
+
+    old: Tensor
+    """For each id of the dataset: the model's id of the same token, or -1."""
+
+    @property
+    def count(self) -> int:
+        return int((self.old >= 0).sum())
+
+
+def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | None, list[str]]:
+    """Match the tokens of the dataset with the model's, and note what begins anew. None: the ids mean the same."""
+    if model.tokenizer is None or dataset.tokenizer is None:
+        return None, _assumed_equal(model, dataset)
+    if model.tokenizer.to_json() == dataset.tokenizer.to_json():
+        return None, []
+    _check_kinds(model, model.tokenizer, dataset, dataset.tokenizer)
+    known = {model.tokenizer.token_bytes(i): i for i in range(model.tokenizer.vocab_size)}
+    size = dataset.tokenizer.vocab_size
+    shared = SharedTokens(torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)]))
+    new = size - shared.count
+    rest = f"; the other {new} begin untrained" if new else ""
+    return shared, [f"{shared.count} of the {size} tokens of {dataset.folder} are known to {model.name}{rest}"]
+
+
+def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
+    unknown = f"the tokenizer of {model.name if model.tokenizer is None else dataset.folder} is unknown"
+    if dataset.vocab_size > model.config.vocab_size:
+        raise UsageError(
+            f"{model.name} has a vocabulary of {model.config.vocab_size} tokens, {dataset.folder} one of "
+            f"{dataset.vocab_size}, and {unknown}\nPrepare the data with the tokenizer that the model was trained with."
+        )
+    return [f"{unknown}: its token ids are taken to mean the same as those of the model"]
+
+
+def _check_kinds(model: OpenedModel, old: Tokenizer, dataset: Dataset, new: Tokenizer) -> None:
+    """Refuse characters for a model of word pieces and the reverse: hardly anything it has learned would apply."""
+    if (old.kind in SINGLE) != (new.kind in SINGLE):
+        corpus = re.split("[-_]", dataset.folder.name)[0]
+        way = f"--dataset={corpus}" if corpus in CORPORA else "nanoscope prepare FILE"
+        raise UsageError(
+            f"init_from={model.name} needs data in {old.kind} tokens, but {dataset.folder} has {new.kind} tokens\n"
+            f"Use {way} --tokenizer={old.kind}"
+        )
+
+
+@torch.no_grad()
+def fit_weights(model: LanguageModel, old: OpenedModel, shared: SharedTokens, split: TokenSplit) -> dict[str, Tensor]:
+    """The old weights for a model with the dataset's vocabulary. The rows of new tokens stay as `model` has them."""
+    fresh = dict(model.state_dict())
+    weights = dict(old.weights)
+    new_ids = (shared.old >= 0).nonzero().flatten()
+    for name in TOKEN_TABLES:
+        if name in weights:
+            weights[name] = fresh[name].clone().index_copy_(0, new_ids, weights[name][shared.old[new_ids]])
+    if NGRAMS in weights:
+        weights[NGRAMS] = _fit_ngrams(model, weights[NGRAMS], shared, split)
+    return weights
+
+
+def _fit_ngrams(model: LanguageModel, table: Tensor, shared: SharedTokens, split: TokenSplit) -> Tensor:
+    """Move the rows of n-grams, which are found by hashing the ids of their tokens, to where the new ids lead.
+
+    Several n-grams share a row; their old rows are averaged as often as each occurs in the training split.
+    """
+    assert isinstance(model, Modern)
+    assert model.ngrams is not None
+    rows, skip = model.ngrams.rows, model.ngrams.longest - 1
+    total, count = torch.zeros_like(table), torch.zeros(len(table))
+    for start in range(0, min(len(split), TOKENS_READ), TOKENS_AT_ONCE):
+        tokens = torch.from_numpy(split.read(start, min(TOKENS_AT_ONCE, len(split) - start)).astype(np.int64))[None]
+        if tokens.shape[1] <= skip:
+            break
+        old = shared.old[tokens]
+        is_known = old[0] >= 0
+        so_far, ngrams = is_known[skip:], []
+        for back in range(1, skip + 1):  # an n-gram is known if all of its tokens are
+            so_far = so_far & is_known[skip - back : -back]
+            ngrams.append(so_far)
+        known = torch.stack(ngrams, dim=1)  # (T - skip, n - 1)
+        new_rows, old_rows = rows(tokens)[0][known], rows(old.clamp(min=0))[0][known]
+        total.index_add_(0, new_rows, table[old_rows])
+        count.index_add_(0, new_rows, torch.ones(len(new_rows)))
+    return total / count.clamp(min=1)[:, None]

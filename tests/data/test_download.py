@@ -1,0 +1,271 @@
+"""URLs, from a real HTTP server on this machine that can redirect, break off, resume, change and disappear."""
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from nanoscope.cli import run
+from nanoscope.data import download as module
+from nanoscope.data.dataset import open_dataset, read_meta
+from nanoscope.data.download import download, without_query
+from nanoscope.data.prepare import default_folder
+from nanoscope.data.readers import Documents
+from nanoscope.errors import JobError
+
+BOOK = "".join(f"Chapter {n}: the rain fell on the valley.\n" for n in range(3000)).encode()
+
+
+class Site:
+    """What the server has, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {"/book.txt": BOOK}
+        self.types: dict[str, str] = {}
+        self.redirects: dict[str, str] = {}
+        self.etag: str | None = '"first"'
+        self.break_after: list[int] = []  # bytes sent before the connection breaks, for each of the next answers
+        self.length = True
+        self.asked: list[tuple[str, str | None]] = []  # paths and ranges
+        self.address = ""
+
+    def url(self, path: str) -> str:
+        return self.address + path
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            wanted = self.headers.get("Range")
+            site.asked.append((path, wanted))
+            if path in site.redirects:
+                self.send_response(302)
+                self.send_header("Location", site.redirects[path])
+                self.end_headers()
+                return
+            if path not in site.files:
+                self.send_error(404)
+                return
+            if site.etag and self.headers.get("If-None-Match") == site.etag:
+                self.send_response(304)
+                self.end_headers()
+                return
+            content, start = site.files[path], 0
+            if wanted and self.headers.get("If-Range") == site.etag:
+                start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            self.send_response(206 if start else 200)
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            if site.length:
+                self.send_header("Content-Length", str(len(content) - start))
+            if site.etag:
+                self.send_header("ETag", site.etag)
+            if path in site.types:
+                self.send_header("Content-Type", site.types[path])
+            self.end_headers()
+            sent = content[start:]
+            self.wfile.write(sent[: site.break_after.pop(0)] if site.break_after else sent)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.chdir(tmp_path)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    site.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    site.stop = lambda: (server.shutdown(), server.server_close())  # type: ignore[attr-defined]
+    yield site
+    site.stop()  # type: ignore[attr-defined]
+    thread.join()
+
+
+def texts(url: str, **options: object) -> list[str]:
+    return [piece.text for piece in Documents([url], **options).pieces()]  # type: ignore[arg-type]
+
+
+def test_a_url_becomes_a_dataset_named_after_the_file(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", site.url("/book.txt?token=secret")]) == 0
+    assert "prepared data/book-char" in capsys.readouterr().out
+    dataset = open_dataset("data/book-char")
+    assert len(dataset.split("train")) + len(dataset.split("val")) == len(BOOK)
+    assert read_meta(Path("data/book-char")).sources == [site.url("/book.txt")]  # without the token
+
+
+def test_an_address_without_a_path_is_named_after_its_server() -> None:
+    assert default_folder("https://example.org/", "char").as_posix() == "data/example-char"
+    assert default_folder("https://example.org/a%20b.jsonl.gz?x=1", "bpe").as_posix() == "data/a-20b-bpe"
+
+
+def test_a_password_is_not_shown() -> None:
+    assert without_query("https://me:secret@example.org/a.txt?key=1#x") == "https://example.org/a.txt"
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "media_type", "expected"),
+    [
+        ("/a.jsonl", b'{"text": "a"}\n', "application/octet-stream", ["a"]),
+        ("/a.txt.gz", gzip.compress(b"a"), "application/gzip", ["a"]),
+        ("/latest", b'[{"text": "a"}]', "application/json; charset=utf-8", ["a"]),
+        ("/latest", b'{"text": "a"}\n{"text": "b"}\n', "", ["a", "b"]),
+        ("/latest", gzip.compress(b"a"), "application/octet-stream", ["a"]),
+        ("/latest", b"text\na\n", "text/csv", ["a"]),
+        ("/2600-0", b"a", "text/plain", ["a"]),
+    ],
+)
+def test_the_content_is_known_by_the_suffix_the_media_type_or_how_it_begins(
+    path: str, content: bytes, media_type: str, expected: list[str], site: Site
+) -> None:
+    site.files[path] = content
+    if media_type:
+        site.types[path] = media_type
+    assert texts(site.url(path)) == expected
+
+
+def test_a_redirect_is_followed_and_its_suffix_counts(site: Site) -> None:
+    site.files["/files/a.jsonl"] = b'{"text": "a"}\n'
+    site.redirects["/download"] = "/files/a.jsonl"
+    assert texts(site.url("/download")) == ["a"]
+
+
+def test_a_file_is_downloaded_once_and_again_if_it_has_changed(site: Site) -> None:
+    first = download(site.url("/book.txt"))
+    assert first.path.read_bytes() == BOOK
+    changed = first.path.stat().st_mtime_ns
+    assert download(site.url("/book.txt")).path.stat().st_mtime_ns == changed
+    site.files["/book.txt"], site.etag = b"second edition", '"second"'
+    assert download(site.url("/book.txt")).path.read_bytes() == b"second edition"
+
+
+def test_without_a_network_an_earlier_copy_is_used_and_that_is_said(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    download(site.url("/book.txt"))
+    site.stop()  # type: ignore[attr-defined]
+    assert run(["prepare", site.url("/book.txt"), "--json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "cannot be reached" in warning
+    assert "using the copy downloaded earlier" in warning
+
+
+def test_a_connection_that_breaks_is_continued_where_it_broke(site: Site) -> None:
+    site.break_after = [1000, 30_000]
+    assert download(site.url("/book.txt")).path.read_bytes() == BOOK
+    assert site.asked == [
+        ("/book.txt", None), ("/book.txt", "bytes=1000-"), ("/book.txt", "bytes=31000-"),
+    ]  # fmt: skip
+
+
+def test_a_download_that_breaks_for_good_is_continued_by_the_same_command(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.break_after = [10_000] * module.ATTEMPTS
+    assert run(["prepare", site.url("/book.txt")]) == 1
+    assert "broke off 4 times; 39 kB are kept.\n  Run the same command again to continue." in capsys.readouterr().err
+    assert not Path("data").exists()
+    assert run(["prepare", site.url("/book.txt")]) == 0
+    assert site.asked[-1] == ("/book.txt", "bytes=40000-")
+
+
+def test_a_file_that_changed_in_between_begins_anew(site: Site) -> None:
+    site.break_after = [10_000] * module.ATTEMPTS
+    with pytest.raises(JobError, match="broke off"):
+        download(site.url("/book.txt"))
+    site.files["/book.txt"], site.etag = BOOK[::-1], '"second"'
+    assert download(site.url("/book.txt")).path.read_bytes() == BOOK[::-1]
+
+
+def test_without_a_way_to_recognise_the_file_a_download_begins_anew(site: Site) -> None:
+    site.etag, site.break_after = None, [1000]
+    assert download(site.url("/book.txt")).path.read_bytes() == BOOK
+    assert site.asked == [("/book.txt", None)] * 2
+
+
+def test_a_file_of_unknown_length_is_read_to_its_end(site: Site) -> None:
+    site.length = False
+    stages: list[str] = []
+    assert download(site.url("/book.txt"), lambda stage, fraction: stages.append(stage)).path.read_bytes() == BOOK
+    assert stages[-1] == "downloading (0 MB)"
+
+
+def test_progress_ends_at_one(site: Site) -> None:
+    seen: list[float] = []
+    download(site.url("/book.txt"), lambda stage, fraction: seen.append(fraction))
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+
+
+def test_a_missing_page_is_named_with_the_answer(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", site.url("/gone.txt")]) == 1
+    assert f"Cannot download {site.url('/gone.txt')}: the server answered 404 Not Found." in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_gets_one_message_with_the_way_out(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.stop()  # type: ignore[attr-defined]
+    assert run(["prepare", site.url("/book.txt")]) == 1
+    message = capsys.readouterr().err
+    assert "Connection refused" in message or "Cannot download" in message
+    assert "get the file in another way and give its path" in message
+    assert len(message.splitlines()) == 2
+
+
+def test_a_name_that_no_server_has_gets_the_same(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", "http://no-such-host.invalid/a.txt"]) == 1
+    assert "Check the network and the address" in capsys.readouterr().err
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and never answers
+        with pytest.raises(JobError, match="timed out"):
+            download(f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt")
+
+
+def test_a_web_page_is_not_taken_for_text(site: Site) -> None:
+    site.files["/blob/a.txt"], site.types["/blob/a.txt"] = b"<html>", "text/html; charset=utf-8"
+    with pytest.raises(JobError, match="is a web page, not a text file"):
+        texts(site.url("/blob/a.txt"))
+
+
+def test_an_empty_file_is_refused(site: Site) -> None:
+    site.files["/a.txt"] = b""
+    with pytest.raises(JobError, match=r"a\.txt is empty"):
+        texts(site.url("/a.txt"))
+
+
+def test_a_file_larger_than_the_disk_is_refused_before_it_is_downloaded(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SPARE_BYTES", 1 << 80)
+    with pytest.raises(JobError, match=r"too full.*\n.*NANOSCOPE_CACHE"):
+        download(site.url("/book.txt"))
+    assert not list(Path("cache").rglob("part"))
+
+
+def test_two_processes_do_not_write_the_same_download(site: Site) -> None:
+    folder = download(site.url("/book.txt")).path.parent
+    with FileLock(folder / "lock"), pytest.raises(JobError, match="Another process is downloading"):
+        download(site.url("/book.txt"))
+
+
+def test_damaged_notes_about_a_download_begin_it_anew(site: Site) -> None:
+    path = download(site.url("/book.txt")).path
+    (path.parent / "headers.json").write_text("[1", "utf-8")
+    path.write_bytes(b"damaged")
+    assert download(site.url("/book.txt")).path.read_bytes() == BOOK

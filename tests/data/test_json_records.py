@@ -1,0 +1,140 @@
+"""JSON files: whatever the records are wrapped in, they are found, and raw JSON is never taken for text."""
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nanoscope.data import readers
+from nanoscope.data.json_records import JsonReader, NotJsonError, records
+from nanoscope.data.readers import Documents
+from nanoscope.errors import JobError
+
+RECORDS = [{"text": "नदी के किनारे"}, {"text": 'two\n"quoted" \\ words', "id": 2}, {"text": None}, {"text": "three"}]
+TEXTS = ["नदी के किनारे", 'two\n"quoted" \\ words', "three"]
+
+
+def texts(path: Path, field: str | None = None) -> list[str]:
+    documents, text = [], ""
+    for piece in Documents([path], field).pieces():
+        text += piece.text
+        if piece.ends_document:
+            documents, text = [*documents, text], ""
+    return documents
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.json"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(RECORDS),
+        json.dumps(RECORDS, indent=2, ensure_ascii=False),
+        json.dumps({"version": 1, "tags": ["x", "y"], "data": RECORDS, "source": {"url": "…"}}),
+        json.dumps({"rows": RECORDS, "counts": [1, 2]}, indent=1),
+        "\n".join(map(json.dumps, RECORDS)),
+        "\n".join(json.dumps(record, indent=2) for record in RECORDS),
+        json.dumps(TEXTS),
+        json.dumps({"lines": TEXTS, "count": 3}),
+    ],
+    ids=["array", "pretty array", "object", "pretty object", "lines", "pretty objects", "strings", "object of strings"],
+)
+@pytest.mark.parametrize("block_size", [1, 7, 1 << 19])
+def test_records_are_found_in_any_wrapping(
+    content: str, block_size: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "BLOCK_SIZE", block_size)
+    path.write_text(content, "utf-8")
+    assert "".join(texts(path)) == "".join(TEXTS)  # blocks also cut the documents
+
+
+def test_one_object_with_the_field_is_one_document(path: Path) -> None:
+    path.write_text('{"title": "x", "text": "all of it", "tags": ["a", "b"]}', "utf-8")
+    assert texts(path) == ["all of it"]
+
+
+def test_a_field_can_be_chosen(path: Path) -> None:
+    path.write_text('[{"text": "no", "body": "yes"}]', "utf-8")
+    assert texts(path, "body") == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '[{"title": "a", "body": "longer"}]',
+            r"hold text: title, body\.\n.*prepare .*a\.json --field=body$",
+        ),
+        ('[{"id": 1}]', "None of its fields holds text: id"),
+        ("[1, 2]", "record 1 is not a JSON object with a field 'text'"),
+        ('{"a": 1}', "None of its fields holds text"),
+        ('{"a": [{}], "b": [{}]}', "several lists of records: a, b"),
+        ('[{"text": "a"},\n{"text" "b"}]', "is not JSON: line 2: Expecting ':' delimiter"),
+        ('[{"text": "a"}', r"is not JSON: line 1: Expecting ','"),
+        ('[{"text": "a"} {"text": "b"}]', r"is not JSON: line 1: Expecting ','"),
+        ('{"a": "b"', r"is not JSON: line 1: Expecting ','"),
+        ("hello", "is not JSON: line 1: Expecting value"),
+        ("[" * 100_000, "is not JSON"),
+        ('[{"text": ' + "9" * 5000 + "}]", "is not JSON"),
+    ],
+)
+def test_what_holds_no_records_is_refused_with_the_place(content: str, message: str, path: Path) -> None:
+    path.write_text(content, "utf-8")
+    with pytest.raises(JobError, match=message):
+        texts(path)
+
+
+def test_the_command_in_the_message_quotes_the_name_and_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shlex
+
+    from nanoscope.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    rows = [{"title": "t", "my body": f"a sentence with the number {n} in it"} for n in range(200)]
+    (tmp_path / "my posts.json").write_text(json.dumps(rows), "utf-8")
+    assert run(["prepare", "my posts.json"]) == 1
+    command = capsys.readouterr().err.partition("For example: ")[2]
+    program, *words = shlex.split(command)
+    assert program == "nanoscope"
+    assert run(words) == 0
+    assert "200" in capsys.readouterr().out
+
+
+def test_a_lone_surrogate_becomes_a_question_mark(path: Path) -> None:
+    path.write_text(r'["a\ud83d\ude00b\ud83d"]', "utf-8")
+    assert texts(path) == ["a😀b?"]
+
+
+def endless_array() -> Iterator[str]:
+    yield "["
+    for number in range(200_000):
+        yield json.dumps({"text": f"record {number} " * 10}) + ",\n"
+    yield '{"text": "last"}]'
+
+
+def test_a_large_array_is_read_in_bounded_memory() -> None:
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in records(JsonReader(endless_array(), 1 << 20), None))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 200_001
+    assert peak < 1 << 20
+
+
+def test_a_value_beyond_the_limit_is_refused_before_it_fills_the_memory() -> None:
+    def endless_string() -> Iterator[str]:
+        yield '["'
+        while True:
+            yield "a" * 1000
+
+    with pytest.raises(NotJsonError, match="over 5,000 characters"):
+        list(records(JsonReader(endless_string(), 5000), None))

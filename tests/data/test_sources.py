@@ -1,0 +1,228 @@
+"""Folders, zip archives and standard input: which of their files are read, and what is said about the others."""
+
+import gzip
+import io
+import shlex
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nanoscope.cli import run
+from nanoscope.data import sources
+from nanoscope.data.readers import Documents
+from nanoscope.errors import JobError, UsageError
+
+FILES = {
+    "b.txt": b"b",
+    "a/deep.md": b"a",
+    "c.jsonl": b'{"text": "c"}',
+    "d.txt.gz": gzip.compress(b"d"),
+    "image.png": b"\x89PNG\0",
+    "package.json": b'{"name": "x"}',
+    ".hidden.txt": b"no",
+    ".git/note.txt": b"no",
+    "empty.txt": b"",
+    "binary.txt": b"a\0b",
+    "code.py": b"print()",
+    "more.py": b"pass",
+    "Makefile": b"all:",
+}
+
+
+def write_folder(folder: Path, files: dict[str, bytes] = FILES) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def write_zip(path: Path, files: dict[str, bytes] = FILES) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture(params=["folder", "zip"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path):
+    """Write some files into a folder, or into a zip archive."""
+
+    def write(files: dict[str, bytes] = FILES) -> Path:
+        return (
+            write_folder(tmp_path / "in", files) if request.param == "folder" else write_zip(tmp_path / "in.zip", files)
+        )
+
+    return write
+
+
+def texts(path: Path | str, **options: object) -> list[str]:
+    return [piece.text for piece in Documents([path], **options).pieces()]  # type: ignore[arg-type]
+
+
+def test_files_are_read_in_order_and_others_counted_by_the_reason(collection) -> None:
+    documents = Documents([collection()])
+    for _ in range(2):  # a dataset takes two passes
+        assert [piece.text for piece in documents.pieces()] == ["a", "b", "c", "d"]
+    assert documents.skipped == {
+        ".py": 2, "hidden": 2, ".png": 1, ".json": 1, "empty": 1, "binary": 1, "without extension": 1,
+    }  # fmt: skip
+    assert documents.skipped_files == 9
+
+
+@pytest.mark.parametrize("typed", [["py"], [".py"], ["*.PY"], ["md,py"], ["md", "py"], [" md , .py "]])
+def test_extensions_choose_the_files(typed: list[str], collection) -> None:
+    expected = ["print()", "pass"] if len(typed) == 1 and "md" not in typed[0] else ["a", "print()", "pass"]
+    assert texts(collection(), ext=typed) == expected
+
+
+def test_a_chosen_extension_with_a_reader_of_its_own_is_read_by_it(collection) -> None:
+    assert texts(collection({"a.json": b'["one", "two"]', "b.py": b"no"}), ext=["json"]) == ["one", "two"]
+
+
+def test_a_collection_without_text_names_what_it_has_and_a_command_that_works(
+    collection, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {f"{n}.py": b"print('words and words and words')\n" * 20 for n in range(12)}
+    path = collection({**files, "logo.png": b"\x89PNG\0", "x.html": b"<p>", "y.html": b"<p>"})
+    assert run(["prepare", str(path)]) == 1
+    message = capsys.readouterr().err
+    assert "contains no supported files. It has: 12 .py, 2 .html, 1 .png." in message
+    command = message.partition("Read them with: ")[2]
+    assert command.strip().endswith("--ext=py")
+    assert run([*shlex.split(command)[1:], "--out=data/x"]) == 0
+
+
+def test_binary_files_are_never_proposed(collection) -> None:
+    with pytest.raises(JobError, match=r"2 \.png.*\nSupported: \.txt"):
+        texts(collection({"a.png": b"\x89PNG\0", "b.png": b"\0"}))
+
+
+def test_an_extension_that_nothing_has_is_named(collection) -> None:
+    with pytest.raises(JobError, match=r"contains no \.rs files"):
+        texts(collection(), ext=["rs"])
+
+
+def test_extensions_need_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", "utf-8")
+    with pytest.raises(UsageError, match="--ext selects the files of folders"):
+        Documents([tmp_path / "a.txt"], ext=["py"])
+    with pytest.raises(UsageError, match="--ext=py,md"):
+        Documents([tmp_path], ext=[","])
+
+
+def test_links_that_lead_nowhere_or_in_circles_are_skipped(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "in", {"a.txt": b"a"})
+    try:
+        (folder / "loop").symlink_to(folder, target_is_directory=True)
+        (folder / "itself.txt").symlink_to(folder / "itself.txt")
+        (folder / "gone.txt").symlink_to(folder / "nowhere.txt")
+    except OSError:
+        pytest.skip("this system allows no symbolic links")
+    documents = Documents([folder])
+    assert [piece.text for piece in documents.pieces()] == ["a"]
+    assert documents.skipped == {"not a file": 3}
+
+
+def test_a_run_is_not_text(small_run: Path) -> None:
+    with pytest.raises(UsageError, match=r"is a training run, not text\. Try: nanoscope explain"):
+        Documents([small_run])
+
+
+def test_a_damaged_file_among_others_is_named(collection) -> None:
+    with pytest.raises(JobError, match=r"Cannot read .*bad\.txt\.gz"):
+        texts(collection({"a.txt": b"a", "bad.txt.gz": gzip.compress(b"words " * 100)[:-9]}))
+
+
+# --- zip archives ------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_points_outside_is_read_like_any_other(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.zip", {"x/../../up.txt": b"up", "/root.txt": b"root"})
+    before = set(tmp_path.rglob("*"))
+    assert sorted(texts(path)) == ["root"]  # '..' counts as hidden
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_an_archive_that_unpacks_to_an_absurd_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    path = write_zip(tmp_path / "a.zip", {"a.txt": b"a" * (1 << 23)})
+    with pytest.raises(JobError, match=r"a\.zip was not read: it unpacks to over"):
+        Documents([path])
+
+
+def test_what_is_no_archive_and_a_damaged_member_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK nothing")
+    with pytest.raises(JobError, match=r"a\.zip is not a valid zip archive"):
+        Documents([tmp_path / "a.zip"])
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("words.txt", b"many words " * 100)
+    content = (tmp_path / "b.zip").read_bytes()
+    (tmp_path / "b.zip").write_bytes(content.replace(b"many words", b"many birds", 1))
+    with pytest.raises(JobError, match=r"Cannot read .*b\.zip/words\.txt: Bad CRC"):
+        texts(tmp_path / "b.zip")
+
+
+# --- standard input ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standard_input(monkeypatch: pytest.MonkeyPatch):
+    def give(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return give
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "expected"),
+    [
+        (b"plain words", None, ["plain words"]),
+        ("नदी".encode("utf-16"), None, ["नदी"]),
+        (gzip.compress(b"packed"), None, ["packed"]),
+        (b'{"text": "a"}\n{"text": "b"}\n', None, ["a", "b"]),
+        (gzip.compress(b'[{"body": "a"}]'), "body", ["a"]),
+        (b"id,body\n1,a\n", "body", ["a"]),
+        (zipped({"a.txt": b"a", "b.txt": b"b"}), None, ["a", "b"]),
+        (b"[Verse 1]\nrow your boat", None, ["[Verse 1]\nrow your boat"]),
+    ],
+    ids=["text", "utf-16", "gzip", "json lines", "gzipped json", "csv", "zip", "a bracket"],
+)
+def test_standard_input_is_recognised_by_how_it_begins(
+    content: bytes, field: str | None, expected: list[str], standard_input
+) -> None:
+    standard_input(content)
+    documents = Documents(["-"], field)
+    for _ in range(2):
+        assert [piece.text for piece in documents.pieces()] == expected
+
+
+def test_empty_standard_input_is_refused(standard_input) -> None:
+    standard_input(b"")
+    with pytest.raises(JobError, match="Standard input is empty"):
+        Documents(["-"])
+
+
+def test_standard_input_stops_before_it_fills_the_disk(standard_input, monkeypatch: pytest.MonkeyPatch) -> None:
+    standard_input(b"words " * 100)
+    monkeypatch.setattr("nanoscope.data.download.SPARE_BYTES", 1 << 80)
+    with pytest.raises(JobError, match=r"too full.*\nSet TMPDIR"):
+        Documents(["-"])
+
+
+@pytest.mark.parametrize(("options", "folder"), [([], "data/stdin-char"), (["--out=data/x"], "data/x")])
+def test_a_pipe_becomes_a_dataset(options: list[str], folder: str, nanoscope, tmp_path: Path) -> None:
+    done = nanoscope("prepare", "-", *options, cwd=tmp_path, input="row your boat gently down the stream\n" * 100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"prepared {folder} in")
+    assert (tmp_path / folder / "meta.json").is_file()
