@@ -10,7 +10,6 @@ from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
 from nanoscope.untrusted import printable
 
-
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
