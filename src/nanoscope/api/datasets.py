@@ -1,6 +1,8 @@
 """`nanoscope.prepare`: text in, a dataset out."""
 
 import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -10,6 +12,7 @@ def prepare(
     tokenizer: str = "auto",
     vocab_size: int | None = None,
     field: str | None = None,
+    ext: Sequence[str] = (),
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
@@ -19,7 +22,7 @@ def prepare(
     >>> data = nanoscope.prepare("book.txt", tokenizer="char")
     >>> run = nanoscope.train("laptop", dataset=data)
 
-    `sources` are corpora (shakespeare, python), files or folders; the options are those of `nanoscope prepare`.
+    `sources` are corpora (shakespeare, python), files, folders or URLs; the options are those of `nanoscope prepare`.
     """
     from nanoscope.data.prepare import prepare as prepare_dataset
     from nanoscope.errors import UsageError
@@ -30,6 +33,6 @@ def prepare(
     with StageDisplay() as display:
         return prepare_dataset(
             [os.fspath(source) for source in sources], None if out is None else Path(out), tokenizer=tokenizer,
-            vocab_size=vocab_size, field=field, val_fraction=val_fraction, encoding=encoding, overwrite=overwrite,
-            on_progress=display.show,
+            vocab_size=vocab_size, field=field, ext=ext, val_fraction=val_fraction, encoding=encoding,
+            overwrite=overwrite, on_progress=display.show, on_warning=lambda text: warnings.warn(text, stacklevel=2),
         )  # fmt: skip

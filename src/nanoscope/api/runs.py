@@ -40,18 +40,14 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
     resolved = resolve_and_make_ready([os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())])
 
-    from nanoscope.training.console import PlainTerminal
-    from nanoscope.training.launch import run_session
+    from nanoscope.training.launch import report_nothing_to_train, run_session
     from nanoscope.training.resuming import NothingToTrainError
-    from nanoscope.training.stopping import StopRequest
 
-    stop = StopRequest()
-    terminal = PlainTerminal(stop)
     with _undone():
         try:
-            session, end = run_session(resolved, terminal, clock, stop)
+            session, end, stop = run_session(resolved, clock)
         except NothingToTrainError as reason:
-            terminal.line(str(reason))
+            report_nothing_to_train(reason)
             return Run(old_run(resolved).path)
     if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
         signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end

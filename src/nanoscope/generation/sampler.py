@@ -104,6 +104,9 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
         raise JobError("can't sample: the model's weights give invalid probabilities") from None
 
 
+DEFAULT_PROMPT = "\n"  # replaced by the first token if the model does not know it: nobody typed it
+
+
 def generate_pieces(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling, count: int
 ) -> Iterator[tuple[int, str]]:
@@ -111,6 +114,8 @@ def generate_pieces(
 
     Each text begins with the prompt.
     """
+    if prompt == DEFAULT_PROMPT and tokenizer.unknown(prompt):
+        prompt = tokenizer.decode([0])
     ids = encode_prompt(tokenizer, prompt)
     device = next(model.parameters()).device
     start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
@@ -131,9 +136,6 @@ def generate_pieces(
     yield from ((number, tail) for number, tail in tails if tail)
 
 
-DEFAULT_PROMPT = "\n"  # replaced by the first token if the model does not know it: nobody typed it
-
-
 def generate_texts(
     model: LanguageModel,
     tokenizer: Tokenizer,
@@ -143,8 +145,6 @@ def generate_texts(
     stream: Callable[[str], None],
 ) -> list[str]:
     """Return `count` texts that continue a prompt, including it; `stream` gets the first one piece by piece."""
-    if prompt == DEFAULT_PROMPT and tokenizer.unknown(prompt):
-        prompt = tokenizer.decode([0])
     texts = [""] * count
     for number, piece in generate_pieces(model, tokenizer, prompt, settings, count):
         texts[number] += piece

@@ -11,7 +11,6 @@ from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
 from nanoscope.training.distributed import Processes
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.reporter import Terminal
 from nanoscope.training.resuming import NothingToTrainError, flags_to_continue
 from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
@@ -22,29 +21,33 @@ from nanoscope.untrusted import printable
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
-    stop = StopRequest()
-    terminal = open_terminal(stop)
     try:
-        session, end = run_session(resolved, terminal, clock, stop)
+        session, end, stop = run_session(resolved, clock)
     except NothingToTrainError as reason:
         if Processes.from_environment().first:
-            for line in str(reason).splitlines():
-                terminal.line(printable(line))
+            report_nothing_to_train(reason)
         return 0
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
     session.machine.processes.leave(status)
     return status
 
 
-def run_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock, stop: StopRequest) -> tuple[Session, End]:
+def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, StopRequest]:
     """Train from the first iteration to the last, or to the signal that asks to stop."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
-    session = start_session(resolved, terminal, clock)
+    stop = StopRequest()
+    session = start_session(resolved, open_terminal(stop), clock)
     stop.at_once = session.machine.processes.world == 1
     with stop, session.resources:
         end = train(session, stop)
         _check(session, end)
-    return session, end
+    return session, end, stop
+
+
+def report_nothing_to_train(reason: NothingToTrainError) -> None:
+    terminal = open_terminal(StopRequest())
+    for line in str(reason).splitlines():
+        terminal.line(printable(line))
 
 
 def _check(session: Session, end: End) -> None:
