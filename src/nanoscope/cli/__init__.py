@@ -5,12 +5,13 @@ A command's module is imported only when the command is called, so that `explain
 
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -19,6 +20,9 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PURPOSE = "Train a small GPT on the machine you have, and understand every line the run prints."
 
@@ -65,6 +69,7 @@ COMMANDS = {
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",
 }
+HELP_COLUMNS = 120  # the longest line of a docstring
 OWN_HELP = ("train",)  # its options are the settings of the configuration
 COMPLETE = "__complete"  # what a completion script calls
 
@@ -125,7 +130,7 @@ def run(arguments: list[str]) -> int:
             return 0
         if called not in (*COMMANDS, "--help", "-h", "--version"):
             raise _unknown_command(words)
-        status = _app(called)(words, exit_on_error=False, print_error=False)
+        status = _app(called)(words, console=_help_console(words), exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(status or 0)
     except (JobError, UsageError) as error:
@@ -156,6 +161,15 @@ def _unknown_command(words: list[str]) -> UsageError:
         meant = "explain"
     hint = f" Did you mean: {shlex.join(['nanoscope', meant, *words])}" if meant else did_you_mean(called, COMMANDS)
     return UsageError(f"there is no command {called!r}.{hint}\nCommands: {', '.join(COMMANDS)}")
+
+
+def _help_console(words: list[str]) -> "Console | None":
+    """Where help is printed: wide enough for its examples, so that a narrow terminal or a pipe breaks no command."""
+    if not {"--help", "-h"} & set(words):
+        return None
+    from rich.console import Console
+
+    return Console(width=max(HELP_COLUMNS, shutil.get_terminal_size().columns))
 
 
 def _utf8_if_unset(encoding: str | None) -> dict[str, str]:
