@@ -45,7 +45,8 @@ class Evening:
         assert fitting, f"no command with {contains} was printed:\n{self.printed}"
         command = re.split(r"  +", fitting[-1])[0].strip()  # an example may have a comment behind it
         for name, replacement in names.items():
-            assert (example := name.replace("__", "/")) in command
+            example = name.replace("__", "/")
+            assert example in command
             command = command.replace(example, replacement)
         return command
 

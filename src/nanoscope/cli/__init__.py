@@ -69,7 +69,7 @@ COMMANDS = {
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",
 }
-HELP_COLUMNS = 120  # the longest line of a docstring
+HELP_COLUMNS = 136  # the longest line of a docstring behind the name of its option
 OWN_HELP = ("train",)  # its options are the settings of the configuration
 COMPLETE = "__complete"  # what a completion script calls
 
