@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -624,3 +625,11 @@ def test_help_marks_the_flags_that_hold_for_one_session_or_one_invocation() -> N
     assert lines["--device"].endswith("(session)")
     assert lines["--max_minutes"].endswith("(once)")
     assert not lines["--max_iters"].endswith(")")
+
+
+def test_the_docs_say_how_long_each_flag_holds() -> None:
+    rows = (Path(__file__).parents[1] / "docs/resume.md").read_text("utf-8").splitlines()
+    for lasts, row in (("session", "for this session"), ("invocation", "for this invocation")):
+        (cell,) = [line.split("|")[1] for line in rows if row in line and line.startswith("| `--")]
+        documented = set(re.findall(r"`--(\w+)", cell)) - {"init_from"}  # of which only two values hold once
+        assert documented == {name for name, key in KEYS.items() if key.metadata["lasts"] == lasts}

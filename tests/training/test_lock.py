@@ -180,5 +180,5 @@ def test_a_process_does_not_lock_itself_out(tmp_path: Path) -> None:
 def test_a_run_that_cannot_start_leaves_no_lock_behind(folder: Folder) -> None:
     folder.train()
     folder.train("--init_from=resume", "--n_embd=64", status=2)
-    folder.train("--init_from=resume", "--device=cuda", status=2)
+    folder.train("--init_from=resume", "--device=cuda", "--max_iters=30", status=2)
     assert not {".lock", "lock.json"} & {path.name for path in (folder.path / "run").iterdir()}

@@ -46,7 +46,8 @@ def _printed(run: Run, rates: "array[float]") -> Schedule:
 
 def _configured(run: Run, last: int, total_steps: int | None) -> Schedule | None:
     """By the settings of a run that prints no rates."""
-    warmup, rate = _setting(run, *WARMUP_KEYS), _setting(run, "learning_rate")
+    warmup, rate, scale = _setting(run, *WARMUP_KEYS), _setting(run, "learning_rate"), _setting(run, "lr_scale") or 1.0
+    rate = None if rate is None else scale * rate
     if warmup is not None and warmup > last:
         return Schedule("warmup", None, rate, int(warmup), printed=False)
     if run.config.get("decay_lr") is False:
@@ -57,6 +58,8 @@ def _configured(run: Run, last: int, total_steps: int | None) -> Schedule | None
     lowest = _setting(run, "min_lr")
     if lowest is None:
         lowest = 0.0 if run.config.get("recipe") == "modern" else rate / 10
+    else:
+        lowest *= scale
     if lowest > rate / 2:
         return Schedule("constant", rate, rate, None, printed=False)
     if last >= 0.98 * end:

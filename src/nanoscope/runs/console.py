@@ -21,8 +21,8 @@ MISSING = "n/a"
 # What explains a run to somebody who has only its console.log.
 SHOWN_SETTINGS = (
     "recipe", "dataset", "max_iters", "batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head",
-    "n_embd", "dropout", "learning_rate", "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr", "weight_decay",
-    "grad_clip", "eval_interval", "eval_iters", "log_interval", "seed",
+    "n_embd", "dropout", "learning_rate", "lr_scale", "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr",
+    "weight_decay", "grad_clip", "eval_interval", "eval_iters", "log_interval", "seed",
 )  # fmt: skip
 SLOW_CAUSES: dict[e.SlowCause, str] = {
     "asleep": "the machine was asleep",
