@@ -47,7 +47,8 @@ def any_event(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     fields = get_type_hints(kind, include_extras=True)
     strategies = {name: values(fields[name]) for name in kind.__struct_fields__}
     if kind is Resume:
-        strategies["changed"] = st.dictionaries(texts, st.tuples(texts, numbers))
+        for name in ("changed", "for_session"):
+            strategies[name] = st.dictionaries(texts, st.tuples(texts, numbers))
     return st.builds(kind, **strategies)
 
 
