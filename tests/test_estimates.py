@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from nanoscope.estimates import (
@@ -9,6 +11,7 @@ from nanoscope.estimates import (
     robust_sigma,
     scatter,
     spike_height,
+    standard_error,
     time_left,
 )
 
@@ -49,3 +52,26 @@ def test_robust_statistics_ignore_outliers() -> None:
     assert percentile(values, 25) == 2
     assert robust_sigma(values) == pytest.approx(1.4826)
     assert scatter([0.1 * i for i in range(50)]) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_error_of_a_mean_of_independent_values_is_the_usual_one() -> None:
+    chooser = random.Random(1)
+    errors = [standard_error([chooser.gauss(0, 1) for _ in range(1024)]) for _ in range(200)]
+    assert sum(error or 0 for error in errors) / 200 == pytest.approx(1 / 32, rel=0.1)
+
+
+def test_the_error_of_a_mean_of_neighbours_that_are_alike_is_larger() -> None:
+    chooser = random.Random(2)
+    means, errors = [], []
+    for _ in range(200):
+        values = [level for _ in range(128) for level in [chooser.gauss(0, 1)] * 8]  # eight alike in a row
+        means.append(sum(values) / len(values))
+        errors.append(standard_error(values) or 0)
+    spread = (sum(mean**2 for mean in means) / 200) ** 0.5
+    assert sum(errors) / 200 == pytest.approx(spread, rel=0.2)
+    assert spread > 2 * (1 / 32)  # what independent values would have
+
+
+def test_a_single_value_has_no_error() -> None:
+    assert standard_error([1.0]) is None
+    assert standard_error([1.0, 1.0]) == 0

@@ -1,11 +1,17 @@
 """`nanoscope sample`, on a real run of two iterations."""
 
+import io
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import nanogpt_files
 from conftest import Nanoscope
 from nanoscope import cli
 from nanoscope.errors import JobError
@@ -170,3 +176,99 @@ def test_what_a_model_writes_cannot_steer_a_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     _show("a\x1b[31m\r\x07\x9b2J\tb\n")
     assert capsys.readouterr().out == "a␛[31m␍␇\ufffd2J\tb\n"
+
+
+def test_without_the_optimizer_there_is_still_a_text(sampled, small_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(small_run, tmp_path / "run"))
+    (run / "checkpoints/step-000002/optimizer.safetensors").unlink()
+    status, out, err = sampled(str(run), *SHORT)
+    assert (status, len(out)) == (0, 22)
+    assert "warning" not in err
+
+
+@pytest.mark.parametrize("words", [["out"], ["out/ckpt.pt"], ["--out_dir=out", "--init_from=resume"]])
+def test_nanogpts_checkpoint_writes_a_text(words: list[str], sampled, tmp_path: Path, monkeypatch) -> None:
+    nanogpt_files.write_dataset(tmp_path / "data/hamlet")
+    nanogpt_files.write_checkpoint(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    status, out, err = sampled(*words, "--start=to be", *SHORT)
+    assert status == 0, err
+    assert out.startswith("to be")
+    assert "ckpt.pt (20 iterations, val loss 2.5000)" in err
+
+
+def test_init_from_names_a_model_as_in_nanogpt(sampled) -> None:
+    status, _, err = sampled("--init_from=gpt-2")
+    assert status == 2
+    assert "gpt-2 does not exist. Did you mean gpt2?" in err
+    assert "name one model, not run and gpt2" in sampled("run", "--init_from=gpt2")[2]
+
+
+# --- interactive ---
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_each_line_of_the_input_is_continued(sampled, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "row\nboat\n")
+    status, out, _ = sampled("run", "--interactive", "--max_new_tokens=5", "--temperature=0", "--device=cpu")
+    assert status == 0
+    first, second = (part for part in out.split("\n") if part.startswith(("row", "boat")))
+    assert (len(first), len(second)) == (8, 9)
+
+
+def test_an_empty_line_continues_the_text(sampled, monkeypatch: pytest.MonkeyPatch) -> None:
+    greedy = ("--temperature=0", "--device=cpu")
+    typed(monkeypatch, "row\n\n")
+    _, twice, _ = sampled("run", "--interactive", "--max_new_tokens=5", *greedy)
+    _, once, _ = sampled("run", "--prompt=row", "--max_new_tokens=10", *greedy)
+    assert twice[: len("row") + 5] + twice[len("row") + 6 : -1] == once[:-1]
+
+
+def test_a_prompt_with_unknown_characters_does_not_end_the_loop(sampled, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "☃\nrow\n")
+    status, out, err = sampled("run", "--interactive", *SHORT)
+    assert status == 0
+    assert "does not know '☃'" in err
+    assert out.startswith("row")
+
+
+@pytest.mark.parametrize("flag", ["--json", "--num_samples=2", "--prompt=-"])
+def test_what_does_not_go_with_interactive_is_refused(flag: str, sampled) -> None:
+    status, _, err = sampled("run", "--interactive", flag)
+    assert status == 2
+    assert "one text at a time" in err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+def test_on_a_terminal_ctrl_c_stops_the_text_and_ctrl_d_leaves(small_run: Path, child_environment) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "nanoscope", "sample", "run", "--interactive", "--max_new_tokens=1000000"]
+    process = subprocess.Popen(
+        [*command, "--device=cpu"], cwd=small_run.parent, env=child_environment, stdin=slave, stdout=slave,
+        stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    seen = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(master, 1 << 16).decode("utf-8", "replace")
+        seen = seen.partition(text)[2]
+
+    try:
+        wait_for("> ")
+        os.write(master, b"row\n")
+        wait_for("row")  # the echo
+        wait_for("row")  # the text
+        process.send_signal(signal.SIGINT)
+        wait_for("> ")
+        os.write(master, b"\x04")
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        os.close(master)

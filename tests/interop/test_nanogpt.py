@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import nanogpt_files
 from nanoscope.errors import JobError
 from nanoscope.interop.models import open_model
 from nanoscope.interop.nanogpt import read_nanogpt
@@ -153,3 +155,62 @@ def test_an_untied_output_layer_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "ckpt.pt", a_model(), **{"lm_head.weight": torch.zeros(11, 16)})
     with pytest.raises(JobError, match="its output layer differs from its token table"):
         load_nanogpt(path)
+
+
+def test_the_state_of_the_optimizer_is_that_of_each_parameter(tmp_path: Path) -> None:
+    nanogpt_files.write_checkpoint(tmp_path)
+    model, optimizer = nanogpt_files.trained()  # the same again
+    found = read_nanogpt(tmp_path, optimizer=True)
+    assert found.optimizer.keys() == {
+        f"{name}.{key}" for name, _ in model.named_parameters() for key in ("step", "exp_avg", "exp_avg_sq")
+    }
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state[parameter].items():
+            assert torch.equal(found.optimizer[f"{name}.{key}"], value), f"{name}.{key}"
+
+
+def test_without_the_optimizer_its_state_is_not_read(tmp_path: Path) -> None:
+    nanogpt_files.write_checkpoint(tmp_path, optimizer="damaged")
+    assert read_nanogpt(tmp_path).optimizer == {}
+    with pytest.raises(JobError, match="is not a complete nanoGPT checkpoint"):
+        read_nanogpt(tmp_path, optimizer=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda o: o["param_groups"][1]["params"].pop(), "other parameters than its model"),
+        (lambda o: o["param_groups"].reverse(), "other parameters than its model"),
+        (lambda o: o["state"][0].pop("exp_avg"), "it has no 'exp_avg'"),
+        (lambda o: o["state"][0].update(exp_avg=torch.zeros(3)), r"does not fit transformer\.wte\.weight"),
+        (lambda o: o["state"].update({99: o["state"][0]}), "list index out of range"),
+    ],
+)
+def test_an_optimizer_of_another_model_is_refused(change: Any, message: str, tmp_path: Path) -> None:
+    state = nanogpt_files.trained()[1].state_dict()
+    change(state)
+    nanogpt_files.write_checkpoint(tmp_path, optimizer=state)
+    with pytest.raises(JobError, match=message):
+        read_nanogpt(tmp_path, optimizer=True)
+
+
+def test_a_checkpoint_saved_on_a_gpu_is_read_without_one(tmp_path: Path) -> None:
+    model = nanogpt_files.write_checkpoint(tmp_path / "cpu")
+    with zipfile.ZipFile(tmp_path / "cpu/ckpt.pt") as archive:
+        records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+    assert records["data.pkl"].count(b"X\x03\x00\x00\x00cpu") == 1  # the device of every tensor
+    records["data.pkl"] = records["data.pkl"].replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0")
+    (tmp_path / "gpu").mkdir()
+    writer = torch._C.PyTorchFileWriter(str(tmp_path / "gpu/ckpt.pt"))
+    for name, content in records.items():
+        if name not in ("version", ".data/serialization_id"):  # which the writer adds
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    found = read_nanogpt(tmp_path / "gpu", optimizer=True)
+    assert torch.equal(found.weights["transformer.wte.weight"], model.transformer.wte.weight)
+
+
+@pytest.mark.parametrize("best", [torch.tensor(1e9), torch.tensor(torch.nan), "low", None, torch.zeros(3), 10**400])
+def test_a_best_loss_that_is_none_is_unknown(best: Any, tmp_path: Path) -> None:
+    nanogpt_files.write_checkpoint(tmp_path, best_val_loss=best)
+    assert read_nanogpt(tmp_path).val_loss is None
