@@ -64,12 +64,14 @@ def trained_runs(logs: tuple[str, ...]) -> list[NamedRun]:
 
 def _read(path: str) -> list[tuple[str, "Log"]]:
     """The log at a path, or the logs of the runs in a folder; of those, the ones that can't be used are skipped."""
-    from nanoscope.runs.glance import find_runs
     from nanoscope.runs.reader import read_log
 
     folder = Path(path)
-    is_folder = path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file()
-    inside = find_runs(folder) if is_folder else {}
+    inside: dict[str, Path] = {}
+    if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
+        from nanoscope.runs.glance import find_runs  # late: logs are compared without psutil too
+
+        inside = find_runs(folder)
     if not inside:
         log = read_log(path)
         if not _trained(log):
