@@ -223,7 +223,7 @@ def example_of(key: str) -> Any:
 def test_every_key_can_be_set_by_flag_by_toml_and_by_nanogpts_file(key: str, tmp_path: Path) -> None:
     value = example_of(key)
     literal = str(value).lower() if isinstance(value, bool) else repr(value)
-    recipe = "classic" if key in ("bias", "init_from") else "modern"
+    recipe = "classic" if key == "bias" else "modern"
     beside = "" if key == "recipe" else f"recipe = '{recipe}'\n"
     flags = [] if key == "recipe" else [f"--recipe={recipe}"]
     assert getattr(resolve([f"--{key}={value}", *flags]).config, key) == value
@@ -238,7 +238,6 @@ def test_settings_of_the_modern_recipe_are_refused_for_a_classic_run(key: str) -
 
 def test_settings_of_the_classic_recipe_are_refused_for_a_modern_run() -> None:
     assert "bias has no effect with recipe=modern" in mistakes_of("laptop", "--bias=True")
-    assert "init_from=gpt2 loads GPT-2 weights" in mistakes_of("laptop", "--init_from=gpt2")
     assert "n_embd / n_head must be even" in mistakes_of("laptop", "--n_embd=36")
     assert "cooldown must be positive and at most 1, got 2.0" in mistakes_of("laptop", "--cooldown=2")
     assert "ngrams must be positive and at most 8, got 9" in mistakes_of("laptop", "--ngrams=9")

@@ -229,8 +229,8 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
         changed = getattr(config, key) != item.default
         if only_for and only_for != config.recipe and changed and not mistakes.affect(key):
             mistakes.add(f"{key} has no effect with recipe={config.recipe}; it is only for recipe={only_for}")
-    channels = config.n_embd // config.n_head
-    if config.recipe == "modern" and channels % 2 and not mistakes.affect("n_embd", "n_head"):
+    can_divide = not mistakes.affect("n_embd", "n_head")
+    if config.recipe == "modern" and can_divide and (channels := config.n_embd // config.n_head) % 2:
         mistakes.add(f"n_embd / n_head must be even for recipe=modern, got {channels}")
 
 

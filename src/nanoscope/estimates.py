@@ -4,7 +4,9 @@ slow step. They rest on robust statistics, in plain Python: numpy alone would ta
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import pairwise
 
+STRETCHES, FEWEST_IN_A_STRETCH = 32, 4
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
 ENOUGH_TO_SEE = 2_000
@@ -69,6 +71,29 @@ def robust_sigma(values: Sequence[float]) -> float:
     some = [values[index] for index in spread_indices(len(values))]
     middle = median(some)
     return MAD_TO_SIGMA * median([abs(value - middle) for value in some])
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of values in the order in which they stand in a text; None for a single value.
+
+    Neighbours in a text are alike, so many of them tell less than as many independent values. The means of 32 stretches
+    of neighbours are nearly independent: their spread counts if it says more than that of the single values.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    errors = [_error_of_mean(values)]
+    if count >= FEWEST_IN_A_STRETCH * STRETCHES:
+        ends = [count * number // STRETCHES for number in range(STRETCHES + 1)]
+        means = [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
+        errors.append(_error_of_mean(means))
+    return max(errors)
+
+
+def _error_of_mean(values: Sequence[float]) -> float:
+    middle = sum(values) / len(values)
+    variance = sum((value - middle) ** 2 for value in values) / (len(values) - 1)
+    return float((variance / len(values)) ** 0.5)
 
 
 def scatter(values: Sequence[float]) -> float:

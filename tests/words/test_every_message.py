@@ -13,6 +13,7 @@ from rich.console import Console
 
 import compared_runs
 import generated_logs
+import made_up_scores
 from messages import messages_in_code
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
@@ -26,6 +27,7 @@ from nanoscope.views.annotate import print_annotated
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
+from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
@@ -68,6 +70,10 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     page = page_of(language)
     print_comparison(compare(compared_runs.EXAMPLES["unexplained"], ("one", "a name too long for a table")), page)
     yield text_of(page)
+    for scores in made_up_scores.EXAMPLES.values():
+        page = page_of(language)
+        print_scores(scores, page)
+        yield text_of(page)
     (folder / "events.jsonl").write_text(generated_logs.own_events(), "utf-8")
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))

@@ -23,6 +23,7 @@ Examples:
   nanoscope train laptop                            a minute without a GPU
   nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
   nanoscope sample runs/laptop --prompt "ROMEO:"    text from the trained model
+  nanoscope eval runs/laptop runs/other             which model is better, and is that more than noise?
   nanoscope explain train.log                       any training log, or a run: what happened?
   nanoscope report runs/laptop                      the same as an HTML page with charts
   nanoscope watch                                   all runs in the browser, live
@@ -36,6 +37,7 @@ COMMANDS = {
     "prepare": "Turn text into token shards that training reads.",
     "train": "Train a GPT, or resume a run.",
     "sample": "Generate text with a trained model.",
+    "eval": "Measure how well models predict a text, and which is better.",
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",

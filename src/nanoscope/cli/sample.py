@@ -1,13 +1,14 @@
 """`nanoscope sample`."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from nanoscope.errors import UsageError
+
 
 def sample(
-    run: Path | None = None,
+    model: str | None = None,
     *,
     prompt: Annotated[
         str, Parameter(name=("--prompt", "--start"), allow_leading_hyphen=True, show_default=False)
@@ -21,7 +22,9 @@ def sample(
     checkpoint: str = "best",
     device: str = "auto",
     dtype: str = "auto",
-    out_dir: Path | None = None,
+    init_from: str = "resume",
+    out_dir: str | None = None,
+    interactive: bool = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> None:
     """Generate text with a trained model.
@@ -31,11 +34,15 @@ def sample(
       nanoscope sample runs/laptop --prompt "ROMEO:" --num_samples=3 --temperature=0.7
       nanoscope sample runs/laptop --prompt FILE:begin.txt --max_new_tokens=2000
       echo -n "To be, " | nanoscope sample runs/laptop --prompt -
+      nanoscope sample runs/laptop --interactive
+      nanoscope sample out-shakespeare-char
+      nanoscope sample gpt2 --prompt "What is the answer to life?"
 
     Parameters
     ----------
-    run
-        Folder of a run or of one of its checkpoints. Default: the latest run in runs/.
+    model
+        A run, one of its checkpoints, nanoGPT's ckpt.pt or its folder, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a
+        folder with GPT-2 weights. Default: the latest run in runs/.
     prompt
         Text to continue; FILE:path reads a file, - reads standard input.
     num_samples
@@ -56,8 +63,12 @@ def sample(
         auto, cpu, cuda, cuda:N or mps.
     dtype
         auto, float32, bfloat16 or float16.
+    init_from
+        As in nanoGPT: resume takes the model from out_dir; gpt2, gpt2-medium, … are OpenAI's weights.
     out_dir
         The run, as nanoGPT names it.
+    interactive
+        Ask for one prompt after another; each is continued as soon as it is typed.
     as_json
         Print one JSON object with all texts.
     """
@@ -68,7 +79,10 @@ def sample(
     from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import newest_run, write_samples
 
+    named = [name for name in (model, out_dir, "" if init_from == "resume" else init_from) if name]
+    if len(named) > 1:
+        raise UsageError(f"name one model, not {' and '.join(named)}")
     write_samples(
-        run or out_dir or newest_run(), prompt, Sampling(max_new_tokens, temperature, top_k, top_p, seed),
-        count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json,
+        named[0] if named else newest_run(), prompt, Sampling(max_new_tokens, temperature, top_k, top_p, seed),
+        count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json, interactive=interactive,
     )  # fmt: skip

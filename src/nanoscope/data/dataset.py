@@ -70,6 +70,13 @@ class TokenSplit:
         self._arrays = [np.asarray(np.memmap(path, dtype_for(vocab_size), "r")) for path in shards]
         self._ends = np.cumsum([len(array) for array in self._arrays]).tolist()
 
+    @classmethod
+    def in_memory(cls, ids: TokenArray, vocab_size: int, name: str) -> "TokenSplit":
+        """The tokens of a text that is on disk in another form."""
+        split = cls([], vocab_size)
+        split._paths, split._arrays, split._ends = [Path(name)], [ids], [len(ids)]
+        return split
+
     def __len__(self) -> int:
         return int(self._ends[-1])
 

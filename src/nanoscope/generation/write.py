@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.generation.sampler import Sampling, generate_texts
+from nanoscope.generation.interactive import converse
+from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.interop.models import open_model
@@ -24,10 +25,13 @@ def write_samples(
     device: str,
     dtype: str,
     as_json: bool,
+    interactive: bool = False,
 ) -> None:
     """Write `count` texts to standard output, and which checkpoint wrote them to standard error."""
     if count < 1:
         raise UsageError(f"num_samples must be positive, got {count}")
+    if interactive and (as_json or count > 1 or prompt == "-"):
+        raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)
     for problem in found.problems:
         print(f"warning: {printable(problem)}", file=sys.stderr)
@@ -40,6 +44,9 @@ def write_samples(
     print(printable(found.describe()), file=sys.stderr, flush=True)
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
     with autocast(choice):
+        if interactive:
+            converse(model, tokenizer, settings, "" if text == DEFAULT_PROMPT else text, _show)
+            return
         texts = generate_texts(model, tokenizer, text, settings, count, stream)
     if as_json:
         result = {"checkpoint": str(found.folder), "prompt": text, "samples": texts}

@@ -3,7 +3,8 @@
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class OpenedModel:
     """Why the tokenizer is None."""
     step: int | None = None
     val_loss: float | None = None
+    run: Path | None = None
+    """The folder of the run of nanoscope that it belongs to."""
     dataset: str = ""
     """The setting `dataset` of its training, if known."""
     problems: list[str] = field(default_factory=list)
@@ -90,6 +93,24 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
     raise UsageError(_not_a_model(text))
 
 
+def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedModel]:
+    """Open several models; a folder of runs stands for those in it. Where names are the same, paths are the names."""
+    paths = [path for source in sources for path in _models_in(source)]
+    models = [open_model(path, checkpoint) for path in paths]
+    names = [model.name for model in models]
+    return [
+        model if names.count(model.name) == 1 else replace(model, name=path)
+        for model, path in zip(models, paths, strict=True)
+    ]
+
+
+def _models_in(source: str) -> list[str]:
+    path = _existing(source)
+    if path is None or not path.is_dir() or is_ours(path) or (path / NANOGPT).is_file():
+        return [source]
+    return sorted(str(folder.parent) for folder in path.glob("*/checkpoints") if is_ours(folder)) or [source]
+
+
 def is_ours(folder: Path) -> bool:
     """Whether a folder holds a run of nanoscope with checkpoints, a checkpoint, or just its weights."""
     files = any((folder / name).is_file() for name in (STATE, WEIGHTS))
@@ -116,6 +137,7 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
         return _open_weights_alone(folder)
     found, problems = find_checkpoint(path, checkpoint, optimizer=False)
     saved, progress = found.tokenizer, found.progress
+    run, settings = _run_of(found.folder)
     tokenizer = None if saved is None else tokenizer_from_json(saved)
     if tokenizer is not None and tokenizer.vocab_size > found.model_config.vocab_size:
         raise JobError(
@@ -126,7 +148,7 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
         name=_name(path), folder=found.folder, config=found.model_config, weights=found.model, tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else "its training data had none", step=progress.step,
         val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
-        dataset=str(_settings(found.folder).get("dataset", "")), problems=problems,
+        run=run, dataset=str(settings.get("dataset", "")), problems=problems,
     )  # fmt: skip
 
 
@@ -141,7 +163,7 @@ def _without_state(path: Path, checkpoint: str) -> Path | None:
 
 
 def _open_weights_alone(folder: Path) -> OpenedModel:
-    file, settings = folder / WEIGHTS, _settings(folder)
+    file, (run, settings) = folder / WEIGHTS, _run_of(folder)
     try:
         weights = read_tensors(file)
         config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
@@ -158,20 +180,20 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
     return OpenedModel(
         name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
-        dataset=str(settings.get("dataset", "")),
+        run=run, dataset=str(settings.get("dataset", "")),
         problems=[f"{folder / STATE} is missing, so {WEIGHTS} could not be checked for damage"],
     )  # fmt: skip
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of the run that a checkpoint belongs to; empty if there are none."""
-    for place in (folder, *folder.absolute().parents[:2]):
+def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The run that a checkpoint belongs to, and its settings, as far as they are known."""
+    for place in (folder, folder.parent, folder.parent.parent):
         if (place / "config.toml").is_file():
             try:
-                return resolve([str(place)]).given
+                return place, resolve([str(place)]).given
             except (UsageError, JobError):
-                return {}
-    return {}
+                return place, {}
+    return None, {}
 
 
 def _name(path: Path) -> str:

@@ -1,13 +1,13 @@
 """The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nanoscope.data.dataset import TokenSplit
@@ -67,41 +67,49 @@ class Evaluator:
         was_training = model.training
         model.eval()
         try:
-            losses = {name: self._losses_in_memory(model, name, abandoned) for name in self.splits}
+            losses = {name: self._losses(model, name, abandoned) for name in self.splits}
         finally:
             model.train(was_training)
         if self.processes.any(any(value is None for value in losses.values()))[0]:
             return None
         return {name: _estimate(self.processes.sum(value)) for name, value in losses.items() if value is not None}
 
-    def _losses_in_memory(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> list[float] | None:
-        """Call _losses, with smaller batches from now on if memory runs out."""
-        while True:
-            try:
-                return self._losses(model, name, abandoned)
-            except (RuntimeError, MemoryError) as error:
-                if self.batch == 1 or not is_out_of_memory(error):
-                    raise
-            self.batch //= 2
-            release(self.device)
-
     def _losses(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> list[float] | None:
         """The mean loss of each window of this process's share; 0 for those of the other processes."""
-        starts = self.starts[name]
-        own = starts[self.processes.rank :: self.processes.world]
-        losses = []
-        for first in range(0, len(own), self.batch):
-            if abandoned():
-                return None
-            tokens, targets = windows_at(self.splits[name], own[first : first + self.batch], self.block_size)
-            with self.autocast():
-                logits = model(tokens.to(self.device))  # (B, T, V)
-                each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
-            losses.append(each.float().view(targets.shape).mean(1))  # (B, T) → (B)
-        whole = torch.zeros(len(starts), dtype=torch.float64)
+        losses: list[Tensor] = []
+        batches = self.window_losses(model, name)
+        while not abandoned():
+            if (batch := next(batches, None)) is None:
+                break
+            losses.append(batch)
+        else:
+            return None
+        whole = torch.zeros(len(self.starts[name]), dtype=torch.float64)
         if losses:
             whole[self.processes.rank :: self.processes.world] = torch.cat(losses).double().cpu()
         return whole.tolist()
+
+    def window_losses(self, model: nn.Module, name: str) -> Iterator[Tensor]:
+        """The mean loss of each window of this process's share, in batches: smaller ones if memory runs out."""
+        own = self.starts[name][self.processes.rank :: self.processes.world]
+        while len(own):
+            try:
+                losses = self._batch_losses(model, name, own[: self.batch])
+            except (RuntimeError, MemoryError) as error:
+                if self.batch == 1 or not is_out_of_memory(error):
+                    raise
+                self.batch //= 2
+                release(self.device)
+                continue
+            own = own[len(losses) :]
+            yield losses
+
+    def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
+        tokens, targets = windows_at(self.splits[name], starts, self.block_size)
+        with self.autocast():
+            logits = model(tokens.to(self.device))  # (B, T, V)
+            each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
+        return each.float().view(targets.shape).mean(1)  # (B, T) → (B)
 
 
 def _estimate(losses: list[float]) -> Estimate:

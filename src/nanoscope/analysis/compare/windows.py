@@ -1,9 +1,11 @@
 """Two runs of nanoscope compared window by window: what is hard in the text is hard for both, so it cancels out."""
 
 import math
+from collections.abc import Sequence
 
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.numbers import mean
+from nanoscope.estimates import standard_error
 from nanoscope.runs.run import Evaluation
 from nanoscope.runs.windows import WindowLosses
 
@@ -19,13 +21,18 @@ def paired_difference(one: Side, two: Side, step: int | None) -> tuple[float, fl
     ours, theirs = _windows(one, step), _windows(two, step)
     if ours is None or theirs is None or ours.block_size != theirs.block_size or not _same_data(one, two):
         return None
-    both = ours.losses.keys() & theirs.losses.keys()
-    if len(both) < FEWEST_WINDOWS:
+    both = sorted(ours.losses.keys() & theirs.losses.keys())
+    return mean_difference([ours.losses[number] for number in both], [theirs.losses[number] for number in both])
+
+
+def mean_difference(one: Sequence[float], two: Sequence[float]) -> tuple[float, float] | None:
+    """How much higher the first losses are than the second, window by window in the order of the text, and the
+    standard error of that; None for too few windows.
+    """
+    if len(one) < FEWEST_WINDOWS:
         return None
-    differences = [ours.losses[number] - theirs.losses[number] for number in both]
-    middle = mean(differences)
-    variance = sum((difference - middle) ** 2 for difference in differences) / (len(differences) - 1)
-    return middle, math.sqrt(variance / len(differences))
+    differences = [a - b for a, b in zip(one, two, strict=True)]
+    return mean(differences), standard_error(differences) or 0.0
 
 
 def _windows(side: Side, step: int | None) -> WindowLosses | None:

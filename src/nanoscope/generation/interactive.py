@@ -1,0 +1,64 @@
+"""A loop of prompts: type the beginning of a text, and the model continues it. The work of `sample --interactive`."""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+from nanoscope.data.tokenizer import Tokenizer
+from nanoscope.errors import UsageError
+from nanoscope.generation.sampler import Sampling, generate_texts
+from nanoscope.model import LanguageModel
+
+HELP = "Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves."
+MARK = "> "
+
+
+def converse(
+    model: LanguageModel, tokenizer: Tokenizer, settings: Sampling, first: str, show: Callable[[str], None]
+) -> None:
+    """Continue one prompt after another until the input ends. `first`, if any, is the first prompt."""
+    on_terminal = sys.stdin.isatty()
+    if on_terminal:
+        with suppress(ImportError):  # not on Windows, whose console edits lines itself
+            import readline  # noqa: F401  gives input() a history and arrow keys
+        print(HELP, file=sys.stderr)
+    text = ""
+    for turn in count():
+        prompt = first if turn == 0 and first else _ask(on_terminal)
+        if prompt is None:
+            break
+        begun = prompt or text or "\n"
+        pieces: list[str] = []
+
+        def write(piece: str, pieces: list[str] = pieces, continues: bool = not prompt and bool(text)) -> None:
+            pieces.append(piece)
+            if len(pieces) > 1 or not continues:  # the first piece is the prompt
+                show(piece)
+
+        try:
+            # Another seed every time: an empty line after the same prompt should not repeat the text.
+            generate_texts(model, tokenizer, begun, replace(settings, seed=settings.seed + turn), 1, write)
+        except UsageError as error:
+            print(f"nanoscope: {error}", file=sys.stderr)
+            continue
+        except KeyboardInterrupt:
+            pass
+        text = "".join(pieces)
+        show("\n")
+
+
+def _ask(on_terminal: bool) -> str | None:
+    """The next prompt; None at the end of the input."""
+    while True:
+        try:
+            return input(MARK) if on_terminal else input()
+        except EOFError:
+            if on_terminal:
+                print(file=sys.stderr)
+            return None
+        except KeyboardInterrupt:
+            if not on_terminal:
+                raise
+            print(f"\n{HELP}", file=sys.stderr)
