@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nanoscope.api.comparing import Comparison as Comparison
     from nanoscope.api.comparing import compare as compare
     from nanoscope.api.datasets import prepare as prepare
+    from nanoscope.api.evaluating import Evaluation as Evaluation
+    from nanoscope.api.evaluating import evaluate as evaluate
     from nanoscope.api.explaining import Explanation as Explanation
     from nanoscope.api.explaining import explain as explain
     from nanoscope.api.logs import Log as Log
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.comparing": ("Comparison", "compare"),
     "api.datasets": ("prepare",),
+    "api.evaluating": ("Evaluation", "evaluate"),
     "api.explaining": ("Explanation", "explain"),
     "api.logs": ("Log", "LoggedRun", "read"),
     "api.models": ("Model", "load"),

@@ -198,11 +198,14 @@ def tensorboard_folder(folder: Folder) -> Folder:
     return folder
 
 
-def tensorboard_points(folder: Folder) -> list[Point]:
+def tensorboard_events(folder: Folder) -> Any:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(folder.path / "run/tensorboard"), size_guidance={"scalars": 0})
-    events.Reload()
+    return EventAccumulator(str(folder.path / "run/tensorboard"), size_guidance={"scalars": 0}).Reload()
+
+
+def tensorboard_points(folder: Folder) -> list[Point]:
+    events = tensorboard_events(folder)
     tags = [tag for tag in events.Tags()["scalars"] if tag != "best_val_loss"]
     return [(tag, event.step, event.value) for tag in tags for event in events.Scalars(tag)]
 
@@ -211,6 +214,7 @@ def tensorboard_points(folder: Folder) -> list[Point]:
 def test_tensorboard_has_every_number_of_the_run(tensorboard_folder: Folder) -> None:
     tensorboard_folder.train("--tensorboard=True")
     assert sorted(tensorboard_points(tensorboard_folder)) == approximately(logged(tensorboard_folder))
+    assert "_hparams_/session_start_info" in tensorboard_events(tensorboard_folder).PluginTagToContent("hparams")
     assert "format nanoscope" in tensorboard_folder.run("explain", "run")
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
@@ -21,6 +21,7 @@ from nanoscope.training.run_folder import old_run
 from nanoscope.training.stopping import SIGNALS
 
 if TYPE_CHECKING:
+    from nanoscope.api.evaluating import Evaluation
     from nanoscope.api.explaining import Explanation
     from nanoscope.api.logs import Log
     from nanoscope.api.models import Model
@@ -145,6 +146,14 @@ class Run(os.PathLike[str]):
         from nanoscope.api.models import load
 
         return load(self, checkpoint=checkpoint, device=device, dtype=dtype)
+
+    def evaluate(
+        self, *, dataset: str | os.PathLike[str] = "", split: Literal["val", "train"] = "val", checkpoint: str = "best"
+    ) -> "Evaluation":
+        """Its loss over a whole split, as `nanoscope.evaluate` measures it."""
+        from nanoscope.api.evaluating import evaluate
+
+        return evaluate(self, dataset=dataset, split=split, checkpoint=checkpoint)
 
     def __repr__(self) -> str:
         seen = self._glance()

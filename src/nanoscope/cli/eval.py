@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from nanoscope.errors import UsageError
-
 
 def eval(
     *models: str,
@@ -52,36 +50,18 @@ def eval(
     as_json
         Print one JSON object (schema nanoscope.eval/1).
     """
-    if not models:
-        raise UsageError("Which model? Give a run, a checkpoint, nanoGPT's ckpt.pt or gpt2.")
-    if windows is not None and windows < 1:
-        raise UsageError(f"windows must be positive, got {windows}")
-    from nanoscope.words.language import choose_language
-
-    language = choose_language(lang)
-
-    from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
-
-    make_cpu_ready(device, dtype)  # before torch is imported
-
-    from nanoscope.analysis.scores import rank, scores_json
-    from nanoscope.hardware.device import decide, look
-    from nanoscope.interop.models import open_models
-    from nanoscope.training.console import StageDisplay
-    from nanoscope.training.scoring import open_text, score
+    from nanoscope.api.evaluating import evaluate
     from nanoscope.untrusted import printable
-    from nanoscope.views.scores import print_scores
     from nanoscope.views.terminal_page import Page
 
-    opened = open_models(models, checkpoint)
-    choice, notes = with_fallbacks(decide(device, dtype, False, look()))
-    for note in [*(f"warning: {problem}" for model in opened for problem in model.problems), *notes]:
+    found = evaluate(
+        models, dataset=dataset, split=split, checkpoint=checkpoint, windows=windows, device=device, dtype=dtype,
+        lang=lang,
+    )  # fmt: skip
+    for note in found.notes:
         print(printable(note), file=sys.stderr)
-    with StageDisplay() as display:
-        text = open_text(opened, dataset, split, display.show)
-        scores = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
     if as_json:
-        print(dumps(scores_json(scores), ensure_ascii=False, allow_nan=False))
+        print(dumps(found.json(), ensure_ascii=False, allow_nan=False))
     else:
-        print_scores(scores, Page(language))
-    return 0 if scores.complete else 130
+        found.print_to(Page(found.language))
+    return 0 if found.complete else 130
