@@ -23,7 +23,7 @@ from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
 from nanoscope.paths import DATA, RUNS
-from nanoscope.suggest import did_you_mean
+from nanoscope.suggest import did_you_mean, did_you_mean_run
 from nanoscope.untrusted import printable, read_json
 
 ACCEPTED = (
@@ -123,10 +123,7 @@ def _existing(text: str) -> Path | None:
 
 def _not_a_model(text: str) -> str:
     runs = [folder.parent.as_posix() for folder in RUNS.glob("*/checkpoints")]
-    choices = [*huggingface.NAMES, *runs]
-    hint = did_you_mean(text, choices, shlex.quote) or next(
-        (f" Did you mean {shlex.quote(run)}?" for run in runs if Path(run).name == text), ""
-    )
+    hint = did_you_mean_run(text) or did_you_mean(text, [*huggingface.NAMES, *runs], shlex.quote)
     what = "is not a model" if _existing(text) else "does not exist"
     return f"{text} {what}.{hint}\nExpected {ACCEPTED}."
 
