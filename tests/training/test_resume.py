@@ -161,6 +161,18 @@ def test_a_finished_run_that_is_resumed_without_more_iterations_stays_as_it_is(f
     assert contents(folder) == before
 
 
+def test_a_run_that_was_killed_before_it_could_say_that_it_has_finished_says_so_when_it_is_resumed(
+    folder: Folder,
+) -> None:
+    folder.train()
+    file, saved = folder.path / "run/events.jsonl", folder.weights(20)
+    file.write_text("".join(file.read_text("utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    assert folder.events()[-1]["event"] == "checkpoint"
+    assert "finished 20 iterations" in folder.run("train", "run", "--init_from=resume")
+    assert folder.events()[-1]["reason"] == "finished"
+    assert folder.weights(20) == saved
+
+
 def test_a_max_iters_that_the_run_is_past_changes_nothing(folder: Folder) -> None:
     folder.train()
     before = contents(folder)
@@ -169,7 +181,6 @@ def test_a_max_iters_that_the_run_is_past_changes_nothing(folder: Folder) -> Non
     assert contents(folder) == before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_the_last_evaluation_is_made_up_for_if_the_run_was_stopped_during_it(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +277,7 @@ def test_a_changed_evaluation_measures_the_best_checkpoint_again(folder: Folder)
     # A rate that spoils the model: the best stays where it was.
     words = ["--eval_iters=full", "--max_iters=40", "--learning_rate=1", "--matrix_lr=1"]
     out = folder.run("train", "run", "--init_from=resume", *words)
-    assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
+    assert "evaluations now use 77 windows instead of 1: the best val loss so far" in out
     (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
     assert new != old
     assert f"step-000020, has a val loss of {new:.4f}" in out

@@ -1,10 +1,13 @@
 """What a resume means for a run: is anything left to train, which records still hold, what becomes of the rate."""
 
+from pathlib import Path
+
 from nanoscope.config import KEYS, TrainConfig
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
+from nanoscope.runs.glance import glance
 from nanoscope.training.run_folder import Changes, Resumed
 
 GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
@@ -24,7 +27,7 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
         raise NothingToTrainError(
             f"{config.out_dir} is already at iteration {step}, past max_iters={config.max_iters}: nothing to train"
         )
-    if step == config.max_iters and state.evaluated_at == step:
+    if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
         ended, what = "finished", f"has finished its {step} iterations"
     elif auto and out_of_patience(state, config):
         ended, what = "patience", f"is out of patience at iteration {step}"
@@ -32,6 +35,11 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
         return
     command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, ended))
     raise NothingToTrainError(f"{config.out_dir} {what}: nothing to train\ntrain longer: {command}")
+
+
+def _has_said_so(folder: str) -> bool:
+    """Whether the run's events end with its end. A process that was killed at the very end didn't get that far."""
+    return glance("", Path(folder), "").state == "finished"
 
 
 def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
@@ -59,8 +67,8 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
         state.best_val_loss = state.best_step = state.evaluated_at = None
         state.evaluations_since_best = 0
         if best is not None:
-            now, then = (text.partition(" of ")[0] for text in (evaluation, str(measured_on)))
-            why = f"{now} instead of {then}" if now != then else "other data"
+            now, then = evaluation.partition(" ")[0], str(measured_on).partition(" ")[0]
+            why = f"{now} windows instead of {then}" if now != then else "other data"
             return [f"evaluations now use {why}: the best val loss so far, {best:.4f} at step {step}, no longer counts"]
     elif out_of_patience(state, config):
         without, state.evaluations_since_best = state.evaluations_since_best, 0
@@ -71,13 +79,15 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
 def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
     """What another max_iters does to the learning rate, and the flags that avoid it."""
     before, now, step = resumed.before, resumed.config, state.step
+    if now.eval_only:
+        return []
     if _ends_at_zero(now) and now.decay_iters <= step < now.max_iters:
         text = f"the learning rate is 0 from iteration {now.decay_iters} on, so the model won't change"
         return [Note(text=f"{text}: resume with --lr_decay_iters={now.max_iters}", level="warning")]
     then, here = (state.lr_factor * learning_rate(step, config) for config in (before, now))
     if before.max_iters == now.max_iters or abs(here - then) <= 0.01 * max(here, then):
         return []
-    end = learning_rate(now.decay_iters, now)
+    end = state.lr_factor * learning_rate(now.decay_iters, now)
     text = (
         f"the learning rate goes from {then:.3g} to {here:.3g} here: max_iters={now.max_iters} moves the end of "
         f"its schedule from {before.decay_iters} to {now.decay_iters}, where it will be {end:.3g}"
