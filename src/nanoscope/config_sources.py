@@ -6,6 +6,7 @@ Later sources win: defaults, preset, config file, --key=value. The mistakes of a
 import ast
 import operator
 import os
+import shlex
 import time
 import tomllib
 from collections.abc import Callable, Iterable
@@ -68,10 +69,23 @@ def resolve(words: Iterable[str]) -> Resolved:
     begin_from = given.get("init_from", "scratch")
     given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
+    if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
+        quoted = shlex.quote(theirs)
+        raise UsageError(
+            f"{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+            f"Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}"
+        )
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     return Resolved(config, name, typed, given, "scratch" if begin_from in ("auto", "resume") else begin_from)
+
+
+def _holds_nanogpt(source: str) -> bool:
+    """Whether a source is a folder of nanoGPT's, with its checkpoint but no settings."""
+    folder = Path(source)
+    found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
+    return found and source not in presets()
 
 
 def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +128,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
         saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
         return saved | {"out_dir": source}  # the run may have been moved
-    if os.path.isfile(path / NANOGPT):  # noqa: PTH113  its settings are in there; reading them takes torch
+    if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": source}
     if not os.path.isfile(path):  # noqa: PTH113
         listed = f"Presets: {', '.join(presets())}"
