@@ -66,6 +66,27 @@ def sample(shape: dict[str, Any], tokens: int) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began}
 
 
+def loss(checkpoint: str, dataset: str) -> dict[str, Any]:
+    """The loss of its checkpoint over the whole validation split, computed by its own model.py, window after window."""
+    import numpy as np
+    import torch
+
+    saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    arguments = saved["model_args"]
+    model = _model(
+        {key: arguments[key] for key in arguments if key not in ("vocab_size", "bias")}, arguments["vocab_size"]
+    )
+    model.load_state_dict(saved["model"])
+    model.eval()
+    length = arguments["block_size"]
+    ids = torch.from_numpy(np.fromfile(Path(dataset, "val.bin"), np.uint16).astype(np.int64))
+    windows = (len(ids) - 1) // length
+    tokens, targets = (ids[shift : shift + windows * length].view(windows, length) for shift in (0, 1))
+    with torch.no_grad():
+        losses = [model(tokens[i : i + 1], targets[i : i + 1])[1].item() for i in range(windows)]
+    return {"loss": sum(losses) / windows, "windows": windows}
+
+
 def _model(shape: dict[str, Any], vocab_size: int) -> Any:
     import torch
 
@@ -93,7 +114,12 @@ def _batch(dataset: str, split: str, shape: dict[str, Any]) -> "tuple[Tensor, Te
     return rows(0), rows(1)
 
 
-TASKS: dict[str, Callable[..., dict[str, Any]]] = {"step": step, "evaluation": evaluation, "sample": sample}
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "step": step,
+    "evaluation": evaluation,
+    "sample": sample,
+    "loss": loss,
+}
 
 if __name__ == "__main__":
     answer(TASKS)

@@ -75,11 +75,24 @@ def resolve(words: Iterable[str]) -> Resolved:
     begin_from = given.get("init_from", "scratch")
     given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
+    if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
+        quoted = shlex.quote(theirs)
+        raise UsageError(
+            f"{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+            f"Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}"
+        )
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
     return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+
+
+def _holds_nanogpt(source: str) -> bool:
+    """Whether a source is a folder of nanoGPT's, with its checkpoint but no settings."""
+    folder = Path(source)
+    found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
+    return found and source not in presets()
 
 
 def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +143,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
         saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
         return saved | {"out_dir": source}  # the run may have been moved
-    if os.path.isfile(path / NANOGPT):  # noqa: PTH113  its settings are in there; reading them takes torch
+    if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": source}
     if not os.path.isfile(path):  # noqa: PTH113
         listed = f"Presets: {', '.join(presets())}"

@@ -100,3 +100,8 @@ def test_damaged_weights_are_a_failed_job(tmp_path: Path) -> None:
         (tmp_path / "model.safetensors").write_bytes(damaged)
         with pytest.raises(JobError, match="does not contain GPT-2 weights"):
             load_gpt2(str(tmp_path))
+
+
+def test_the_file_of_the_weights_may_be_named(tmp_path: Path) -> None:
+    save_as_huggingface(original(), tmp_path)
+    assert open_model(tmp_path / "model.safetensors").config == open_model(tmp_path).config

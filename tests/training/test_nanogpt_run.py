@@ -94,6 +94,12 @@ def test_a_damaged_file_is_one_message(theirs: Folder) -> None:
     assert "is not a nanoGPT checkpoint" in resume(theirs, status=1)
 
 
+def test_whoever_names_its_folder_is_told_how_to_use_it(theirs: Folder) -> None:
+    out = theirs.run("train", "out", status=2)
+    assert "out holds a checkpoint of nanoGPT" in out
+    assert "nanoscope train out --init_from=resume" in out
+
+
 def test_a_new_run_beside_it_leaves_it_alone(theirs: Folder) -> None:
     before = (theirs.path / "out/ckpt.pt").read_bytes()
     words = ["--dataset=hamlet", "--out_dir=out", "--max_iters=2", "--block_size=8", "--n_embd=8", "--n_head=2", *CPU]

@@ -80,10 +80,12 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
         if text in huggingface.NAMES:
             return _open_gpt2(text)
         raise UsageError(_not_a_model(text))
-    if path.is_file():
-        return _open_ours(path.parent, checkpoint) if path.name == WEIGHTS else _open_nanogpt(path)
+    if path.name == WEIGHTS:
+        path = path.parent
+    elif path.is_file():
+        return _open_nanogpt(path)
     if (path / huggingface.CONFIG).is_file() and (path / WEIGHTS).is_file():
-        return _open_gpt2(text)
+        return _open_gpt2(str(path))
     if is_ours(path):
         return _open_ours(path, checkpoint)
     if (path / NANOGPT).is_file():
@@ -164,7 +166,7 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
     try:
         weights = read_tensors(file)
         config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         reason = "the config.toml of its run is missing" if not settings else printable(str(error)[:160])
         raise JobError(f"{file} can't be used without {STATE}: {reason}") from None
     problem, tokenizer = f"there is no {TOKENIZER} beside {WEIGHTS}", None
