@@ -18,6 +18,7 @@ def story(file: Path) -> dict[str, Any]:
     log = read_log(str(file))
     (run,) = log.runs
     assert run.details is not None
+    run.series.clear()  # on a busy machine, waiting for data would be found in events.jsonl alone
     analysis = analyse(run, Options(), log)
     found = {name: plain(part) for name, part in vars(analysis).items() if name not in ("gradients", "reading")}
     return found | {
