@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from nanoscope.runs.run import Run
 
-MAX_POINTS = 4000  # of a series that is sent as it is, if its run has the page to itself
+MAX_POINTS = 3000  # of a series that is sent as it is, if its run has the page to itself
 MIN_POINTS = 800  # the same, however many runs share the page
 STRETCHES_PER_POINT = 0.5  # a stretch needs three numbers
+THIN_BAND = 0.005  # of a series' range: where no stretch is wider, its mean is enough
 COLUMNS = ("loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")
 LOWEST_VALID = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
 MAX_EXTRAS = 24  # series beyond the columns
@@ -70,7 +71,7 @@ def packed(series: Series, run_count: int) -> dict[str, object]:
     columns: dict[str, dict[str, object]] = {}
     for name, points in thinned.items():
         column: dict[str, object] = {"y": _base64(points.values)}
-        if points.low is not None and points.high is not None:
+        if points.low is not None and points.high is not None and _is_seen(points.low, points.high):
             column |= {"low": _base64(points.low), "high": _base64(points.high)}
         if not np.array_equal(points.steps, common):
             column["x"] = _packed_steps(points.steps)
@@ -105,6 +106,10 @@ def _thinned(points: Points, most: int) -> Points:
         np.minimum.reduceat(low, starts),
         np.maximum.reduceat(high, starts),
     )
+
+
+def _is_seen(low: Floats, high: Floats) -> bool:
+    return bool(np.max(high - low) > THIN_BAND * (np.max(high) - np.min(low)))
 
 
 def _packed_steps(steps: NDArray[np.int64]) -> dict[str, object]:
