@@ -97,11 +97,12 @@ def _thinned(points: Points, most: int) -> Points:
     count = len(points.values)
     if count <= (most if points.low is None else most * STRETCHES_PER_POINT):
         return points
-    starts = np.unique(np.linspace(0, count, int(most * STRETCHES_PER_POINT), endpoint=False).astype(int))
+    # Equally long, so that their first steps are equally spaced; the last one may be shorter.
+    starts = np.arange(0, count, math.ceil(count / (most * STRETCHES_PER_POINT)))
     ends = np.append(starts[1:], count)
     low, high = (points.values if each is None else each for each in (points.low, points.high))
     return Points(
-        points.steps[(starts + ends - 1) // 2],
+        points.steps[starts],
         np.add.reduceat(points.values, starts) / (ends - starts),
         np.minimum.reduceat(low, starts),
         np.maximum.reduceat(high, starts),
