@@ -92,18 +92,20 @@ function linearTicks(low, high, most, whole = false) {
   return Array.from({ length: Math.max(count, 0) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-/** 1, 3, 10, 30, …; where less than a factor of four is shown, evenly spaced numbers. @param {number} low @param {number} high @param {number} most */
+/** 1, 3, 10, 30, …, or powers of ten, or closer numbers; evenly spaced ones where little is shown. @param {number} low @param {number} high @param {number} most */
 function logTicks(low, high, most) {
+  const of = (/** @type {number[]} */ digits) => {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      for (const n of digits) if (n * 10 ** power >= low * 0.999 && n * 10 ** power <= high * 1.001) all.push(Number((n * 10 ** power).toPrecision(3)));
+    }
+    return all;
+  };
   if (high / low < 4) return linearTicks(low, high, most);
-  const all = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-    for (const n of [1, 3]) if (n * 10 ** power >= low * 0.999 && n * 10 ** power <= high * 1.001) all.push(Number((n * 10 ** power).toPrecision(3)));
-  }
-  if (all.length < 2) return linearTicks(low, high, most);
-  const tens = all.filter((n) => Math.log10(n) % 1 === 0);
-  const few = all.length > most && tens.length > 1 ? tens : all;
-  const every = Math.ceil(few.length / most);
-  return few.filter((_, i) => i % every === 0);
+  const found = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]].map(of).find((ticks) => ticks.length > 2);
+  if (!found) return linearTicks(low, high, most);
+  const every = Math.ceil(found.length / most);
+  return found.filter((_, i) => i % every === 0);
 }
 
 /** Labels of ticks: as many decimals as their distance needs, the same along an axis, no label twice. @param {number[]} ticks @param {boolean} logarithmic */
