@@ -84,11 +84,13 @@ def drag(page, key: str, start: float, end: float) -> None:
 
 def open_everything(page) -> None:
     """Open all that is folded, and what is folded inside."""
-    for _ in range(2):
-        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        page.wait_for_function(
-            "() => [...document.querySelectorAll('details')].every((part) => part.children.length > 1)"
-        )
+    page.wait_for_function(
+        """() => {
+            const parts = [...document.querySelectorAll("details")];
+            for (const part of parts) part.open = true;
+            return parts.every((part) => part.children.length > 1);
+        }"""
+    )
 
 
 def tooltip(page) -> str:
@@ -445,6 +447,13 @@ def test_the_language_switch_changes_every_heading(folder, open_file, language):
     assert page.evaluate("document.activeElement.id") == f"lang-{language}"
     changed = [a != b for a, b in zip(english, headings, strict=True) if "MFU" not in a]
     assert all(changed) if language != "en" else not any(changed)
+
+
+def test_times_have_the_plural_forms_of_their_language(folder, open_file):
+    page = open_file(folder / "run.html", view="lang=ar")
+    texts = page.evaluate("[1, 2, 3, 11, 100, 2.5].map(shortTime)")
+    plain = [text.strip("\u2068\u2069").replace("\u00a0", " ") for text in texts]
+    assert plain == ["ثانية واحدة", "ثانيتين", "3 ثوانٍ", "11 ثانية", "100 ثانية", "2.5 ثانية"]
 
 
 def test_arabic_runs_from_right_to_left_and_its_charts_from_left_to_right(folder, open_file):

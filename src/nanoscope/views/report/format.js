@@ -3,8 +3,18 @@
 
 const NOTHING = "–";
 
-/** '{n} min' in the language of the page, by unit. */
-const unitPatterns = { d: "{n} d", h: "{n} h", min: "{n} min", s: "{n} s", ms: "{n} ms" };
+/** '{n} min' in the language of the page, by unit and plural form. */
+const units = {
+  /** @type {Record<string, string>} */
+  patterns: {},
+  plurals: new Intl.PluralRules("en"),
+};
+
+/** @param {string} language @param {Record<string, string>} labels */
+function setUnits(language, labels) {
+  units.patterns = labels;
+  units.plurals = new Intl.PluralRules(language);
+}
 
 /** @param {number | null | undefined} value */
 function shortNumber(value) {
@@ -19,9 +29,11 @@ function shortNumber(value) {
 /** @param {number | null | undefined} seconds */
 function shortTime(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NOTHING;
-  const units = /** @type {[number, keyof typeof unitPatterns][]} */ ([[86400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]]);
-  const [size, unit] = units.find(([size]) => Math.abs(seconds) >= size * (size > 1 ? 2 : 1)) || units[4];
-  return unitPatterns[unit].replace("{n}", String(Number((seconds / size).toPrecision(3))));
+  const sizes = /** @type {[number, string][]} */ ([[86400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]]);
+  const [size, unit] = sizes.find(([size]) => Math.abs(seconds) >= size * (size > 1 ? 2 : 1)) || sizes[4];
+  const n = Number((seconds / size).toPrecision(3));
+  const form = Number.isInteger(n) ? units.plurals.select(n) : "other";
+  return (units.patterns[`unit_${unit}_${form}`] || units.patterns[`unit_${unit}_other`] || `{n} ${unit}`).replace("{n}", String(n));
 }
 
 /** 20:51 or 1:02:33. @param {number} seconds */
