@@ -41,14 +41,16 @@ def short_names(names: Sequence[str], in_list: bool = False) -> tuple[str, ...]:
     return tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
 
 
-def comparison_texts(comparison: Comparison, language: Language, ranked: bool = False) -> ComparisonTexts:
+def comparison_texts(
+    comparison: Comparison, language: Language, *, ranked: bool = False, names: tuple[str, ...] | None = None
+) -> ComparisonTexts:
     """What makes the difference, what the runs reached, and which settings differ.
 
-    `ranked`: list the runs, the best first, however few they are.
+    `ranked`: list the runs, the best first, however few they are. `names`: what to call the runs.
     """
     say = language.say
     is_list = ranked or len(comparison.names) > MOST_COLUMNS
-    names = short_names(comparison.names, is_list)
+    names = names or short_names(comparison.names, is_list)
     key = zip(names, map(printable, comparison.names), strict=True)
     experiment = comparison.experiment
     grouped = is_list and bool(comparison.ranking)
