@@ -169,7 +169,7 @@ def _setting(value: object) -> str:
 
 def print_comparison(comparison: Comparison, page: Page, ranked: bool = False) -> None:
     """Print a comparison on a terminal."""
-    texts = comparison_texts(comparison, page.language, ranked)
+    texts = comparison_texts(comparison, page.language, ranked=ranked)
     for text in texts.key:
         page.paragraph(text, style="dim")
     page.line()

@@ -112,7 +112,7 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language
         "direction": "rtl" if language.right_to_left else "ltr",
         "labels": labels(language),
         "runs": [each.texts[language.code] for each in runs],
-        "comparison": comparison and vars(comparison_texts(comparison, language, _names(runs))),
+        "comparison": comparison and vars(comparison_texts(comparison, language, names=_names(runs))),
     }
 
 
