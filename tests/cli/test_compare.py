@@ -4,7 +4,8 @@ import pytest
 
 import example_logs
 from nanoscope.cli import run
-from written_runs import write_run
+from nanoscope.runs.events import Eval, Iter, Start
+from written_runs import write_events, write_run
 
 
 @pytest.fixture
@@ -42,6 +43,50 @@ def test_a_folder_of_runs_stands_for_the_runs_in_it(here, capsys):
     (here / "runs" / "notes").mkdir()
     assert run(["compare", "runs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["names"] == ["lr0.1", "lr1.0"]
+
+
+def test_runs_are_found_at_any_depth_and_named_so_that_they_can_be_told_apart(here, capsys):
+    for name in ("one/lr1.0", "one/lr0.1", "two/lr1.0", "alone"):
+        write_run(here / "runs" / name)
+    assert run(["compare", "runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["alone", "lr0.1", "one/lr1.0", "two/lr1.0"]
+
+
+def test_runs_of_a_folder_that_have_nothing_to_compare_are_skipped_with_a_warning(here, capsys):
+    for name in ("one", "two"):
+        write_run(here / "runs" / name)
+    write_events(here / "runs/begun", [Start()])
+    write_events(here / "runs/stopped", [Start(), Iter(step=0, loss=4.0)])
+    write_events(here / "runs/newer", [Start(version=99)])
+    for command in (["compare", "runs"], ["report", "runs"]):
+        assert run(command) == 0
+        said = capsys.readouterr().err
+        assert "skipped runs/begun: it has no training step yet" in said
+        assert "skipped runs/stopped: it has no evaluation yet" in said
+        assert "skipped runs/newer: this run was written by a newer nanoscope" in said
+        assert len(said.splitlines()) == 3
+    assert (here / "runs/report.html").is_file()
+
+
+def test_a_folder_whose_runs_have_all_nothing_to_show_is_refused(here, capsys):
+    write_events(here / "runs/begun", [Start()])
+    assert run(["compare", "runs"]) == 1
+    assert "No run in runs has trained a step yet" in capsys.readouterr().err
+
+
+def test_repeats_with_other_seeds_are_ranked_together(here, capsys):
+    for rate, val in ((0.1, 2.0), (0.01, 1.5), (1.0, 3.0)):
+        for seed in (1, 2):
+            settings = {"learning_rate": rate, "seed": seed, "max_iters": 100, "dataset": "song"}
+            evals = [Eval(step=step, val_loss=val + seed / 100 + 1 / step) for step in (50, 100)]
+            start = Start(config=settings, vocab_size=65)
+            write_events(here / f"runs/lr={rate},seed={seed}", [start, Iter(step=0, loss=4.0), *evals])
+    assert run(["compare", "runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines if line.startswith("learning_rate=")]
+    assert [row[0] for row in rows] == ["learning_rate=0.01", "learning_rate=0.1", "learning_rate=1"]
+    assert rows[0][1:5] == ["2", "1.5250", "±", "0.0071"]
+    assert rows[0][5:] == ["lr=0.01,seed=1", "(1.5200)"]
 
 
 def test_logs_of_the_same_name_are_called_by_their_paths(here, capsys):

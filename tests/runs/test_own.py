@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from nanoscope.runs import own
-from nanoscope.runs.events import EVENTS_VERSION, NewerVersionError
-from nanoscope.runs.glance import glance, version_of
+from nanoscope.runs.events import EVENTS_VERSION, End, Eval, Iter, NewerVersionError, Start
+from nanoscope.runs.glance import TAIL_BYTES, glance, version_of
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log
-from written_runs import write_run
+from written_runs import write_events, write_run
 
 EARLIER_RUN = Path(__file__).parent / "run_of_0.1.0"
 
@@ -197,3 +197,27 @@ def test_the_last_evaluation_is_found_whatever_the_order_of_its_keys(folder: Pat
         file.write(b'{"val_loss": 1.25, "step": 200, "event": "eval"}\n' + filler)
     found = glance("run", folder, version_of(folder))
     assert (found.val, found.step) == (1.25, 4999)
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
+def test_the_lowest_validation_loss_is_found_however_long_ago_it_was(end: bool, tmp_path: Path) -> None:
+    evals = [Eval(step=step, val_loss=abs(step - 300) / 100 + 1, best=step <= 300) for step in range(100, 1000, 100)]
+    iterations = [Iter(step=step, loss=2.0) for step in range(1000, 4000)]
+    ended = [End(reason="finished", step=4000, best_val_loss=1.0)] if end else []
+    folder = write_events(tmp_path / "run", [Start(), *evals, *iterations, *ended])
+    assert (folder / "events.jsonl").stat().st_size > 2 * TAIL_BYTES
+    found = glance("run", folder, version_of(folder))
+    assert (found.best, found.val) == (1.0, 7.0)
+
+
+def test_a_best_loss_beyond_the_events_that_are_searched_is_the_one_of_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterations = [Iter(step=step, loss=2.0) for step in range(1, 4000)]
+    folder = write_events(tmp_path / "run", [Start(), Eval(step=0, val_loss=1.5, best=True), *iterations])
+    monkeypatch.setattr("nanoscope.runs.glance.EVAL_SEARCH_BYTES", TAIL_BYTES)
+    assert glance("run", folder, version_of(folder)).best is None
+    (folder / "checkpoints/step-000000").mkdir(parents=True)
+    (folder / "checkpoints/best").write_text("step-000000", "utf-8")
+    (folder / "checkpoints/step-000000/state.json").write_text('{"progress": {"best_val_loss": 1.5}}', "utf-8")
+    assert glance("run", folder, version_of(folder)).best == 1.5

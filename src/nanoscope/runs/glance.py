@@ -167,11 +167,12 @@ def _first_and_last(file: BinaryIO) -> tuple[list[AnyEvent], bool]:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL_BYTES))
     last = _decoded(file.read(TAIL_BYTES).splitlines())
-    if size <= TAIL_BYTES or any(map(_states_best, last)):
+    settled = any(map(_states_best, last))
+    if size <= TAIL_BYTES or (settled and _last(Eval, last)):
         return first + last, True
     file.seek(max(0, size - EVAL_SEARCH_BYTES))
     earlier = _evaluations(file.read(EVAL_SEARCH_BYTES))
-    return first + earlier + last, size <= EVAL_SEARCH_BYTES or any(map(_states_best, earlier))
+    return first + earlier + last, settled or size <= EVAL_SEARCH_BYTES or any(map(_states_best, earlier))
 
 
 def _states_best(event: AnyEvent) -> bool:

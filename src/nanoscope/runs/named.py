@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nanoscope.errors import JobError
-from nanoscope.runs.glance import find_runs
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log, Run
 
@@ -40,8 +39,11 @@ def trained_runs(logs: Sequence[str], warn: Warn) -> list[NamedRun]:
 def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
     """The log at a path, or the logs of the runs in a folder; of those, the ones that can't be used are skipped."""
     folder = Path(path)
-    is_folder = path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file()
-    inside = find_runs(folder) if is_folder else {}
+    inside: dict[str, Path] = {}
+    if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
+        from nanoscope.runs.glance import find_runs  # late: logs are compared without psutil too
+
+        inside = find_runs(folder)
     if not inside:
         log = read_log(path)
         if not _trained(log):

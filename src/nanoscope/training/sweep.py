@@ -33,7 +33,6 @@ from nanoscope.training.sweep_plan import PlannedRun, Record, Sweep
 from nanoscope.untrusted import printable
 
 POLL_SECONDS = 0.2
-JUDGE_SECONDS = 1.0
 STOP_SECONDS = 5.0  # for children that were told to quit at once
 
 Status = Literal["finished", "failed", "hopeless", "stopped", "missing", "elsewhere"]
@@ -147,7 +146,9 @@ class Job:
         lines = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
         said = [line.removeprefix("nanoscope: ") for line in lines if line.startswith("nanoscope: ")]
         status = self.process.returncode
-        how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        number = -status if status < 0 else status - 128  # the second if it saved first
+        names = {each.value: each.name for each in signal.Signals}
+        how = f"ended by {names[number]}" if number in names else f"exit status {status}"
         return printable(said[-1] if said else " ".join([how, *lines[-1:]]))
 
 
@@ -162,18 +163,21 @@ class SweepRunner:
         self._display = display
         self._running: list[Job] = []
         self._queue: deque[PlannedRun] = deque()
+        self._finished: set[str] = set()
         self._logs = {run.name: OwnRun(run.folder) for run in sweep.runs} if stop_hopeless else {}
+        self._evals = {name: _evaluations(log) for name, log in self._logs.items()}
         self._environments = environments(jobs, [run.config.device for run in sweep.runs])
-        self._judged = 0.0
 
     def run(self, stop: StopRequest) -> None:
         """Train what is not finished. Returns when all is done, or when a stop was requested and all are saved."""
-        self._queue.extend(run for run in self._sweep.runs if not look_at(run, self._record).is_done)
+        results = [look_at(run, self._record) for run in self._sweep.runs]
+        self._queue.extend(result.run for result in results if not result.is_done)
+        self._finished = {result.run.name for result in results if result.status == "finished"}
         try:
             while (self._queue or self._running) and not stop.requested:
-                self._start_some()
                 self._poll()
                 self._give_up_hopeless()
+                self._start_some()
                 self._display.update(self._running, self._queue)
                 stop.wait(POLL_SECONDS)
         finally:
@@ -212,27 +216,30 @@ class SweepRunner:
             if not ended:
                 continue
             self._running.remove(job)
-            result = look_at(job.run, self._record)
-            if result.status != "finished" and job.given_up:
+            if look_at(job.run, self._record).status == "finished":
+                self._finished.add(job.run.name)
+            elif job.given_up:
                 self._record.hopeless[job.run.name] = job.given_up
                 _note(job.run, f"stopped by the sweep: {job.given_up}")
-            elif result.status != "finished" and not stopping and job.process.returncode != 0:
+            elif job.process.returncode != 0 and not stopping:
                 self._record.failed[job.run.name] = job.problem()
-            self._record.write()
+            with suppress(OSError):  # a full disk must not keep us from stopping the others
+                self._record.write()
             self._display.ended(look_at(job.run, self._record), job, self._running, self._queue)
 
     def _give_up_hopeless(self) -> None:
-        if not self._stop_hopeless or time.monotonic() - self._judged < JUDGE_SECONDS:
+        if not self._stop_hopeless:
             return
-        evals = {name: _evaluations(log) for name, log in self._logs.items()}
-        finished = sum(look_at(run, self._record).status == "finished" for run in self._sweep.runs)
+        for job in self._running:  # the evaluations of the others have not changed
+            self._evals[job.run.name] = _evaluations(self._logs[job.run.name])
         for job in self._running:
-            others = [each for name, each in evals.items() if name != job.run.name]
-            reason = reason_to_give_up(evals[job.run.name], job.run.total_steps, others, finished)
+            others = [run for run in self._sweep.runs if run is not job.run and _is_comparable(run, job.run)]
+            finished = sum(run.name in self._finished for run in others)
+            seen = [self._evals[run.name] for run in others]
+            reason = reason_to_give_up(self._evals[job.run.name], job.run.total_steps, seen, finished)
             if reason and job.given_up is None:
                 job.given_up = reason
                 job.ask_to_stop()
-        self._judged = time.monotonic()
 
     def _quit_all(self) -> None:
         """End them at once: what they saved is whole, the rest is lost."""
@@ -278,6 +285,12 @@ def _visible_gpus() -> list[str]:
     named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     count = torch.cuda.device_count()
     return named[:count] if named else [str(number) for number in range(count)]
+
+
+def _is_comparable(one: PlannedRun, two: PlannedRun) -> bool:
+    """Whether losses at the same step are of the same data, after as many tokens, at the same point of the schedule."""
+    keys = ("dataset", "tokenizer", "block_size", "tokens_per_step", "max_iters", "eval_iters")
+    return all(getattr(one.config, key) == getattr(two.config, key) for key in keys)
 
 
 def _evaluations(log: OwnRun) -> list[Evaluation]:

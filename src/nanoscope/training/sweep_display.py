@@ -37,11 +37,18 @@ class SweepDisplay:
         columns = BarColumn(20), TextColumn("{task.completed:.0f}/{task.total:.0f} runs{task.fields[status]}")
         self._bar = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
         self._task = self._bar.add_task("", total=total, completed=done, status="")
-        self._waiting = ""
+        self._waiting, self._lost = "", False
         self._measured: list[tuple[float, float]] = []  # seconds of a run, and the share of its steps they were for
 
     def line(self, text: str) -> None:
-        self._console.print(text)
+        """Print a line. If nobody reads it any more, the first one says so, and the runs are stopped without a word."""
+        if self._lost:
+            return
+        try:
+            self._console.print(text)
+        except OSError:
+            self._lost = True
+            raise
 
     def ended(self, result: "RunResult", job: "Job", running: Sequence["Job"], queue: Collection[PlannedRun]) -> None:
         """A run's process has ended; what else is running, and what is still to come."""
