@@ -49,7 +49,7 @@ Examples:
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
 {keys}
 
-Ctrl-C finishes the current iteration, saves, and prints the command that resumes the run.
+Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
 
 
