@@ -48,7 +48,7 @@ Examples:
 
 A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
 and those marked (once), which hold for one invocation whenever they are typed.
-Ctrl-C finishes the current iteration, saves, and prints the command that resumes the run.
+Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
 
 
