@@ -11,7 +11,7 @@ from nanoscope.errors import UsageError
 
 def eval(
     *models: str,
-    dataset: str = "",
+    dataset: Annotated[str, Parameter(show_default=False)] = "",
     split: Literal["val", "train"] = "val",
     checkpoint: str = "best",
     windows: int | None = None,
