@@ -41,7 +41,8 @@ Examples:
   nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
   nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
   nanoscope train runs/laptop --init_from=resume --max_iters=4000
-  nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune a model on other text
+  nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
+  nanoscope train out-shakespeare-char --init_from=resume --max_iters=9000   continue a run of nanoGPT from its ckpt.pt
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
 {keys}
