@@ -226,11 +226,12 @@ def test_an_unexpected_failure_is_reported_even_if_no_file_can_be_written(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a pipe that nobody reads is another error on Windows")
-def test_a_closed_pipe_is_not_a_failure(tmp_path: Path, child_environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("words", [["--help"], ["explain", "--help"], ["train", "--help"]], ids=" ".join)
+def test_a_closed_pipe_is_not_a_failure(words: list[str], tmp_path: Path, child_environment: dict[str, str]) -> None:
     ends = os.pipe()
     os.close(ends[0])
     done = subprocess.run(
-        [sys.executable, "-m", "nanoscope", "train", "--help"],
+        [sys.executable, "-m", "nanoscope", *words],
         env=child_environment, cwd=tmp_path, stdout=ends[1], stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(ends[1])

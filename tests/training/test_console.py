@@ -61,7 +61,7 @@ def test_progress_inside_an_iteration_is_shown_in_the_bar_until_the_next_one(mon
         terminal.advance(4)
         terminal._progress.refresh()
         terminal.close()
-    assert "3/20 iteration 3: micro-batch 17/40 ·" in inside
+    assert "3/20 iteration 3: micro-batch 17/40" in inside
     assert "micro-batch" not in tty.text()[len(inside) :]
 
 

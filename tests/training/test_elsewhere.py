@@ -28,6 +28,12 @@ def test_a_run_is_resumed_from_another_folder(project: Path, capsys: pytest.Capt
     assert "is not what the run was trained on" not in printed
 
 
+def test_a_run_named_by_its_whole_path_is_resumed_again_and_again(project: Path) -> None:
+    whole = str((project / "run").resolve())
+    for iterations in (3, 4):  # the first resume records the whole path as the run's folder
+        assert run(["train", whole, "--init_from=resume", f"--max_iters={iterations}"]) == 0
+
+
 def test_other_data_at_the_place_of_the_dataset_is_noticed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = project / "run/config.toml"
     lines = [line for line in config.read_text("utf-8").splitlines() if not line.startswith("data_folder")]

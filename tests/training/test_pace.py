@@ -51,7 +51,7 @@ def test_figures_since_the_last_line_are_handed_over_once() -> None:
 def test_what_was_not_measured_yet_is_taken_from_the_forecast() -> None:
     pace = Pace(TrainConfig(max_iters=10, eval_interval=10))
     pace.complete(Forecast(step_seconds=1.0, eval_seconds=5.0, checkpoint_seconds=13.0))
-    assert pace.eta_seconds(0) == pytest.approx(10 * 1.0 + 2 * (5.0 + 13.0))
+    assert pace.forecast.seconds == pytest.approx(10 * 1.0 + 5.0 + 13.0)
     pace.step(2.0)
     assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 13.0)
     pace.extra("checkpoint", 3.0)
@@ -73,7 +73,7 @@ def test_a_forecast_that_was_wrong_is_corrected_once() -> None:
     (found,) = after_five_steps(3.0)
     assert (found.step, found.steps, found.measured, found.step_seconds) == (5, 995, 5, 3.0)
     assert found.eval_seconds == pytest.approx(30)
-    assert found.seconds == pytest.approx(995 * 3 + 30 + 1)
+    assert found.seconds == pytest.approx(995 * 3 + 30 + 1)  # steps, an evaluation and a checkpoint
 
 
 def test_a_forecast_that_was_right_or_does_not_matter_is_left_alone() -> None:

@@ -187,8 +187,9 @@ def test_a_signal_during_the_last_micro_batch_lets_the_iteration_finish(folder: 
 
 
 def test_a_signal_in_the_first_iteration_says_that_nothing_was_saved(folder: Folder) -> None:
-    status, out, _ = run_code(folder, signal_during(signal.SIGINT, 0, 1), "train", *ACCUMULATING)
+    status, out, err = run_code(folder, signal_during(signal.SIGINT, 0, 1), "train", *ACCUMULATING)
     assert status == 130
+    assert "saving" not in err
     assert "nothing was trained, so nothing was saved" in out
     assert list((folder.path / "run/checkpoints").iterdir()) == []
 

@@ -141,7 +141,7 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # '| head' has read enough
+    except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
         _discard_output(sys.stdout, sys.stderr)
         return 0
     except Exception as error:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 def eval(
     *models: str,
-    dataset: str = "",
+    dataset: Annotated[str, Parameter(show_default=False)] = "",
     split: Literal["val", "train"] = "val",
     checkpoint: str = "best",
     windows: int | None = None,

@@ -41,13 +41,15 @@ Examples:
   nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
   nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
   nanoscope train runs/laptop --init_from=resume --max_iters=4000
+  nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
+  nanoscope train out-shakespeare-char --init_from=resume --max_iters=9000   continue a run of nanoGPT from its ckpt.pt
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
 {keys}
 
 A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
 and those marked (once), which hold for one invocation whenever they are typed.
-Ctrl-C finishes the current iteration, saves, and prints the command that resumes the run.
+Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
 
 

@@ -57,7 +57,7 @@ def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
     notes = config.get(RUN_NOTES, {})
     out_dir, here = Path(str(config.get("out_dir", ""))), run.resolve()
     places = [*folders]
-    if out_dir.parts and here.parts[-len(out_dir.parts) :] == out_dir.parts:
+    if out_dir.parts and not out_dir.is_absolute() and here.parts[-len(out_dir.parts) :] == out_dir.parts:
         places += [here.parents[len(out_dir.parts) - 1] / folder for folder in folders]
     if notes.get("data_folder"):
         places.append(Path(str(notes["data_folder"])))

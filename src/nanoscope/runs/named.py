@@ -39,9 +39,8 @@ def trained_runs(logs: Sequence[str], warn: Warn) -> list[NamedRun]:
 def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
     """The log at a path, or the logs of the runs in a folder; of those, the ones that can't be used are skipped."""
     folder = Path(path)
-    is_folder = path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file()
     inside: dict[str, Path] = {}
-    if is_folder:
+    if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
         from nanoscope.runs.glance import find_runs  # late: logs are compared without psutil too
 
         inside = find_runs(folder)

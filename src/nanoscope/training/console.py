@@ -106,7 +106,7 @@ class BarTerminal(Terminal):
         self._progress.start()  # does nothing if it has started
 
     def progress(self, text: str) -> None:
-        self._progress.update(self._task, description=f"{text} · ")
+        self._progress.update(self._task, description=f"{text}  ")
         self._progress.start()
 
     def close(self) -> None:

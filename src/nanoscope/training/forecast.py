@@ -16,6 +16,7 @@ from nanoscope.training.warm_up import WarmUp
 from nanoscope.units import short_duration
 
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per parameter, on two cores
+PROCESS_BYTES = 350_000_000  # Python and torch themselves
 CHECKPOINT_BYTES = 12  # per parameter: the weight and two averages
 CHECKPOINT_SPEED = 200e6  # bytes per second to write, sync and read back; 100e6 to 700e6 were seen
 
@@ -49,7 +50,7 @@ class Outlook:
             measured.fastest.seconds / measured.fastest.sequences / session.machine.processes.world,
             OPTIMIZER_SECONDS[session.config.recipe] * parameters if on_cpu else 0.0,
             measured.saved_bytes + 2 * logits,  # their gradients exist beside everything that was saved
-            training_bytes(parameters),
+            training_bytes(parameters) + (PROCESS_BYTES if on_cpu else 0),
         )
 
     def step_seconds(self, sequences: int) -> float:

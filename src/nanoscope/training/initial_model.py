@@ -14,6 +14,7 @@ from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 from nanoscope.training.vocabulary import SharedTokens, fit_weights, shared_tokens
 
+RATES = {"learning_rate", "matrix_lr", "table_lr", "lr_scale"}  # 0.3 times these ended 0.03 lower (benchmarks/LOG.md)
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
 
 
@@ -89,6 +90,8 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         given = {key: value for key, value in given.items() if key not in left_out}
         if left_out:
             notes.append(f"the weights are {shape.recipe}: {', '.join(left_out)} have their defaults for that recipe")
+    if shape.recipe == "modern" and not RATES & typed.keys():
+        notes.append("these learning rates are for training from scratch; lower ones may end lower: try --lr_scale=0.3")
     return build({**given, **own}), notes
 
 

@@ -67,20 +67,22 @@ class Pace:
         """Expect this from now on: a forecast, to which the time of the rest of the run and its range are added."""
         self.forecast = forecast
         low, high = SURE if forecast.measured else UNSURE
-        seconds = self.eta_seconds(forecast.step) or 0.0
+        seconds = (self.expected("step") or 0.0) + (self.eta_seconds(forecast.step + 1) or 0.0)
+        if forecast.step == 0 and self.config.recipe == "classic":  # which is evaluated before it is trained
+            seconds += self.expected("eval") or 0.0
         self.forecast = replace(forecast, seconds=seconds, seconds_low=low * seconds, seconds_high=high * seconds)
         return self.forecast
 
     def revise_forecast(self, next_step: int) -> list[Forecast]:
         """After the first iterations, once: a new forecast if the old one was wrong, and is worth a line."""
-        expected, steps = self.forecast, list(self._steps)
-        if expected.measured or expected.seconds is None or len(steps) < self.JUDGED_STEPS:
+        expected = self.forecast
+        if expected.measured or expected.seconds is None or len(self._steps) < self.JUDGED_STEPS:
             return []
-        real, left = median(steps), self.config.max_iters - next_step
+        real, left = median(list(self._steps)), self.config.max_iters - next_step
         times = real / max(expected.step_seconds or 0.0, 1e-9)
         revised = self.complete(
             Forecast(
-                step=next_step, steps=left, measured=len(steps), step_seconds=real,
+                step=next_step, steps=left, measured=len(self._steps), step_seconds=real,
                 eval_seconds=times * (expected.eval_seconds or 0.0), checkpoint_seconds=expected.checkpoint_seconds,
             )
         )  # fmt: skip

@@ -15,8 +15,8 @@ class Passage:
 
     def __init__(self, session: Session, stop: StopRequest, phase: Literal["step", "eval"], total: int) -> None:
         self.whole, self.part = ("iteration", "micro-batch") if phase == "step" else ("evaluation", "batch")
-        self.title = f"{self.whole} {session.state.step}: {self.part}"
-        self.stop, self.reporter = stop, session.books.reporter
+        self.step, self.stop, self.reporter = session.state.step, stop, session.books.reporter
+        self.title = f"{self.whole} {self.step}: {self.part}"
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         self.can_stop = phase == "eval" or session.machine.processes.world == 1
         self.total, self.done = total, -1
@@ -33,9 +33,11 @@ class Passage:
     def __call__(self) -> bool:
         self.done += 1
         self.batch_began = time.monotonic()
+        if self.can_stop and self.stop.requested:
+            return True
         if self.batch_began - self.began > SHOW_AFTER_SECONDS:
             self.reporter.progress(f"{self.title} {self.done + 1}/{self.total}")
-        return self.can_stop and self.stop.requested
+        return False
 
     def describe_stop(self) -> str:
         """When the run stops if it is asked to now, and what becomes of what it is doing."""
@@ -44,6 +46,7 @@ class Passage:
         each = measured / self.done if self.done > 0 else self.expected_seconds / self.total
         seconds = each * (1 if abandons else self.total - self.done) - (time.monotonic() - self.batch_began)
         when = f" (about {short_duration(seconds)})" if seconds > SHOW_AFTER_SECONDS else ""
+        saving = ", then saving" if self.step or not abandons else ""
         if abandons:
-            return f"after this {self.part}{when}, discarding the unfinished {self.whole}"
-        return f"after this {self.whole}{when}"
+            return f"after this {self.part}{when}, discarding the unfinished {self.whole}{saving}"
+        return f"after this {self.whole}{when}{saving}"

@@ -24,7 +24,7 @@ def forward_backward(session: Session, batches: list[Batch], step: int, stop: St
                 loss = session.learner.forward_backward(batches, step, passage)
             if loss is None and passage.done:
                 text = f"iteration {step} was discarded after {passage.done} of {passage.total} micro-batches"
-                session.books.reporter.emit(Note(text=f"{text}; a resumed run repeats it"))
+                session.books.reporter.emit(Note(text=text + ("; a resumed run repeats it" if step else "")))
             return loss
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):

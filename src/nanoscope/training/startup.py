@@ -16,6 +16,7 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError
+from nanoscope.interop.huggingface import NAMES
 from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
@@ -36,6 +37,7 @@ from nanoscope.training.resuming import check_unfinished, schedule_notes, update
 from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
+from nanoscope.training.vocabulary import check_gpt2_data
 from nanoscope.training.warm_up import warm_up
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -104,13 +106,16 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
         return Origin(resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *problems, *resumed.notes])
     if resolved.config.init_from != "scratch":
-        weights = open_weights(resolved.config.init_from)
+        weights = open_weights(resolved.config)
         config, notes = config_for_weights(resolved, weights)
         return Origin(config, weights=weights, notes=[*resolved.notes, *weights.problems, *notes])
     return Origin(resolved.config, notes=[*resolved.notes])
 
 
-def open_weights(source: str) -> OpenedModel:
+def open_weights(config: TrainConfig) -> OpenedModel:
+    source = config.init_from
+    if source in NAMES:
+        check_gpt2_data(source, config.dataset)
     try:
         return open_model(source)
     except UsageError as error:

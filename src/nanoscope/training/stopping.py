@@ -27,7 +27,7 @@ class StopRequest:
         self.at_once = True
         """Whether a second Ctrl-C ends the process. One of several would leave the others waiting."""
         self.describe: Callable[[], str] | None = None
-        """When the run would stop: 'after this iteration'. None: at once."""
+        """When the run would stop, and what it would do then: 'after this iteration, then saving'. None: at once."""
         self._first_at = 0.0
         self._before: dict[int, Any] = {}
 
@@ -68,7 +68,7 @@ class StopRequest:
         if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
         if number == signal.SIGINT and not self.requested:
-            how = f"stopping {self.describe()}, then saving" if self.describe else "stopping and saving"
+            how = f"stopping {self.describe() if self.describe else 'and saving'}"
             hint = " (Ctrl-C again quits at once)" if self.at_once else ""
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, f"\n{how}{hint}\n".encode())

@@ -2,17 +2,18 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nanoscope.data.corpora import CORPORA
-from nanoscope.data.dataset import Dataset, TokenSplit
-from nanoscope.data.tokenizer import Tokenizer
+from nanoscope.data.corpora import ALIASES, CORPORA
+from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
 from nanoscope.errors import UsageError
 from nanoscope.interop.models import OpenedModel
 from nanoscope.model import LanguageModel, Modern
+from nanoscope.paths import DATA
 
 TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
 NGRAMS = "ngrams.table"
@@ -39,7 +40,7 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | 
         return None, _assumed_equal(model, dataset)
     if model.tokenizer.to_json() == dataset.tokenizer.to_json():
         return None, []
-    _check_kinds(model, model.tokenizer, dataset, dataset.tokenizer)
+    _check_kinds(model.name, model.tokenizer.kind, dataset.folder, dataset.tokenizer.kind)
     known = {model.tokenizer.token_bytes(i): i for i in range(model.tokenizer.vocab_size)}
     size = dataset.tokenizer.vocab_size
     shared = SharedTokens(torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)]))
@@ -58,14 +59,22 @@ def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
     return [f"{unknown}: its token ids are taken to mean the same as those of the model"]
 
 
-def _check_kinds(model: OpenedModel, old: Tokenizer, dataset: Dataset, new: Tokenizer) -> None:
+def check_gpt2_data(init_from: str, dataset: str) -> None:
+    """Refuse data in other tokens for OpenAI's weights, before these are downloaded."""
+    folder = next((folder for folder in (Path(dataset), DATA / dataset) if is_dataset(folder)), None)
+    tokenizer = open_dataset(folder).tokenizer if folder else None
+    kind = tokenizer.kind if tokenizer else ALIASES.get(dataset, ("", "gpt2"))[1]
+    _check_kinds(init_from, "gpt2", folder or Path(dataset), kind)
+
+
+def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
     """Refuse characters for a model of word pieces and the reverse: hardly anything it has learned would apply."""
-    if (old.kind in SINGLE) != (new.kind in SINGLE):
-        corpus = re.split("[-_]", dataset.folder.name)[0]
+    if (needed in SINGLE) != (found in SINGLE):
+        corpus = re.split("[-_]", folder.name)[0]
         way = f"--dataset={corpus}" if corpus in CORPORA else "nanoscope prepare FILE"
         raise UsageError(
-            f"init_from={model.name} needs data in {old.kind} tokens, but {dataset.folder} has {new.kind} tokens\n"
-            f"Use {way} --tokenizer={old.kind}"
+            f"init_from={model} needs data in {needed} tokens, but {folder} has {found} tokens\n"
+            f"Use {way} --tokenizer={needed}"
         )
 
 

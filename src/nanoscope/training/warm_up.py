@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
 from nanoscope.training.learner import Learner
 
-AT_PEAK_SECONDS = (
-    0.02  # that a pass which only measures may take at the device's peak; it really takes a few times that
-)
+AT_PEAK_SECONDS = 0.02  # for a pass that only measures, at the device's peak; it really takes a few times that
+SLOW_TIMES = 10  # as long as at the peak: that is mostly setting up, or a busy machine, so the pass is repeated
 
 
 @dataclass(frozen=True)
@@ -77,14 +76,15 @@ def _compile(learner: Learner) -> str | None:
 
 
 def _measure(learner: Learner, first: Pass) -> Pass:
-    """The faster of two more passes, if they are short: the first one was slow because it set things up."""
+    """The fastest of a few more passes, if they are short: the first one also set things up."""
     machine, config = learner.machine, learner.config
     at_peak = learner.flops_per_token * config.block_size / (machine.peak[0] or math.inf) * machine.processes.world
     sequences = min(_micro_batch(learner), int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
     if learner.model is not learner.plain_model:  # compiled for whole micro-batches
         sequences = _micro_batch(learner)
+    repeats = 2 if sequences else int(first.seconds > SLOW_TIMES * at_peak)
     try:
-        passes = [_run(learner, learner.model, sequences) for _ in range(2)] if sequences else [first]
+        passes = [_run(learner, learner.model, max(sequences, 1)) for _ in range(repeats)] or [first]
     except (RuntimeError, MemoryError) as error:  # training has a remedy for too little memory, and will use it
         if not is_out_of_memory(error):
             raise
