@@ -2,8 +2,9 @@
 slow step. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
@@ -82,12 +83,17 @@ def scatter(values: Sequence[float]) -> float:
 
 def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
-    return range(count) if count <= enough else [int(part * count) for part in _spread_parts(enough)]
+    return range(count) if count <= enough else _spread(count, enough)
 
 
 def is_printed(column: Sequence[float]) -> bool:
     """Whether a column, NaN where nothing was printed, holds anything; of very many lines a part is looked at."""
     return any(column[i] == column[i] for i in spread_indices(len(column), ENOUGH_TO_SEE))
+
+
+@lru_cache(maxsize=16)  # a long run asks again and again for the same two or three
+def _spread(count: int, enough: int) -> "array[int]":
+    return array("q", [int(part * count) for part in _spread_parts(enough)])
 
 
 @cache
