@@ -8,8 +8,8 @@ from nanoscope.views.report import html as report
 from nanoscope.words.language import LANGUAGES, Language
 
 HERE = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.js", "charts.js", "report.js", "dashboard.js")
-STYLES = ("uPlot.min.css", "style.css", "dashboard.css")
+SCRIPTS = (*report.SCRIPTS, "dashboard.js")
+STYLES = (*report.STYLES, "dashboard.css")
 
 _PAGE = """\
 <!doctype html>

@@ -65,10 +65,6 @@ function steady(format) {
   return [...parts, ...[60, 3600, 86400].flatMap((size) => [size / 6, size / 2, size, 2 * size, 5 * size]), ...[1, 2, 5].map((n) => n * 864000)];
 }
 
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-}
-
 /** The numbers of a chart as uPlot takes them. */
 function chartData(spec) {
   const tables = spec.series.map((s) => [s.x, s.y]);

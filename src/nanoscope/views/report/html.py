@@ -11,6 +11,9 @@ from typing import Any
 from nanoscope.errors import JobError
 
 HERE = Path(__file__).parent
+# In the order in which they are loaded, here and in the dashboard. uPlot's file contains its license notice.
+SCRIPTS = ("uPlot.iife.js", "view.js", "charts.js", "report.js")
+STYLES = ("uPlot.min.css", "style.css")
 
 _PAGE = """\
 <!doctype html>
@@ -37,10 +40,7 @@ _PAGE = """\
 def render(payload: dict[str, Any]) -> str:
     """The page as text, to be written as UTF-8."""
     words = payload["words"][payload["language"]]
-    package = uplot()
-    styles = [(package / "uPlot.min.css").read_text("utf-8"), (HERE / "style.css").read_text("utf-8")]
-    sources = [package / "uPlot.iife.js", HERE / "charts.js", HERE / "report.js"]  # uPlot's contains its license notice
-    scripts = [source.read_text("utf-8") for source in sources]
+    styles, scripts = ([source(name).read_text("utf-8") for name in names] for names in (STYLES, SCRIPTS))
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -56,6 +56,11 @@ def render(payload: dict[str, Any]) -> str:
         payload=inert_json(payload),
         scripts="\n".join(f"<script>{text}</script>" for text in scripts),
     )
+
+
+def source(name: str) -> Path:
+    """A script or style of the page."""
+    return HERE / name if (HERE / name).is_file() else uplot() / name
 
 
 def uplot() -> Path:

@@ -5,7 +5,7 @@ const CAUSE_COLOURS = {
   startup: "c3", resume: "c3", evaluation: "c0", "evaluation+checkpoint": "c5", checkpoint: "c2", periodic: "c6", stall: "c4",
 };
 const PHASE_COLOURS = { startup: "c3", data: "c6", steps: "c0", eval: "c5", checkpoint: "c2", sample: "c1", other: "raw" };
-const RUN_COLOURS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
+const OLD_RUN_COLOURS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
 const TABLE_ROWS = 60;
 
 /** An element with attributes and children; strings become text. */
@@ -270,7 +270,7 @@ function waysToCompare(runs) {
 /** Colours first; where they end, the same ones again in dashes. */
 function runLine(i) {
   const dashes = [undefined, [8, 4], [2, 3]];
-  return { colour: RUN_COLOURS[i % RUN_COLOURS.length], dash: dashes[Math.floor(i / RUN_COLOURS.length) % dashes.length] };
+  return { colour: OLD_RUN_COLOURS[i % OLD_RUN_COLOURS.length], dash: dashes[Math.floor(i / OLD_RUN_COLOURS.length) % dashes.length] };
 }
 
 function overlays(runs, labels, state) {
@@ -345,36 +345,44 @@ function pageHeader(title, subtitle, languages, state) {
     make("div", { class: "controls" }, theme));
 }
 
-/** Build the page of a payload; again after the language or the colours have changed. */
-function showReport(payload, state) {
-  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
-  const header = pageHeader(names, payload.words[state.language].labels.report, payload.words, state);
-  const main = make("main", {}, ...contents(payload, state));
-  document.body.querySelectorAll("header, main").forEach((old) => old.remove());
-  document.body.prepend(header, main);
-  drawAll(main);
+/**
+ * Show a payload in `root`; called again with newer numbers, it updates what is there.
+ * options: actions: elements for the line with the name; stateOf(run): {state, text} where somebody knows better than
+ * the log whether it still trains ("live", "starting", "stalled", "finished", "stopped", "failed"); onPaper: everything open.
+ */
+function showReport(root, payload, view, options = {}) {
+  const state = { language: view.state.language, equal: view.state.x, onPaper: options.onPaper, again: ({ equal }) => view.set({ x: equal }) };
+  const next = make("div", {}, ...(options.actions || []), ...contents(payload, state));
+  const what = JSON.stringify([view.state, payload.runs.map((run) => run.name)]);
+  if (root.dataset.what === what) patchChildren(root, next);
+  else root.replaceChildren(...next.childNodes);
+  root.dataset.what = what;
+  drawAll(root);
 }
 
+/** The report file: everything in one page. */
 function start() {
   const payload = JSON.parse(document.getElementById("payload").textContent);
-  const state = { language: payload.language, theme: null, equal: "step" };
-  state.again = (change, focused) => {
-    Object.assign(state, change);
-    const top = scrollY;
-    showReport(payload, state);
-    scrollTo(0, top);
-    document.getElementById(focused).focus();
+  const view = new View({ language: payload.language }, viewFromHash(location.hash));
+  const names = payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (payload.runs.length > 3 ? ", …" : "");
+  const main = make("main");
+  const show = (onPaper = false) => {
+    const state = { ...view.state, theme: onPaper ? "light" : view.state.theme, again: (change, focused) => { view.set(change); document.getElementById(focused).focus(); } };
+    document.body.querySelectorAll("header, main").forEach((old) => old.remove());
+    document.body.prepend(pageHeader(names, payload.words[state.language].labels.report, payload.words, state), main);
+    showReport(main, payload, view, { onPaper });
   };
-  showReport(payload, state);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showReport(payload, state); });
+  show();
+  view.listen(() => { history.replaceState(null, "", `#${viewToHash(view)}`); show(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!view.state.theme) show(); });
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("paper");
-    showReport(payload, { ...state, theme: "light", onPaper: true });
+    show(true);
   });
   addEventListener("afterprint", () => {
     document.documentElement.classList.remove("paper");
-    if (!state.theme) delete document.documentElement.dataset.theme;
-    showReport(payload, state);
+    if (!view.state.theme) delete document.documentElement.dataset.theme;
+    show();
   });
 }
 
