@@ -1,6 +1,6 @@
 """The rules that training applies while a run works and the analysis applies to its log: one time left, one spike, one
-slow step. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start. Only for
-very many values it pays to load it; the results are the same to the last bit.
+slow step. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start. Only
+for many values it is worth loading; the results are the same to the last bit.
 """
 
 from array import array
