@@ -149,16 +149,20 @@ class Watch:
 
 
 def _lists(response: http.client.HTTPResponse) -> Stream:
+    """The whole list, whenever something in it has changed."""
     assert response.status == 200
     assert response.getheader("content-type", "").startswith("text/event-stream")
-    event = ""
+    event, listed = "", {}
     while line := response.readline():
         field, _, value = line.decode("utf-8").rstrip("\r\n").partition(": ")
         if field == "event":
             event = value
         elif field == "data":
-            assert event == "runs"
-            yield json.loads(value)["runs"]
+            assert event in ("runs", "changes")
+            said = json.loads(value)
+            listed = {name: run for name, run in listed.items() if event == "changes" and name not in said["gone"]}
+            listed |= {run["name"]: run for run in said["runs"]}
+            yield list(listed.values())
         yield None  # so that the reader can time out, however many pings the server sends
 
 
