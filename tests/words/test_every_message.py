@@ -16,14 +16,15 @@ import generated_logs
 from messages import messages_in_code
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
-from nanoscope.analysis.findings import NoteFinding
+from nanoscope.analysis.findings import Analysis, NoteFinding
 from nanoscope.analysis.notes import note_findings
 from nanoscope.runs.reader import read_log, read_stream
-from nanoscope.runs.run import Log
+from nanoscope.runs.run import Log, Run
 from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.dashboard.labels import labels
+from nanoscope.views.report.tiles import evidence, tiles
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
@@ -87,8 +88,19 @@ def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:
 
 def report(log: Log, language: Language, options: Options | None = None, notes: Sequence[NoteFinding] = ()) -> str:
     page = page_of(language)
-    print_report(log, [analyse(run, options, log) for run in log.runs], log_errors(log.errors), page, notes)
-    return text_of(page)
+    analyses = [analyse(run, options, log) for run in log.runs]
+    print_report(log, analyses, log_errors(log.errors), page, notes)
+    at_a_glance = [
+        each for run, analysis in zip(log.runs, analyses, strict=True) for each in glance(run, analysis, language)
+    ]
+    return "\n".join([text_of(page), *at_a_glance])
+
+
+def glance(run: Run, analysis: Analysis, language: Language) -> Iterator[str]:
+    for tile in tiles(run, analysis, language):
+        yield from (tile["label"], *tile["foot"])
+    for title, text in evidence(analysis, language):
+        yield from (title, text)
 
 
 def text_of(page: Page) -> str:

@@ -40,10 +40,12 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
 
 
-def comparison_texts(comparison: Comparison, language: Language) -> ComparisonTexts:
-    """What makes the difference, what the runs reached, and which settings differ."""
+def comparison_texts(
+    comparison: Comparison, language: Language, names: tuple[str, ...] | None = None
+) -> ComparisonTexts:
+    """What makes the difference, what the runs reached, and which settings differ; `names` to call the runs by."""
     say = language.say
-    names = short_names(comparison.names)
+    names = names or short_names(comparison.names)
     key = zip(names, map(printable, comparison.names), strict=True)
     experiment = comparison.experiment
     is_list = len(names) > MOST_COLUMNS

@@ -2,8 +2,8 @@
 /* The page of `nanoscope watch`: the list of runs, the report of those that are chosen, and a form for any log. */
 
 const { language: usualLanguage, words: allWords } = JSON.parse(document.getElementById("words").textContent);
+const view = new View({ language: usualLanguage });
 const state = {
-  language: usualLanguage, theme: null, equal: "step",
   runs: null, // as listed by the server
   chosen: [], // names of runs
   payload: null, // what is shown, of runs or of a log
@@ -15,7 +15,7 @@ let loading = false; // a report is on its way
 let lookAgain = 0; // the timer of the next look at the chosen runs
 let rested = 0; // when the server may be asked for the same runs again
 
-const labelsNow = () => allWords[state.language].labels;
+const labelsNow = () => allWords[view.state.language].labels;
 const byId = (id) => document.getElementById(id);
 const isChosen = (names) => state.log === null && JSON.stringify(names) === JSON.stringify(state.chosen);
 
@@ -31,13 +31,14 @@ function remember(key, value) {
 
 // --- the frame ---
 
-state.again = (change, focused) => {
-  Object.assign(state, change);
+view.listen((change) => {
   remember("language", change.language);
   remember("theme", change.theme);
-  if (change.equal) showContent(); else showFrame();
+  if (!("language" in change || "theme" in change)) return;
+  const focused = document.activeElement && document.activeElement.id;
+  showFrame();
   if (byId(focused)) byId(focused).focus();
-};
+});
 
 /** Everything anew, in the language and colours that are chosen; what was typed stays. */
 function showFrame() {
@@ -45,9 +46,9 @@ function showFrame() {
   const typed = ["log-text", "log-max-iters", "log-device", "sample-prompt"].map((id) => [id, byId(id) && byId(id).value]);
   const open = byId("log-panel") && !byId("log-panel").hidden;
   const written = byId("sample-text");
-  const header = pageHeader("nanoscope", labels.watch, allWords, state);
-  const connection = make("span", { id: "connection", role: "status", class: "soft" });
-  header.firstChild.append(" ", connection);
+  applyAppearance(view, allWords);
+  const header = make("header", { class: "top" }, make("h1", { class: "brand" }, "nanoscope"), make("span", { id: "connection", role: "status", class: "soft" }),
+    make("div", { class: "actions" }, languageSwitch(view, allWords), themeSwitch(view, labels)));
   const nav = make("nav", { id: "runs", "aria-label": labels.watch }, logButton(labels), make("ul"));
   const main = make("main", {},
     logPanel(labels), make("p", { id: "notice", role: "alert", hidden: "" }), make("div", { id: "tools", class: "controls", hidden: "" }, downloadButton(labels)),
@@ -143,14 +144,7 @@ function showContent() {
     content.replaceChildren(...(state.chosen.length ? [make("p", { class: "soft" }, loading ? labels.loading : labels.error_no_training)] : []));
     return;
   }
-  const names = state.payload.runs.slice(0, 3).map((run) => run.name).join(", ") + (state.payload.runs.length > 3 ? ", …" : "");
-  const next = make("div", {}, make("h2", { class: "shown-name" }, make("bdi", {}, names)), ...contents(state.payload, state));
-  // The same selection in the same language and colours is patched; charts and what is open stay.
-  const what = JSON.stringify([state.language, state.theme, state.equal, state.log && state.log.name, state.chosen]);
-  if (content.dataset.what === what) patchChildren(content, next);
-  else content.replaceChildren(...next.childNodes);
-  content.dataset.what = what;
-  drawAll(content);
+  showReport(content, state.payload, view, { level: 2 });
 }
 
 /** The failure of an answer, in words. */
@@ -204,7 +198,7 @@ function downloadButton(labels) {
   const button = make("button", { type: "button", id: "download" }, labels.download);
   button.addEventListener("click", async () => {
     const place = state.log === null
-      ? [`/report.html?${hashOf(state.chosen).slice(1)}&lang=${state.language}`]
+      ? [`/report.html?${hashOf(state.chosen).slice(1)}&lang=${view.state.language}`]
       : [`/api/explain.html?${logQuery(state.log)}`, { method: "POST", body: state.log.content }];
     try {
       const response = await fetch(...place);
@@ -246,7 +240,7 @@ function logPanel(labels) {
 }
 
 function logQuery(log) {
-  return new URLSearchParams({ name: log.name, max_iters: log.max_iters, device: log.device, lang: state.language });
+  return new URLSearchParams({ name: log.name, max_iters: log.max_iters, device: log.device, lang: view.state.language });
 }
 
 /** Show what the server says about a log: text, or a file. */
@@ -331,10 +325,10 @@ function connect() {
 }
 
 const ofBrowser = usualLanguage === "en" ? navigator.languages.map((tag) => tag.split("-")[0]).find((code) => allWords[code]) : null;
-state.language = [recall("language"), ofBrowser].find((code) => allWords[code]) || usualLanguage;
-if (["light", "dark"].includes(recall("theme"))) state.theme = recall("theme");
+view.state.language = [recall("language"), ofBrowser].find((code) => allWords[code]) || usualLanguage;
+if (["light", "dark"].includes(recall("theme"))) view.state.theme = recall("theme");
 showFrame();
 connect();
 document.addEventListener("visibilitychange", look);
 addEventListener("hashchange", () => { if (location.hash || state.log === null) choose(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!state.theme) showFrame(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!view.state.theme) view.set({ theme: null }); });

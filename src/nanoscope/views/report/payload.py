@@ -12,15 +12,26 @@ from typing import Any, NamedTuple
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.compare.clock import seconds_at
-from nanoscope.analysis.findings import Analysis, AsleepNote, Comparison, Overfitting, SlowRecord, SlowStepNote
+from nanoscope.analysis.findings import (
+    Analysis,
+    AsleepNote,
+    Comparison,
+    Effect,
+    NonFinite,
+    Overfitting,
+    SlowRecord,
+    SlowStepNote,
+)
 from nanoscope.analysis.notes import note_findings
+from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
 from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
-from nanoscope.views.compare import comparison_texts, short_names
+from nanoscope.views.compare import comparison_texts
 from nanoscope.views.report.labels import labels
-from nanoscope.views.report.series import Series, extremes, packed, smoothed, thinned_series
+from nanoscope.views.report.series import Series, extremes, packed, thinned_series
+from nanoscope.views.report.tiles import evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
 from nanoscope.words.language import LANGUAGES, Language
 from nanoscope.words.sentences import sentence
@@ -30,6 +41,8 @@ from nanoscope.words.verdicts import verdict_title
 MAX_EVALUATIONS = 1000
 MAX_EXPLAINED = 200  # slow steps that get a sentence, the costliest; the others are shown with their cause only
 CLOCK_POINTS = 100
+MAX_SETTINGS = 6  # that differ between runs and get a chart of their own
+RESULTS = {"parameters", "tokens_per_step", "total_batch_size", "device", "device_name", "seed"}  # nothing to choose
 PHASE_NAMES = {"step": "steps", "evaluation": "eval"}
 
 Json = dict[str, Any]
@@ -41,6 +54,7 @@ class Source(NamedTuple):
     name: str
     run: Run
     log: Log
+    resume: str | None = None  # the command that resumes it
 
     @property
     def details(self) -> RunDetails:
@@ -70,7 +84,8 @@ def describe_run(source: Source, options: Options) -> DescribedRun:
     run = source.run
     analysis = analyse(run, options, source.log)
     texts = {code: _texts(source, analysis, Language(code)) for code in LANGUAGES}
-    return DescribedRun(source.name, run, analysis, _numbers(source, analysis), thinned_series(run), plain(texts))
+    series = thinned_series(run, {slow.step for slow in analysis.slow_steps})
+    return DescribedRun(source.name, run, analysis, _numbers(source, analysis), series, plain(texts))
 
 
 def payload(runs: Sequence[DescribedRun], language: str) -> Json:
@@ -81,10 +96,8 @@ def payload(runs: Sequence[DescribedRun], language: str) -> Json:
         comparison = compare([each.run for each in runs], names, analyses=[each.analysis for each in runs])
     document = {
         "language": language,
-        "runs": [
-            {"label": label, **each.numbers, **packed(each.series, len(runs))}
-            for label, each in zip(short_names(names), runs, strict=True)
-        ],
+        "runs": [{**each.numbers, **packed(each.series, len(runs))} for each in runs],
+        "settings": _chosen_settings(comparison) if comparison else [],
         "words": {code: _words(runs, comparison, Language(code)) for code in LANGUAGES},
     }
     return plain(document)  # type: ignore[no-any-return]
@@ -99,8 +112,12 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language
         "direction": "rtl" if language.right_to_left else "ltr",
         "labels": labels(language),
         "runs": [each.texts[language.code] for each in runs],
-        "comparison": comparison and vars(comparison_texts(comparison, language)),
+        "comparison": comparison and vars(comparison_texts(comparison, language, _names(runs))),
     }
+
+
+def _names(runs: Sequence[DescribedRun]) -> tuple[str, ...]:
+    return tuple(printable(each.name) for each in runs)
 
 
 def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
@@ -112,6 +129,9 @@ def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
     return {
         # Without the folders: a report may be sent to others.
         "source": source_line(replace(source.log, source=Path(source.log.source).name), language),
+        "tiles": tiles(source.run, analysis, language),
+        "facts": printable(facts(source.run, language)),
+        "evidence": evidence(analysis, language),
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
             for v in analysis.verdicts
@@ -151,22 +171,52 @@ def _numbers(source: Source, analysis: Analysis) -> Json:
     explained = set(map(id, slow))
     slow += [s for s in analysis.slow_steps if id(s) not in explained]
     onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
+    broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     return {
         "name": printable(source.name),
         "metric": analysis.evals.metric if analysis.evals else "loss",
-        "smooth": smoothed(run.steps.step, run.steps.loss),
-        "pace": smoothed(run.steps.step, run.steps.time_s, without={s.step for s in slow}),
+        "unit": run.unit,
+        "state": _state(source, analysis),
+        "resume": source.resume,
         "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
         "best": analysis.evals and (analysis.evals.best_step, analysis.evals.best_val),
+        "result": None if broken is not None or analysis.evals is None else analysis.evals.best_val,
         "onset": onset,
+        "broken": broken,
+        "clip": analysis.gradients and analysis.gradients.clip,
+        "uniform": analysis.train_loss.uniform_loss,
         "slow": [(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in slow],
         "phases": _phases(run, analysis),
         "tokens_per_step": analysis.progress.tokens_per_step,
+        "epoch_tokens": train_tokens(run),
+        "last_step": analysis.progress.last_step,
+        "total_steps": analysis.progress.total_steps,
         "clock": _clock(run, analysis),
         "config": details.config or [(printable(str(k)), printable(str(v))) for k, v in run.config.items()],
         "environment": details.environment,
         "samples": details.samples,
     }
+
+
+def _state(source: Source, analysis: Analysis) -> str:
+    """How the log ends; whether a process still trains, only a live view knows."""
+    if analysis.progress.finished:
+        return "finished"
+    if any(error.kind == "interrupted" and error.run is source.run for error in source.log.errors):
+        return "stopped"
+    return "failed" if source.run.failed else "unfinished"
+
+
+def _chosen_settings(comparison: Comparison) -> list[Json]:
+    """The settings that somebody chose differently, those first that a finding is about."""
+    effects = [finding.setting for finding in comparison.experiment.learnt if isinstance(finding, Effect)]
+    chosen = [each for each in comparison.config if each.key not in RESULTS]
+    chosen.sort(key=lambda each: effects.index(each.key) if each.key in effects else len(effects))
+    return [{"key": printable(each.key), "values": _safe(each.values)} for each in chosen[:MAX_SETTINGS]]
+
+
+def _safe(values: Sequence[object]) -> list[object]:
+    return [value if isinstance(value, int | float) or value is None else printable(str(value)) for value in values]
 
 
 def _phases(run: Run, analysis: Analysis) -> list[tuple[str, float]]:

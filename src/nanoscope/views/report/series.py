@@ -1,94 +1,118 @@
 """The columns of a run as the page draws them: thinned to what a chart can show, and packed.
 
-Numbers are sent as base64 of little-endian arrays, in which NaN means missing.
+A short series is sent as it is. Of a longer one, each stretch is sent as its mean, which the page smooths, and its
+lowest and highest value, which it draws as a band: no spike gets lost. Numbers are base64 of little-endian arrays.
 """
 
 import base64
 import math
-import sys
-from array import array
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nanoscope.runs.run import Run
-from nanoscope.views.charts import stretch_medians
 
-MAX_POINTS = 6000  # of a series; of a longer one, each stretch keeps its lowest and its highest value
-MIN_POINTS = 600  # of a series, however many runs share the page
-SMOOTH_STRETCHES = 200
+MAX_POINTS = 4000  # of a series that is sent as it is, if its run has the page to itself
+MIN_POINTS = 800  # the same, however many runs share the page
+STRETCHES_PER_POINT = 0.5  # a stretch needs three numbers
 COLUMNS = ("loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")
 LOWEST_VALID = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
+MAX_EXTRAS = 24  # series beyond the columns
 
-Series = Mapping[str, tuple["array[int]", "array[float]"]]
+Floats = NDArray[np.float64]
 
 
-def thinned_series(run: Run) -> Series:
-    """Steps and values of each column that has at least two numbers."""
-    steps, details = run.steps, run.details
-    columns: dict[str, Sequence[float]] = {name: getattr(steps, name) for name in COLUMNS}
-    if details is not None and details.eta_steps:
-        estimates = dict(zip(details.eta_steps, details.eta_seconds, strict=True))
-        columns["eta_s"] = [estimates.get(step, math.nan) for step in steps.step]
-    series = {}
-    for name, values in columns.items():
-        lowest = LOWEST_VALID.get(name, -math.inf)
-        finite = array("f", [y if lowest <= y < math.inf else math.nan for y in values])
-        if len(list(islice((y for y in finite if y == y), 2))) == 2:
-            series[name] = _thinned(steps.step[:], finite, MAX_POINTS)
-    return series
+@dataclass(eq=False)
+class Points:
+    """Steps and values; `low` and `high` where a value is the mean of a stretch."""
+
+    steps: NDArray[np.int64]
+    values: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+Series = Mapping[str, Points]
+
+
+def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
+    """Each column that has at least two numbers. Steps in `slow`, which are drawn one by one, have no time here."""
+    steps = np.array(run.steps.step, dtype=np.int64)
+    raw: dict[str, tuple[NDArray[np.int64], Floats]] = {
+        name: (steps, np.array(getattr(run.steps, name))) for name in COLUMNS
+    }
+    if len(slow):
+        raw["time_s"][1][np.isin(steps, np.array(list(slow), dtype=np.int64))] = math.nan
+    if run.details is not None and run.details.eta_steps:
+        # A step that was repeated after a resume is listed twice: its last estimate counts.
+        estimates = dict(zip(run.details.eta_steps, run.details.eta_seconds, strict=True))
+        raw["eta_s"] = (np.array(sorted(estimates)), np.array([estimates[step] for step in sorted(estimates)]))
+    for name in list(run.series)[:MAX_EXTRAS]:
+        extra = run.series[name]
+        raw[name] = (np.array(extra.steps, dtype=np.int64), np.array(extra.values))
+    found = {}
+    for name, (at, values) in raw.items():
+        keep = np.isfinite(values) & (values >= LOWEST_VALID.get(name, -math.inf))
+        if np.count_nonzero(keep) >= 2:
+            found[name] = _thinned(Points(at[keep], values[keep]), MAX_POINTS)
+    return found
 
 
 def packed(series: Series, run_count: int) -> dict[str, object]:
     """The series as the page's script reads them. Steps that several have in common are written once."""
     most = max(MAX_POINTS // run_count, MIN_POINTS)
-    thinned = {name: _thinned(steps, values, most) for name, (steps, values) in series.items()}
-    common = next(iter(thinned.values()))[0] if thinned else array("q")
-    columns = {
-        name: {"y": _base64(values)} if steps == common else {"x": _packed_steps(steps), "y": _base64(values)}
-        for name, (steps, values) in thinned.items()
-    }
+    thinned = {name: _thinned(points, most) for name, points in series.items()}
+    common = next(iter(thinned.values())).steps if thinned else np.array([], dtype=np.int64)
+    columns: dict[str, dict[str, object]] = {}
+    for name, points in thinned.items():
+        column: dict[str, object] = {"y": _base64(points.values)}
+        if points.low is not None and points.high is not None:
+            column |= {"low": _base64(points.low), "high": _base64(points.high)}
+        if not np.array_equal(points.steps, common):
+            column["x"] = _packed_steps(points.steps)
+        columns[name] = column
     return {"steps": _packed_steps(common), "series": columns}
-
-
-def smoothed(steps: Sequence[int], values: Sequence[float], without: set[int] | None = None) -> list[tuple[int, float]]:
-    """Medians of stretches, long enough to remove the noise of single batches; `without` are steps to leave out."""
-    skipped = without or set()
-    points = [(float(x), y) for x, y in zip(steps, values, strict=True) if math.isfinite(y) and x not in skipped]
-    stretches = min(SMOOTH_STRETCHES, max(len(points) // 3, 2))
-    return [(int(x), float(f"{y:.5g}")) for x, y in stretch_medians(points, stretches // 2)]
 
 
 def extremes(values: Sequence[float], most: int) -> list[int]:
     """Indices of at most `most` values: the lowest and the highest of every stretch, so that spikes stay."""
     if len(values) <= most:
         return list(range(len(values)))
-    size = math.ceil(2 * len(values) / (most - 2))
+    edges = np.linspace(0, len(values), (most - 2) // 2 + 1).astype(int)
+    column = np.asarray(values)
     kept = {0, len(values) - 1}
-    has_gaps = any(value != value for value in values)
-    for start in range(0, len(values), size):
-        stretch = values[start : start + size]
-        numbers = [value for value in stretch if value == value] if has_gaps else stretch
-        if numbers:
-            kept |= {start + stretch.index(min(numbers)), start + stretch.index(max(numbers))}
+    for start, end in pairwise(edges):
+        stretch = column[start:end]
+        if not np.all(np.isnan(stretch)):
+            kept |= {int(start + np.nanargmin(stretch)), int(start + np.nanargmax(stretch))}
     return sorted(kept)
 
 
-def _thinned(steps: "array[int]", values: "array[float]", most: int) -> "tuple[array[int], array[float]]":
-    if len(values) <= most:
-        return steps, values
-    kept = extremes(values, most)
-    return array("q", [steps[i] for i in kept]), array("f", [values[i] for i in kept])
+def _thinned(points: Points, most: int) -> Points:
+    count = len(points.values)
+    if count <= (most if points.low is None else most * STRETCHES_PER_POINT):
+        return points
+    starts = np.unique(np.linspace(0, count, int(most * STRETCHES_PER_POINT), endpoint=False).astype(int))
+    ends = np.append(starts[1:], count)
+    low, high = (points.values if each is None else each for each in (points.low, points.high))
+    return Points(
+        points.steps[(starts + ends - 1) // 2],
+        np.add.reduceat(points.values, starts) / (ends - starts),
+        np.minimum.reduceat(low, starts),
+        np.maximum.reduceat(high, starts),
+    )
 
 
-def _packed_steps(steps: Sequence[int]) -> dict[str, object]:
+def _packed_steps(steps: NDArray[np.int64]) -> dict[str, object]:
     """Steps at equal distances, as they usually are, need only three numbers."""
-    every = steps[1] - steps[0] if len(steps) > 1 else 1
-    if steps and all(step == steps[0] + i * every for i, step in enumerate(steps)):
-        return {"first": steps[0], "every": every, "count": len(steps)}
-    return {"each": _base64(array("d", steps))}
+    if len(steps) and np.all(np.diff(steps) == (every := int(steps[1] - steps[0]) if len(steps) > 1 else 1)):
+        return {"first": int(steps[0]), "every": every, "count": len(steps)}
+    return {"each": _base64(steps, "<f8")}
 
 
-def _base64(numbers: "array[float]") -> str:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return base64.b64encode(numbers.tobytes()).decode("ascii")
+def _base64(numbers: NDArray[Any], kind: str = "<f4") -> str:
+    return base64.b64encode(numbers.astype(kind).tobytes()).decode("ascii")

@@ -1,0 +1,131 @@
+"""A run at a glance: its headline figures, and what its verdict rests on. All from its findings."""
+
+from typing import Any
+
+from nanoscope.analysis.compare.clock import wall_seconds
+from nanoscope.analysis.findings import Analysis, Eta, NoEta
+from nanoscope.runs.run import Run
+from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.sentences import sentence
+
+Tile = dict[str, Any]  # key, label, value, unit and foot: texts; share: of the steps that are done
+
+
+def tiles(run: Run, analysis: Analysis, language: Language) -> list[Tile]:
+    """The tiles in their order, without the run's state, which the page knows best."""
+    return [
+        _loss(run, analysis, language),
+        _progress(analysis, language),
+        _time_left(run, analysis, language),
+        _speed(analysis, language),
+        _elapsed(run, analysis, language),
+    ]
+
+
+def facts(run: Run, language: Language) -> str:
+    """What is trained on what: '10.7M · RTX 3060 · bfloat16 · compile'."""
+    start = run.details.start if run.details else None
+    parameters = run.config.get("parameters")
+    known = [
+        language.large(parameters) if isinstance(parameters, int | float) and parameters > 0 else None,
+        (start and start.device_name) or run.config.get("device"),
+        (start and start.dtype) or run.config.get("dtype"),
+        "compile" if (start and start.compiled) or run.config.get("compile") is True else None,
+    ]
+    return " · ".join(str(fact) for fact in known if fact)
+
+
+def evidence(analysis: Analysis, language: Language) -> list[tuple[str, str]]:
+    """What the verdict is weighed against, with titles."""
+    say = language.say
+    found = (
+        (say("Validation"), analysis.evals),
+        (say("Gap"), analysis.gap),
+        (say("Training"), analysis.train_loss),
+        (say("Learning rate"), analysis.schedule),
+        (say("Gradients"), analysis.gradients),
+    )
+    texts = ((title, sentence(finding, language)) for title, finding in found if finding is not None)
+    return [(title, text) for title, text in texts if text]
+
+
+def _tile(key: str, label: str, value: str, foot: list[str | None], unit: str = "") -> Tile:
+    return {"key": key, "label": label, "value": value, "unit": unit, "foot": [each for each in foot if each]}
+
+
+def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
+    say, evals = language.say, analysis.evals
+    if evals is None or evals.best_val is None or evals.best_step is None:
+        train = analysis.train_loss
+        first = say("first {loss:loss}", loss=train.first) if train.first is not None else None
+        return _tile("loss", say("Training loss"), language.loss(train.smoothed_last), [first])
+    best = next((e for e in run.evals if e.step == evals.best_step), None)
+    error = f"± {language.significant(best.stderr, 2)}" if best and best.stderr else None
+    last = evals.last_step is not None and evals.last_step != evals.best_step
+    foot = [
+        error,
+        language.at(evals.best_step),
+        say("last {loss:loss}", loss=evals.last_val) if last and evals.last_val is not None else None,
+    ]
+    label = say("Val loss, best") if evals.metric == "loss" else say("Bits per byte, best")
+    return _tile("val", label, language.loss(evals.best_val), foot)
+
+
+def _progress(analysis: Analysis, language: Language) -> Tile:
+    say, progress = language.say, analysis.progress
+    label = say("Step") if progress.unit == "step" else say("Epoch")
+    value = NOTHING if progress.last_step is None else language.number(progress.last_step)
+    if not progress.total_steps or progress.last_step is None or progress.steps_left is None:
+        return _tile("step", label, value, [None if progress.finished else say("of an unknown number")])
+    share = 1.0 if progress.finished else min(1.0, progress.last_step / progress.total_steps)
+    tile = _tile("step", label, value, [language.percent(share)], unit=f"/ {language.number(progress.total_steps)}")
+    return {**tile, "share": share}
+
+
+def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
+    say, eta = language.say, analysis.eta
+    label = say("Time left")
+    if analysis.progress.finished:
+        return _tile("left", label, NOTHING, [say("finished")])
+    if isinstance(eta, Eta):
+        between = language.between(language.duration(eta.low_s), language.duration(eta.high_s))
+        tile = _tile("left", label, language.duration(eta.expected_s), [between])
+        return {**tile, "seconds": eta.expected_s}
+    reason = eta.reason if isinstance(eta, NoEta) else "no_times"
+    why = {
+        "total_unknown": say("the number of steps is unknown"),
+        "no_times": say("the log has no times"),
+        "not_finite": say("the loss is not a number"),
+    }
+    return _tile("left", label, NOTHING, [why[reason]])
+
+
+def _speed(analysis: Analysis, language: Language) -> Tile:
+    say, timing = language.say, analysis.timing
+    step = language.duration(timing.typical_s) if timing else NOTHING
+    rate = timing.throughput_tok_s if timing else None
+    mfu = _mfu(analysis)
+    share = f"MFU {language.percent(mfu)}" if mfu is not None else None
+    if rate is None:
+        label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
+        return _tile("speed", label, step, [share])
+    label = say("Tokens/s per device") if timing and timing.tok_s_per_device else say("Tokens/s")
+    return _tile("speed", label, language.large(rate), [share, say("step {time}", time=step)])
+
+
+def _mfu(analysis: Analysis) -> float | None:
+    """Of the device that the run was on; None where the printed figure is not to be believed."""
+    if analysis.mfu is None:
+        return analysis.achieved.share if analysis.achieved else None
+    if analysis.mfu.recomputed is not None:
+        return analysis.mfu.recomputed
+    return analysis.mfu.settled if analysis.mfu.trust in ("ok", "smoothing_lag") else None
+
+
+def _elapsed(run: Run, analysis: Analysis, language: Language) -> Tile:
+    say, progress = language.say, analysis.progress
+    seen = say("{n} tokens", n=language.large(progress.tokens_seen)) if progress.tokens_seen else None
+    passes = progress.passes_over_data
+    epochs = say("{n} epochs", n=language.significant(passes, 2)) if passes else None
+    label = say("Time in all") if progress.finished else say("Elapsed")
+    return _tile("elapsed", label, language.duration(wall_seconds(run, analysis)), [seen, epochs])
