@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shlex
 import signal
 import threading
 import time
@@ -42,11 +43,20 @@ def read_run(folder: Path, label: str, own: OwnRun | None = None) -> Reading:
         log = own.read()
     except NewerVersionError:  # the list of runs shows the reason
         return Reading([], None, 0.0)
-    runs = [describe_run(Source(label, log.runs[-1], log), Options())] if log.runs else []
+    resume = _resume_command(folder, log.runs[-1]) if log.runs else None
+    runs = [describe_run(Source(label, log.runs[-1], log, resume), Options())] if log.runs else []
     may_grow = time.time() - (folder / "events.jsonl").stat().st_mtime < GROWING_SECONDS
     if not may_grow:
         runs = [replace(each, run=_for_comparison(each.run)) for each in runs]
     return Reading(runs, own if may_grow else None, time.thread_time() - began)
+
+
+def _resume_command(folder: Path, run: Run) -> str | None:
+    """The command that continues a run that did not finish, if it has a checkpoint."""
+    if run.said_finished or not (folder / "checkpoints" / "last").exists():
+        return None
+    shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
+    return f"nanoscope train {shlex.quote(shown)} --init_from=resume"
 
 
 def _for_comparison(run: Run) -> Run:

@@ -131,6 +131,8 @@ class Dashboard:
     async def report_file(self, request: Request) -> Response:
         names = _names(request)
         payload = await run_in_threadpool(self.reports.payload, names, _language(request, self.language))
+        for run in payload["runs"]:
+            run["resume"] = None  # a folder of this machine is of no use to others
         payload["view"] = request.query_params.get("view", "")[:VIEW_CHARACTERS]
         return await _attachment(payload, "-".join(run["name"] for run in payload["runs"][:3]))
 

@@ -83,7 +83,7 @@ function themeSwitch(view, labels) {
 /** The report file: everything in one page. */
 function start() {
   const payload = JSON.parse(/** @type {any} */ (document.getElementById("payload")).textContent);
-  const view = new View({ language: payload.language }, viewFromHash(location.hash));
+  const view = new View({ language: payload.language }, viewFromHash(location.hash || payload.view || ""));
   const main = make("main");
   const show = (onPaper = false) => {
     const focused = document.activeElement && document.activeElement.id;
