@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+TYPESCRIPT := typescript@5.9.3
+TSC := $(VENV)/js/node_modules/.bin/tsc
 BROWSER_PACKAGES := chromium fonts-noto-core
 
 .PHONY: help demo check test lint format browser trainers screenshots bench soak clean
@@ -33,10 +35,12 @@ check: lint  ## lint, types and the quick tests, in a minute: for work in progre
 test: lint browser  ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff, mypy, and the types of the pages' scripts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	@if command -v npm >/dev/null && { test -x $(TSC) || npm install --silent --no-fund --no-audit --prefix $(VENV)/js $(TYPESCRIPT) >/dev/null 2>&1; }; \
+	then echo "$(TSC) -p jsconfig.json"; $(TSC) -p jsconfig.json; else echo "The types of the pages' scripts are not checked: that needs npm and, once, a network."; fi
 
 # Chromium for tests/browser, and fonts for Arabic and Hindi. Without them those tests are skipped.
 browser:

@@ -98,8 +98,7 @@ function safeName(text) {
 
 /** @param {Chart} chart */
 function fileName(chart) {
-  const runs = /** @type {any} */ (chart.spec).runs || [];
-  return safeName([...runs.slice(0, 3), chart.spec.key].join("-"));
+  return safeName([...(chart.spec.runs || []).slice(0, 3), chart.spec.key].join("-"));
 }
 
 /** @param {string} text */

@@ -16,6 +16,7 @@ function figure(spec, view, labels, level, extras = {}) {
   const now = make("span", { class: "now" }, bdi(extras.now || "", "ltr"));
   /** @type {Chart | null} */
   let chart = null;
+  let hasRaw = false;
   const menu = menuButton(`${labels.take_away}: ${spec.title}`, icon("menu"), () => [
     makeButton({}, () => { if (chart) savePicture(chart, "png"); }, "PNG"),
     makeButton({}, () => { if (chart) savePicture(chart, "svg"); }, "SVG"),
@@ -42,7 +43,12 @@ function figure(spec, view, labels, level, extras = {}) {
       fillLegend();
       if (chart) chart.take(spec);
     },
-    refresh() { fillLegend(); if (chart) chart.schedule(); },
+    /** @param {Partial<ViewState>} change */
+    refresh(change) {
+      const onlySmoothing = Object.keys(change).join() === "smoothing";
+      if (!onlySmoothing || (view.state.smoothing > 0) !== hasRaw) fillLegend();
+      if (chart && (!onlySmoothing || spec.lines.some((line) => line.smooth))) chart.schedule();
+    },
   };
   return whole;
 
@@ -50,6 +56,7 @@ function figure(spec, view, labels, level, extras = {}) {
     if (spec.lines.length < 2 && !spec.lines.some((line) => line.smooth && spec.tall)) return;
     const entries = spec.lines.filter((line) => line.label && !line.unlisted).map((line) => entry(line, line.label, line.key));
     const smooth = spec.lines.find((line) => line.smooth);
+    hasRaw = view.state.smoothing > 0;
     if (smooth && spec.tall && !spec.names && view.state.smoothing > 0) entries.push(entry(smooth, labels.raw, "raw"));
     const focused = [...legend.children].indexOf(document.activeElement);
     legend.replaceChildren(...entries);

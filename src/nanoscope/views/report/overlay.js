@@ -40,12 +40,18 @@ function overlayFigure(runs, { labels, view, level }) {
   const phone = innerWidth < PHONE;
   const spec = {
     key: "overlay", title: labels.overlay, quantity: chosen.quantity, tall: true, robust: true, names: !phone, gutter: phone ? 12 : NAMES_GUTTER,
-    lines: /** @type {Line[]} */ (lines), focus: view.state.focus, runs: [chosen.key], log: false, fromZero: chosen.quantity === "time" || chosen.quantity === "percent",
+    lines: /** @type {Line[]} */ (lines), focus: view.state.focus || bestOf(runs), runs: [chosen.key], log: false, fromZero: chosen.quantity === "time" || chosen.quantity === "percent",
   };
   const whole = figure(spec, view, labels, level + 1, { head: tabs });
   whole.classList.add("overlay");
   whole.figure.shape = `overlay ${chosen.key} ${way}`;
   return whole;
+}
+
+/** The name of the run with the lowest loss; none if they cannot be ranked. @param {any[]} runs */
+function bestOf(runs) {
+  const ranked = runs.filter((run) => run.result !== null).sort((a, b) => a.result - b.result);
+  return ranked.length > 1 && new Set(ranked.map((run) => run.metric)).size === 1 ? ranked[0].name : "";
 }
 
 // --- settings against results ---
@@ -84,7 +90,8 @@ function settingFigures(payload, { labels, view, level }) {
     const spec = {
       key: `setting ${key}`, title: key, quantity: "loss", lines: [], xRange: range, yRange: /** @type {[number, number]} */ ([low - margin, high + margin]), xLog: log,
       xTicks: distinct.map(place), xLabels: distinct.map((value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : fitting(String(value), 90))), xTitle: "", runs: [key],
-      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view),
+      points: known.map(({ value, result, name }) => ({ x: place(value), y: result === null ? NaN : result, key: name, text: result === null ? "NaN" : result.toFixed(4) })),
+      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view, bestOf(runs)),
     };
     const whole = figure(spec, view, labels, level + 1, { head: make("span", { class: "faint" }, `→ ${labels.best_val}`) });
     whole.classList.add("setting");
@@ -93,8 +100,8 @@ function settingFigures(payload, { labels, view, level }) {
   }).filter((/** @type {any} */ each) => each !== null);
 }
 
-/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view */
-function paintSetting(groups, at, pen, view) {
+/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best */
+function paintSetting(groups, at, pen, view, best) {
   const hidden = view.state.hidden;
   const means = groups.flatMap(({ x, mean }) => (mean === null ? [] : [at.x(x), at.y(mean)]));
   if (means.length > 2) pen.line(means, { colour: ink("ghost"), width: 1.25 });
@@ -111,7 +118,7 @@ function paintSetting(groups, at, pen, view) {
         for (const cross of [[across - 4, top - 4, across + 4, top + 4], [across - 4, top + 4, across + 4, top - 4]]) pen.line(cross, { colour: ink("bad"), width: 2, clip: false });
         pen.text(across + 8, top, "NaN", { colour: ink("bad") });
       } else if (hidden.includes(name)) pen.dot(across, at.y(result), 3.25, { stroke: ink("control"), width: 1.25 });
-      else pen.dot(across, at.y(result), name === view.state.focus ? 5.5 : 4, { fill: ink(runColour(name)), stroke: ink("surface"), width: 1 });
+      else pen.dot(across, at.y(result), name === (view.state.focus || best) ? 5.5 : 4, { fill: ink(runColour(name)), stroke: ink("surface"), width: 1 });
     });
   }
 }
@@ -131,9 +138,10 @@ function showComparison(payload, words, frame, tools) {
   const head = make("div", { class: "name-line" }, make(`h${level}`, { class: "run-name" }, make("bdi", { dir: "auto" }, title)),
     make("span", { class: "facts" }, labels.count_runs.replace("{n}", String(names.length))), make("div", { class: "actions" }, ...actions));
   const learnt = comparison.sections[0] ? comparison.sections[0][1] : [];
-  const [lead, ...more] = learnt.length ? [learnt[0], comparison.leads.join(" "), ...learnt.slice(1)] : comparison.leads;
+  const leads = [...comparison.leads].reverse(); // the loss before the speed
+  const [lead, ...more] = [leads[0], ...learnt, ...leads.slice(1)].filter(Boolean);
   const verdict = lead ? make("section", { class: "card verdicts", "data-key": "verdicts", "aria-label": labels.verdict },
-    make("div", { class: "verdict" }, make("p", {}, make("strong", {}, lead), ...(more.length ? [" ", make("span", { class: "soft" }, more[0])] : []))),
+    make("div", { class: "verdict" }, make("p", {}, make("strong", {}, lead), ...(more.length ? [" ", more[0]] : []))),
     more.length > 1 ? folded(make("span", { class: "why" }, labels.why, " ", icon("more")), (into) => into.append(list(more.slice(1))), { class: "evidence-part", "data-key": "why" }, frame.onPaper) : null) : null;
   const settings = settingFigures(payload, frame);
   const parts = [head, verdict, tools, overlayFigure(runs, frame), settings.length ? make("div", { class: "smalls settings" }, ...settings) : null];

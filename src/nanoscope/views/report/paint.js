@@ -73,16 +73,35 @@ function paintChart(chart, at, pen, layer) {
 function paintRaw({ line, from, to }, at, pen, chart) {
   const alpha = 0.4 * chart.alpha(line) * (chart.spec.names ? 0.5 : 1);
   if (chart.spec.names && chart.spec.lines.length > 4 && line.key !== chart.spec.focus && line.key !== chart.hovered) return;
-  if (line.low && line.high) {
-    const points = [];
-    for (let i = from; i < to; i += 1) points.push(at.x(line.x[i]), at.y(line.high[i]));
-    for (let i = to - 1; i >= from; i -= 1) points.push(at.x(line.x[i]), at.y(line.low[i]));
-    pen.area(points, { colour: ink(line.colour), alpha: alpha * 0.55 });
+  const tone = ink(line.colour);
+  if (!line.low && to - from < at.box.width / 2) {
+    const points = new Float32Array(2 * (to - from));
+    for (let i = from; i < to; i += 1) { points[2 * (i - from)] = at.x(line.x[i]); points[2 * (i - from) + 1] = at.y(line.y[i]); }
+    pen.line(points, { colour: tone, width: 1, alpha });
     return;
   }
-  const points = new Float32Array(2 * (to - from));
-  for (let i = from; i < to; i += 1) { points[2 * (i - from)] = at.x(line.x[i]); points[2 * (i - from) + 1] = at.y(line.y[i]); }
-  pen.line(points, { colour: ink(line.colour), width: 1, alpha });
+  const columns = pixelColumns(line, from, to, at);
+  const points = [];
+  for (const [x, , high] of columns) points.push(x, at.y(high));
+  for (const [x, low] of columns.reverse()) points.push(x, at.y(low));
+  pen.area(points, { colour: tone, alpha: alpha * 0.55 });
+}
+
+/** The lowest and the highest value in each column of pixels. @param {Line} line @param {number} from @param {number} to @param {any} at */
+function pixelColumns(line, from, to, at) {
+  /** @type {[number, number, number][]} */
+  const columns = [];
+  const [low, high] = [line.low || line.y, line.high || line.y];
+  for (let i = from; i < to; i += 1) {
+    const x = Math.round(at.x(line.x[i]));
+    const last = columns[columns.length - 1];
+    if (!last || x > last[0]) columns.push([x, low[i], high[i]]);
+    else {
+      if (low[i] < last[1]) last[1] = low[i];
+      if (high[i] > last[2]) last[2] = high[i];
+    }
+  }
+  return columns;
 }
 
 /** @param {{line: Line, mean: Float32Array | null, from: number, to: number}} drawn @param {any} at @param {Pen} pen */

@@ -27,6 +27,9 @@
  * @property {number[]} [xTicks]
  * @property {string[]} [xLabels]
  * @property {boolean} [xLog]
+ * @property {{x: number, y: number, key: string, text: string}[]} [points] of a chart that paints itself
+ * @property {any} [run] whose steps x counts
+ * @property {string[]} [runs] names, for the file that a picture is saved in
  * @property {string} [xTitle]
  */
 /** @typedef {{left: number, top: number, width: number, height: number}} Box */
@@ -42,7 +45,7 @@ const LEFT_GUTTER = 44;
 const PHONE = 768;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Noto Sans Arabic", "Noto Sans Devanagari", sans-serif';
 const START_LEFT_OUT = 0.02; // of x
-const START_IGNORED = 0.05; // of x, when the scale of y is chosen
+const START_IGNORED = 0.12; // of x, when the scale of y is chosen
 
 /** Charts in the page. @type {Set<Chart>} */
 const charts = new Set();
@@ -83,6 +86,11 @@ class Chart {
     this.hovered = "";
     /** @type {[number, number]} */
     this.range = [0, 1];
+    /** what one unit of the ticks of y is */
+    this.factor = 1;
+    /** @type {ArrayLike<number | null>[]} */
+    this.data = [];
+    this.shape = "";
     /** drawn lines with their means @type {{line: Line, mean: Float32Array | null, from: number, to: number}[]} */
     this.drawn = [];
     holder.chart = this;

@@ -76,7 +76,7 @@ function headAt(chart, x) {
     step: (v) => `${labels.step} ${grouped(Math.round(v))}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
   });
   const parts = [write[way](x)];
-  const run = /** @type {any} */ (chart.spec).run;
+  const { run } = chart.spec;
   if (run && way === "step") {
     const ways = waysOf(run);
     for (const other of ["time", "tokens"]) if (ways[other]) parts.push(write[other](ways[other](x)));
@@ -89,15 +89,19 @@ function showTooltip(pointer) {
   if (!cursor || !pointer) { if (tooltip) tooltip.hidden = true; return; }
   const { source: chart, x } = cursor;
   const rows = rowsAt(chart, x);
-  if (!tooltip) tooltip = make("div", { class: "tooltip", "aria-hidden": "true" });
-  if (!tooltip.isConnected) document.body.append(tooltip);
   const [head, ...more] = headAt(chart, x);
   const hidden = rows.length - MOST_ROWS;
-  tooltip.replaceChildren(
+  openTooltip(pointer,
     make("div", { class: "tooltip-head" }, make("strong", {}, bdi(head)), ...more.map((text) => bdi(text))),
     ...rows.slice(0, MOST_ROWS).flatMap((row) => tooltipRow(row, chart)),
-    ...(hidden > 0 ? [make("div", { class: "faint" }, `+ ${hidden}`)] : []),
-  );
+    ...(hidden > 0 ? [make("div", { class: "faint" }, `+ ${hidden}`)] : []));
+}
+
+/** @param {{left: number, top: number}} pointer @param {...Node} contents */
+function openTooltip(pointer, ...contents) {
+  if (!tooltip) tooltip = make("div", { class: "tooltip", "aria-hidden": "true" });
+  if (!tooltip.isConnected) document.body.append(tooltip);
+  tooltip.replaceChildren(...contents);
   tooltip.hidden = false;
   const { offsetWidth: width, offsetHeight: height } = tooltip;
   const left = pointer.left + BESIDE + width > innerWidth - 4 ? pointer.left - BESIDE - width : pointer.left + BESIDE;
@@ -112,7 +116,7 @@ function tooltipRow(row, chart) {
   const value = make("b", {}, bdi(`${row.between ? "≈ " : ""}${row.text}`, "ltr"));
   const error = row.error ? make("span", { class: "faint" }, bdi(`± ${lossText(row.error)}`, "ltr")) : null;
   const label = make("span", { class: row.line.key === chart.spec.focus ? "strong" : "" }, make("bdi", { dir: "auto" }, name));
-  if (row.between && row.line.kind === "both") label.append(make("span", { class: "faint" }, ` · ${labels.between}`));
+  if (row.between && row.line.kind === "both" && !chart.spec.names) label.append(make("span", { class: "faint" }, ` · ${labels.between}`));
   const parts = [make("div", { class: "tooltip-row" }, swatch(row.line, row.raw), label, value, error)];
   if (row.note) parts.push(make("div", { class: "tooltip-note" }, row.note));
   return parts;
@@ -155,7 +159,7 @@ function zoomPage(root, factor) {
 /** @param {Chart} chart */
 function listenToPointer(chart) {
   const { holder } = chart;
-  if (chart.spec.xRange) return;
+  if (chart.spec.points) { listenToPoints(chart); return; }
   /** @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
   /** @type {{from: number, range: [number, number], distance: number, box: any} | null} */
@@ -220,7 +224,10 @@ function listenToPointer(chart) {
       const ends = [was.box.px, px].map((at) => low + (Math.min(Math.max(at, 0), width) / width) * (high - low)).sort((a, b) => a - b);
       setCursor(null);
       zoomTo(chart, ends[0], ends[1]);
-    } else if (event.pointerType !== "mouse" && event.type === "pointerup") show(event);
+    } else if (event.type === "pointerup") {
+      if (event.pointerType !== "mouse") show(event);
+      if (chart.spec.names) chooseLine(chart, valueAt(event), event.clientY - holder.getBoundingClientRect().top);
+    }
   };
   holder.addEventListener("pointerup", end);
   holder.addEventListener("pointercancel", end);
@@ -233,6 +240,31 @@ function listenToPointer(chart) {
   }, { passive: false });
   holder.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (chart.plot && moveByKey(chart, event)) event.preventDefault(); });
   holder.addEventListener("blur", () => { if (cursor && cursor.source === chart) setCursor(null); });
+}
+
+/** Highlight the run whose line was clicked; a second click takes that back. @param {Chart} chart @param {number} x @param {number} top px */
+function chooseLine(chart, x, top) {
+  const { y } = chart.places();
+  const near = chart.drawn.map(({ line }, i) => ({ line, found: chart.valueAt(i, x) }))
+    .map(({ line, found }) => ({ key: line.key, away: found ? Math.abs(y(found.value) - top) : Infinity })).sort((a, b) => a.away - b.away)[0];
+  if (near && near.away < 12) chart.view.set({ focus: chart.view.state.focus === near.key ? "" : near.key });
+}
+
+/** A chart of single points: the nearest one says what it is. @param {Chart} chart */
+function listenToPoints(chart) {
+  const { holder } = chart;
+  const show = (/** @type {PointerEvent} */ event) => {
+    if (!chart.plot) return;
+    const at = holder.getBoundingClientRect();
+    const { x, y, box } = chart.places();
+    const away = (/** @type {{x: number, y: number}} */ point) => Math.hypot(x(point.x) + 4 - (event.clientX - at.left), (Number.isNaN(point.y) ? box.top + 6 : y(point.y)) - (event.clientY - at.top));
+    const near = [...(chart.spec.points || [])].sort((a, b) => away(a) - away(b))[0];
+    setCursor(null);
+    if (near && away(near) < 14) openTooltip({ left: event.clientX, top: event.clientY }, make("div", { class: "tooltip-row" }, runDot(near.key), make("bdi", { dir: "auto" }, near.key), make("b", {}, bdi(near.text, "ltr"))));
+  };
+  holder.addEventListener("pointermove", show);
+  holder.addEventListener("pointerdown", show);
+  holder.addEventListener("pointerleave", () => setCursor(null));
 }
 
 /** The x of a marked point under the pointer, such as a slow step, or x itself. @param {Chart} chart @param {number} x */

@@ -28,7 +28,7 @@ function showReport(root, payload, view, options = {}) {
       level: options.level || 1, labels, view, actions: options.actions || [], onPaper: Boolean(options.onPaper),
       stateOf: options.stateOf || ((/** @type {any} */ run) => ({ state: run.state, text: "" })),
     };
-    const tools = options.onPaper ? null : toolbar(view, commonWays(payload.runs), labels, root);
+    const tools = options.onPaper ? null : chartToolbar(view, commonWays(payload.runs), labels, root);
     return words.comparison ? showComparison(payload, words, frame, tools) : showRun(payload.runs[0], words.runs[0], frame, tools);
   };
   root.dataset.charts = "";
@@ -40,16 +40,16 @@ function showReport(root, payload, view, options = {}) {
     if ("theme" in change) colours.clear();
     if ("language" in change) return; // whoever shows the page shows it again
     if ("x" in change || "chart" in change || "focus" in change) { patchChildren(root, make("div", {}, ...build())); drawAll(root); }
-    refreshCharts(root);
+    refreshCharts(root, change);
   });
   pages.set(root, { what, stop });
 }
 
-/** Draw the charts below `root` again, with the view as it is. @param {any} root */
-function refreshCharts(root) {
+/** Draw the charts below `root` again, as far as a change concerns them. @param {any} root @param {Partial<ViewState>} change */
+function refreshCharts(root, change) {
   setCursor(null);
   for (const element of root.querySelectorAll(".toolbar, .segment")) if (element.update) element.update();
-  for (const element of root.querySelectorAll("section")) if (element.figure) element.figure.refresh();
+  for (const element of root.querySelectorAll("section")) if (element.figure) element.figure.refresh(change);
 }
 
 // --- the frame around it ---

@@ -146,7 +146,7 @@ function seriesGroups(names, labels) {
     if (without.includes(name)) continue;
     const key = /_gb$/.test(name) ? "memory" : /^(cpu|gpu).*_pct$/.test(name) ? "utilisation" : name;
     const { title, unit } = seriesTitle(name, labels);
-    const known = groups.get(key) || { key, title: labels[`group_${key}`] || title, unit, quantity: quantityOf(name), names: [], fromZero: !["grad_norm", "tok_s", "loss_scale"].includes(key) };
+    const known = groups.get(key) || { key, title: labels[`group_${key}`] || title, unit, quantity: quantityOf(name), names: /** @type {string[]} */ ([]), fromZero: !["grad_norm", "tok_s", "loss_scale"].includes(key) };
     known.names.push(name);
     groups.set(key, known);
   }

@@ -11,7 +11,7 @@ function segment(label, id, choices, chosen, choose) {
 }
 
 /** @param {View} view @param {string[]} ways along x @param {Record<string, string>} labels @param {any} root */
-function toolbar(view, ways, labels, root) {
+function chartToolbar(view, ways, labels, root) {
   const slider = make("input", { type: "range", id: "smoothing", min: "0", max: "0.99", step: "0.01" });
   const amount = make("output", { for: "smoothing", class: "amount" });
   slider.addEventListener("input", () => view.set({ smoothing: Number(slider.value) }));
