@@ -77,7 +77,7 @@ def _table(language: Language) -> dict[str, str]:
         "column_val": say("Val"),
         "column_best": say("Best"),
         "column_at": say("at step"),
-        "column_speed": say("tok/s"),
+        "column_speed": "tok/s",
         "column_hide": say("hide"),
         "sort_newest": say("Newest first"),
         "sort_by": say("Sort by this"),

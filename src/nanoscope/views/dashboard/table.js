@@ -37,6 +37,10 @@ class RunTable {
     this.closed = new Set();
     /** @type {Set<string>} */
     this.hidden = new Set(JSON.parse(page.recall("hidden") || "[]"));
+    /** @type {string[]} */
+    this.settings = []; // columns of them
+    this.prefix = ""; // of the names, which all have in common
+    this.lead = ""; // the run with the lowest loss
     this.current = ""; // the row that the keys are at: name of a run or key of a group
     /** @type {Row[]} */
     this.rows = [];
@@ -260,7 +264,7 @@ class RunTable {
     box.checked = shown;
     box.style.setProperty("--tone", `var(--${runColour(run.label)})`);
     box.addEventListener("change", () => { this.current = run.name; this.toggle(run.name); });
-    const link = make("a", { class: "open", href: hashOf([run.name]), "aria-current": shown && chosen.size === 1 ? "page" : null, title: run.label }, make("bdi", { dir: "auto" }, nameIn(run, this.group, this.prefix || "")));
+    const link = make("a", { class: "open", href: hashOf([run.name]), "aria-current": shown && chosen.size === 1 ? "page" : null, title: run.label }, make("bdi", { dir: "auto" }, nameIn(run, this.group, this.prefix)));
     link.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
@@ -271,13 +275,12 @@ class RunTable {
     const broken = run.nan_step !== null && run.state === "failed";
     const best = make("bdi", { class: broken ? "tone-bad" : this.lead === run.name ? "lead" : null, dir: "ltr" }, broken ? "NaN" : run.best === null ? NOTHING : run.best.toFixed(4));
     const cell = (/** @type {string} */ kind, /** @type {(Node | string | null)[]} */ ...children) => make("div", { role: "gridcell", class: `cell cell-${kind}` }, ...children);
-    const settings = this.settings || [];
     const act = run.state === "log"
       ? makeButton({ class: "icon-button row-act", tabindex: "-1", "aria-label": `${labels.remove}: ${run.label}`, title: labels.remove }, () => this.page.remove(run.name), icon("close"))
       : makeButton({ class: "icon-button row-act", tabindex: "-1", "aria-label": `${this.hidden.has(run.name) ? labels.unhide : labels.hide}: ${run.label}`, title: this.hidden.has(run.name) ? labels.unhide : labels.hide }, () => this.hide(run.name), icon(/** @type {any} */ (this.hidden.has(run.name) ? "eye" : "hide")));
     return make("div", { role: "row", class: `run-row${shown ? " chosen" : ""}`, "aria-selected": String(shown), "data-name": run.name },
       cell("dot", box), cell("state", stateGlyph(run.state, labels)), cell("name", link),
-      ...settings.map((name) => cell("setting", bdi(run.settings[name] === undefined ? NOTHING : String(run.settings[name]), "ltr"))),
+      ...this.settings.map((name) => cell("setting", bdi(run.settings[name] === undefined ? NOTHING : String(run.settings[name]), "ltr"))),
       cell("spark", sparkline(run, scale, shown)), cell("best", best),
       ...(this.wide ? [cell("best_step", bdi(run.best_step === null ? NOTHING : grouped(run.best_step), "ltr")), cell("tok_s", bdi(shortNumber(run.tok_s), "ltr"))] : []), cell("act", act));
   }
