@@ -30,6 +30,7 @@ from nanoscope.runs.events import (
 from nanoscope.untrusted import printable
 
 CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 256
 MAX_BYTES = 1 << 30  # nothing beyond this is read
 MAX_EVALUATIONS = 100_000
 PULSE_LINES = 40  # the last lines, by which the usual time between two lines is judged
@@ -52,6 +53,7 @@ class Outline:
 
     def _begin(self, identity: tuple[int, int]) -> None:
         self._identity = identity
+        self._head = b""  # of the file: a new file may get the number of the old one
         self._offset = 0
         self._steps, self._vals = array("q"), array("d")  # of the evaluations; NaN: not finite
         self._pulse: deque[float] = deque(maxlen=PULSE_LINES)  # `t` of the last iterations
@@ -67,8 +69,11 @@ class Outline:
         """Read on until `time.monotonic()` is `until`; whether all was read. Raises OSError."""
         with self._path.open("rb") as file:
             status = os.fstat(file.fileno())
-            if (status.st_dev, status.st_ino) != self._identity or status.st_size < self._offset:
+            head = file.read(HEAD_BYTES)
+            is_same = (status.st_dev, status.st_ino) == self._identity and head.startswith(self._head)
+            if not is_same or status.st_size < self._offset:
                 self._begin((status.st_dev, status.st_ino))
+            self._head = head
             file.seek(self._offset)
             while self._offset < MAX_BYTES and (chunk := file.read(CHUNK_BYTES)):
                 end = chunk.rfind(b"\n") + 1

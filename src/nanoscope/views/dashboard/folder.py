@@ -1,5 +1,6 @@
 """The folder that is watched: which runs are in it now, and how they are. It is only read, never written."""
 
+import os
 import threading
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ class Entry:
     path: Path
     glance: Glance
     outline: Outline
+    events: str  # the path of its events
+    seen: tuple[int, int, int] = (0, 0, 0)  # inode, size and time of its events
     outlined: str = ""  # the version that the outline has read
     state: str = ""
     text: str = ""  # as the page gets it
@@ -89,11 +92,17 @@ class WatchedFolder:
     def _entry(self, name: str, path: Path) -> Entry | None:
         known = self._entries.get(name)
         try:
+            if known is not None:
+                status = os.lstat(known.events)
+                seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+                if seen == known.seen and known.glance.state != "live":
+                    return known  # as nearly all of them, again and again
+                known.seen = seen
             version = version_of(path)
         except OSError:
             return None  # deleted in the meantime
         if known is None:
-            return Entry(path, glance(name, path, version), Outline(path))
+            return Entry(path, glance(name, path, version), Outline(path), str(path / "events.jsonl"))
         if known.glance.version != version or known.glance.state == "live":  # its process may have ended
             known.glance = glance(name, path, version)
         return known

@@ -95,7 +95,7 @@ class Readers:
             found = {}
         self._reading = {name: future for name, future in self._reading.items() if name not in found}
         if not self._reading:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown()  # at once: their memory counts
             self._pool = None
         return found
 

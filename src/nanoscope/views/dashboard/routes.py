@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from nanoscope.words.language import LANGUAGES
 
 LOG_LIMIT_BYTES = 32_000_000
 POLL_SECONDS = 1.0
+POLL_LEISURE = 10  # a look at the runs that took a second is repeated after ten seconds at the earliest
 MAX_SHOWN = 50  # runs overlaid
 VIEW_CHARACTERS = 4000  # of the state of the charts, in an address
 
@@ -57,6 +59,7 @@ class Dashboard:
         self.reports = Reports(self.folder, self.logs, language)
         self.writer = Writer()
         self.language = language
+        self._look_seconds = 0.0
         self._one_log = asyncio.Lock()  # a large pasted log takes seconds and memory: one at a time
 
     def routes(self) -> list[Route]:
@@ -103,13 +106,15 @@ class Dashboard:
                     gone = [name for name in sent if name not in listed]
                     yield ServerSentEvent(self._json(changed, gone), event="changes")
                 sent = listed
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(max(POLL_SECONDS, POLL_LEISURE * self._look_seconds))
 
         return EventSourceResponse(changes(), ping=20)
 
     async def _look(self) -> dict[str, str]:
         """The entries of the list as JSON, by name."""
+        began = time.monotonic()
         entries = await run_in_threadpool(self.folder.look)
+        self._look_seconds = time.monotonic() - began
         return self.logs.entries() | {name: entry.text for name, entry in entries.items()}
 
     def _json(self, listed: Mapping[str, str], gone: Sequence[str] | None = None) -> str:
@@ -201,10 +206,14 @@ def make_app(
 
     @asynccontextmanager
     async def watching(app: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(_watch(dashboard.folder, tell)) if tell else None
+        if tell is None:
+            yield
+            return
+        watcher = Watcher(tell, root)
+        await run_in_threadpool(lambda: watcher.look(dashboard.folder.look()))  # from here on, what happens is news
+        task = asyncio.create_task(_watch(dashboard.folder, watcher))
         yield
-        if task is not None:
-            task.cancel()
+        task.cancel()
 
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
@@ -224,12 +233,11 @@ def make_app(
     return Guard(app, names, token)
 
 
-async def _watch(folder: WatchedFolder, tell: Callable[[Facts], None]) -> None:
+async def _watch(folder: WatchedFolder, watcher: Watcher) -> None:
     """Look at the runs for as long as the server runs, whether somebody has the page open or not."""
-    watcher = Watcher(tell, folder.root)
     while True:
-        await run_in_threadpool(lambda: watcher.look(folder.look()))
         await asyncio.sleep(2 * POLL_SECONDS)
+        await run_in_threadpool(lambda: watcher.look(folder.look()))
 
 
 _CODES: Mapping[int, str] = {404: "gone", 405: "method"}
