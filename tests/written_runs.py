@@ -11,6 +11,7 @@ from nanoscope.runs.events import (
     End,
     Eval,
     Iter,
+    NonFinite,
     SlowStep,
     Spike,
     Start,
@@ -92,3 +93,49 @@ def run_events(steps: int, text: str, slow_every: int) -> Iterable[AnyEvent]:
     phases = {"startup": 2.0, "step": steps * STEP_SECONDS, "eval": 21 * EVAL_SECONDS, "checkpoint": 0.5}
     wall = sum(phases.values())
     yield End(t=wall, reason="finished", step=steps, wall_seconds=wall, phases=phases)
+
+
+def write_sweep(folder: Path, rates: Iterable[float] = (3e-4, 1e-3, 1e-2), steps: int = 400) -> Path:
+    """Runs that differ in learning rate and seed; the best rate is the middle one, and one run breaks down."""
+    best = list(rates)[len(list(rates)) // 2]
+    for rate in rates:
+        for seed in (1, 2):
+            name = f"lr{rate:g}_s{seed}"
+            breaks = steps // 2 if rate == max(rates) and seed == 2 else None
+            write_events(
+                folder / name, sweep_events(name, rate, seed, 1.5 + 0.2 * abs(math.log10(rate / best)), steps, breaks)
+            )
+    return folder
+
+
+def sweep_events(
+    name: str, rate: float, seed: int, reached: float, steps: int, breaks: int | None
+) -> Iterable[AnyEvent]:
+    config = {
+        "max_iters": steps,
+        "batch_size": 12,
+        "block_size": 64,
+        "learning_rate": rate,
+        "seed": seed,
+        "dataset": "x",
+    }
+    yield Start(
+        t=1.0, run=name, config=config, device="cpu", parameters=795904, tokens_per_step=768, vocab_size=65,
+        train_tokens=100_000,
+    )  # fmt: skip
+    for step in range(0, steps + 1, 4):
+        t = 1.0 + step * STEP_SECONDS
+        if step == breaks:
+            yield NonFinite(t=t, step=step)
+            yield End(t=t, reason="non_finite", step=step)
+            return
+        loss = reached + 0.004 * seed + 2.5 * math.exp(-8 * step / steps)
+        if step % (steps // 10) == 0:
+            yield Eval(t=t, step=step, train_loss=loss - 0.05, val_loss=loss, val_stderr=0.01, seconds=EVAL_SECONDS)
+        yield Iter(
+            t=t, step=step, loss=loss + 0.04 * math.sin(step * seed), lr=rate * (1 - step / steps),
+            seconds=STEP_SECONDS, data_seconds=0.002, grad_norm=0.5 + step % 3 / 10, mfu=0.3,
+            tokens_per_second=15000.0 + step % 9,
+        )  # fmt: skip
+    wall = 1.0 + steps * STEP_SECONDS
+    yield End(t=wall, reason="finished", step=steps, wall_seconds=wall)

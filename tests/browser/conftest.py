@@ -40,8 +40,10 @@ class Pages:
         self.contexts: list[playwright.BrowserContext] = []
         self.complaints: list[str] = []
 
-    def new(self, width: int, color_scheme: str) -> "playwright.Page":
-        context = self.browser.new_context(viewport={"width": width, "height": 800}, color_scheme=color_scheme)
+    def new(self, width: int, color_scheme: str, height: int = 800, touch: bool = False) -> "playwright.Page":
+        context = self.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=color_scheme, has_touch=touch
+        )
         context.set_default_timeout(1000 * PATIENCE_SECONDS)
         self.contexts.append(context)
         page = context.new_page()
@@ -72,18 +74,25 @@ def pages(browser: "playwright.Browser", serve: Callable[..., Watch]) -> Iterato
 def open_file(pages: Pages) -> OpenPage:
     """Open a file like a mail attachment; it must load nothing else."""
 
-    def open_it(file: Path, width: int = 1280, color_scheme: str = "light") -> "playwright.Page":
-        page = pages.new(width, color_scheme)
+    def open_it(
+        file: Path,
+        width: int = 1280,
+        color_scheme: str = "light",
+        height: int = 800,
+        touch: bool = False,
+        view: str = "",
+    ) -> "playwright.Page":
+        page = pages.new(width, color_scheme, height, touch)
 
         def only_this_file(route: "playwright.Route") -> None:
-            if route.request.url == file.as_uri():
+            if route.request.url.split("#")[0] == file.as_uri():
                 route.continue_()
             else:
                 pages.complaints.append(f"asked for {route.request.url}")
                 route.abort()
 
         page.route("**/*", only_this_file)
-        page.goto(file.as_uri())
+        page.goto(file.as_uri() + (f"#{view}" if view else ""))
         page.wait_for_selector("main")
         return page
 

@@ -18,7 +18,7 @@ from nanoscope.runs.own import read_samples
 from nanoscope.views.report.html import SCRIPTS
 from nanoscope.views.report.series import MAX_POINTS, extremes
 from nanoscope.words.language import LANGUAGES
-from written_runs import HOSTILE, write_run
+from written_runs import HOSTILE, write_run, write_sweep
 
 KILOBYTE = 1000
 
@@ -151,6 +151,7 @@ def test_the_numbers_are_those_of_the_run(tmp_path):
     assert run["steps"] == {"first": 0, "every": 1, "count": 200}
     assert set(run["series"]) == {"loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct", "eta_s"}
     assert numbers(run["series"]["eta_s"]["y"])[100] == pytest.approx(5.0)
+    assert len(numbers(run["series"]["time_s"]["y"])) == 198  # the two slow steps are told apart
     assert numbers(run["series"]["mfu_pct"]["y"])[7] == pytest.approx(40.0)
     assert run["evals"][0][2] == pytest.approx(0.02)
     assert dict(map(tuple, run["phases"])) == {"startup": 2.0, "steps": 10.0, "eval": 8.4, "checkpoint": 0.5}
@@ -167,7 +168,7 @@ def test_nanogpts_minus_100_percent_of_mfu_is_not_drawn(tmp_path):
     (tmp_path / "train.log").write_text(example_logs.spiky(), "utf-8")
     report(tmp_path, "train.log")
     drawn = numbers(payload_of(tmp_path / "report.html")["runs"][0]["series"]["mfu_pct"]["y"])
-    assert math.isnan(drawn[0])
+    assert min(drawn) > 0
     assert drawn[-1] == pytest.approx(9.7)
 
 
@@ -217,15 +218,41 @@ def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
         assert len(times) > 5
 
 
-def test_runs_with_long_names_are_lettered_and_a_key_explains_the_letters(tmp_path):
-    for name in ("a-laptop-with-a-long-name", "gpu"):
+def test_runs_are_called_by_their_names_however_long(tmp_path):
+    names = ["a-laptop-with-a-long-name", "gpu"]
+    for name in names:
         (tmp_path / f"{name}.log").write_text(example_logs.laptop(), "utf-8")
-    report(tmp_path, "a-laptop-with-a-long-name.log", "gpu.log")
+    report(tmp_path, *(f"{name}.log" for name in names))
     payload = payload_of(tmp_path / "report.html")
-    assert [run["label"] for run in payload["runs"]] == ["A", "B"]
+    assert [run["name"] for run in payload["runs"]] == names
     comparison = payload["words"]["en"]["comparison"]
-    assert comparison["key"] == ["A: a-laptop-with-a-long-name", "B: gpu"]
-    assert comparison["measures_headers"] == ["", "A", "B"]
+    assert comparison["key"] == []
+    assert comparison["measures_headers"] == ["", *names]
+
+
+def test_the_settings_that_differ_come_with_their_values(tmp_path):
+    write_sweep(tmp_path / "sweep")
+    report(tmp_path, "sweep", "-o", "sweep.html")
+    payload = payload_of(tmp_path / "sweep.html")
+    assert [each["key"] for each in payload["settings"]] == ["learning_rate"]
+    assert sorted(set(payload["settings"][0]["values"])) == [3e-4, 1e-3, 1e-2]
+    results = {run["name"]: run["result"] for run in payload["runs"]}
+    assert results["lr0.01_s2"] is None  # its loss became NaN
+    assert min(result for result in results.values() if result) == results["lr0.001_s1"]
+
+
+def test_tiles_and_time_left_are_those_of_explain(tmp_path):
+    lines = [f"iter {i}: loss {3 - i / 200:.4f}, time 30.00ms, mfu 1.00%" for i in range(200)]
+    (tmp_path / "half.log").write_text("\n".join(lines), "utf-8")
+    report(tmp_path, "half.log", "--max_iters", "400", "--lang", "en")
+    tiles = {tile["key"]: tile for tile in payload_of(tmp_path / "report.html")["words"]["en"]["runs"][0]["tiles"]}
+    output = io.StringIO()
+    with contextlib.chdir(tmp_path), redirect_stdout(output):
+        assert cli.run(["explain", "half.log", "--max_iters", "400", "--json"]) == 0
+    left = json.loads(output.getvalue())["runs"][0]["remaining_s"]
+    assert tiles["left"]["seconds"] == pytest.approx(left["expected"])
+    assert (tiles["step"]["value"], tiles["step"]["unit"]) == ("199", "/ 400")
+    assert tiles["loss"]["label"] == "Training loss"
 
 
 def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():
@@ -237,15 +264,19 @@ def test_downsampling_keeps_the_lowest_and_the_highest_of_every_stretch():
     assert kept == sorted(kept)
 
 
-def test_a_long_run_is_thinned_but_its_spikes_are_drawn(tmp_path):
+def test_a_long_run_is_thinned_to_means_with_the_lowest_and_highest_value(tmp_path):
     lines = [f"iter {i}: loss {2 + i % 3 / 100:.4f}, time 30.{i % 9}0ms, mfu 1.00%" for i in range(20_000)]
     lines[12_345] = "iter 12345: loss 7.5000, time 30.00ms, mfu 1.00%"
     (tmp_path / "long.log").write_text("\n".join(lines), "utf-8")
     report(tmp_path, "long.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
-    x, y = numbers(run["steps"]["each"], "d"), numbers(run["series"]["loss"]["y"])
-    assert len(x) == len(y) <= MAX_POINTS
-    assert y[x.index(12345)] == pytest.approx(7.5)
+    loss = {name: numbers(text) for name, text in run["series"]["loss"].items()}
+    steps = run["steps"]
+    at = (12_345 - steps["first"]) / steps["every"]
+    assert len(loss["y"]) == steps["count"] <= MAX_POINTS / 2
+    assert loss["high"].index(max(loss["high"])) == pytest.approx(at, abs=1)
+    assert max(loss["high"]) == pytest.approx(7.5)
+    assert sum(loss["y"]) / len(loss["y"]) == pytest.approx(2.01 + 5.49 / 20_000, abs=1e-4)
 
 
 def test_only_regular_sample_files_are_read_and_only_their_beginning(tmp_path):

@@ -15,7 +15,7 @@ function saveText(name, type, text) {
 
 /** A button that copies a text and says so. @param {string} label @param {string} done @param {() => string} text */
 function copyButton(label, done, text, attributes = {}) {
-  const said = make("span", { role: "status" }, label);
+  const said = make("span", { "aria-live": "polite" }, label);
   const button = makeButton({ class: "control quiet", ...attributes }, async () => {
     await copyText(text());
     said.textContent = done;

@@ -33,7 +33,7 @@ function showReport(root, payload, view, options = {}) {
   };
   root.dataset.charts = "";
   root.classList.add("page");
-  if (known && known.what === what) patchChildren(root, make("div", {}, ...build()));
+  if (known && known.what === what && known.view === view) patchChildren(root, make("div", {}, ...build()));
   else root.replaceChildren(...build());
   drawAll(root);
   const stop = view.listen((change) => {
@@ -42,7 +42,7 @@ function showReport(root, payload, view, options = {}) {
     if ("x" in change || "chart" in change || "focus" in change) { patchChildren(root, make("div", {}, ...build())); drawAll(root); }
     refreshCharts(root, change);
   });
-  pages.set(root, { what, stop });
+  pages.set(root, { what, view, stop });
 }
 
 /** Draw the charts below `root` again, as far as a change concerns them. @param {any} root @param {Partial<ViewState>} change */

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from nanoscope.runs.run import Run
 
-MAX_POINTS = 4000  # of a series that is sent as it is, if its run has the page to itself
+MAX_POINTS = 3000  # of a series that is sent as it is, if its run has the page to itself
 MIN_POINTS = 800  # the same, however many runs share the page
 STRETCHES_PER_POINT = 0.5  # a stretch needs three numbers
+THIN_BAND = 0.005  # of a series' range: where no stretch is wider, its mean is enough
 COLUMNS = ("loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")
 LOWEST_VALID = {"mfu_pct": 0.0, "time_s": 1e-12}  # nanoGPT prints -100 % before it has measured
 MAX_EXTRAS = 24  # series beyond the columns
@@ -70,7 +71,7 @@ def packed(series: Series, run_count: int) -> dict[str, object]:
     columns: dict[str, dict[str, object]] = {}
     for name, points in thinned.items():
         column: dict[str, object] = {"y": _base64(points.values)}
-        if points.low is not None and points.high is not None:
+        if points.low is not None and points.high is not None and _is_seen(points.low, points.high):
             column |= {"low": _base64(points.low), "high": _base64(points.high)}
         if not np.array_equal(points.steps, common):
             column["x"] = _packed_steps(points.steps)
@@ -96,15 +97,20 @@ def _thinned(points: Points, most: int) -> Points:
     count = len(points.values)
     if count <= (most if points.low is None else most * STRETCHES_PER_POINT):
         return points
-    starts = np.unique(np.linspace(0, count, int(most * STRETCHES_PER_POINT), endpoint=False).astype(int))
+    # Equally long, so that their first steps are equally spaced; the last one may be shorter.
+    starts = np.arange(0, count, math.ceil(count / (most * STRETCHES_PER_POINT)))
     ends = np.append(starts[1:], count)
     low, high = (points.values if each is None else each for each in (points.low, points.high))
     return Points(
-        points.steps[(starts + ends - 1) // 2],
+        points.steps[starts],
         np.add.reduceat(points.values, starts) / (ends - starts),
         np.minimum.reduceat(low, starts),
         np.maximum.reduceat(high, starts),
     )
+
+
+def _is_seen(low: Floats, high: Floats) -> bool:
+    return bool(np.max(high - low) > THIN_BAND * (np.max(high) - np.min(low)))
 
 
 def _packed_steps(steps: NDArray[np.int64]) -> dict[str, object]:
