@@ -120,7 +120,7 @@ def open_watch(pages: Pages) -> OpenPage:
 
         page.on("request", only_this_server)
         page.goto(server.url + selection)
-        page.wait_for_selector("nav#runs")
+        page.wait_for_selector("nav#runs", state="attached")
         return page
 
     return open_it

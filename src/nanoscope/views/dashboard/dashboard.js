@@ -159,8 +159,7 @@ function choose(names, remembered = true) {
   if (isChosen(names)) { openDrawer(false, false); return; }
   if (remembered && state.chosen.length) history.pushState(null, "", location.href);
   Object.assign(state, { chosen: names, payload: null, failure: null, progress: "" });
-  view.state.zoom = null;
-  view.state.focus = "";
+  if (remembered) Object.assign(view.state, { zoom: null, focus: "" }); // an address has its own
   putAddress();
   if (byId("sample-text")) byId("sample-text").textContent = "";
   if (names.length === 1 && isDrawerOpen()) openDrawer(false);
@@ -175,7 +174,8 @@ function chooseFromAddress() {
   const named = new URLSearchParams(location.hash.slice(1)).getAll("run");
   if (named.length) choose(named, false);
   else if (!state.chosen.length && table_.runs.size) {
-    const first = [...table_.runs.values()].filter((run) => !table_.hidden.has(run.name)).sort((a, b) => compareValues(sortKey("updated")(b), sortKey("updated")(a)))[0];
+    const rank = (/** @type {ListedRun} */ run) => [isLive(run) ? 2 : run.state === "log" ? 0 : 1, run.updated];
+    const first = [...table_.runs.values()].filter((run) => !table_.hidden.has(run.name)).sort((a, b) => compareValues(rank(b), rank(a)))[0];
     if (first) choose([first.name], false);
   }
 }

@@ -5,7 +5,7 @@
 function logPanel(labels, alone) {
   const field = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Record<string, string>} */ attributes) => make("label", {}, make("span", { class: "label" }, label), make("input", { id, ...attributes }));
   const text = make("textarea", { id: "log-text", rows: alone ? "9" : "6", spellcheck: "false", dir: "ltr", "aria-label": labels.paste, placeholder: labels.paste });
-  const file = make("input", { type: "file", id: "log-file", class: "unseen", tabindex: "-1", "aria-label": labels.choose_file });
+  const file = make("input", { type: "file", id: "log-file", hidden: "", "aria-label": labels.choose_file });
   file.addEventListener("change", () => { if (file.files.length) explain(file.files[0].name, file.files[0]); file.value = ""; });
   const said = make("p", { id: "log-said", role: "alert", class: "tone-bad" });
   return make("section", { id: "log-panel", class: "card", hidden: "" },

@@ -57,7 +57,7 @@ function tabTitle(shown, connected, labels) {
   if (shown.length > 1) return `${labels.count_runs.replace("{n}", String(shown.length))} · nanoscope`;
   const [run] = shown;
   const glyph = connected ? (STATES[/** @type {keyof typeof STATES} */ (run.state)] || ["≡"])[0] : "○";
-  const share = run.total && run.step !== null && run.state !== "finished" ? `${Math.floor(100 * Math.min(1, run.step / run.total))} %` : null;
+  const share = run.total && run.step !== null && run.state !== "finished" ? `${Math.floor(1e-6 + 100 * Math.min(1, run.step / run.total))} %` : null;
   const result = run.state === "finished" && run.best !== null ? run.best.toFixed(4) : null;
   return [`${glyph} ${share || result || ""}`.trim(), run.label].join(share || result ? " · " : " ");
 }

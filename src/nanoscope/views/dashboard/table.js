@@ -75,8 +75,8 @@ class RunTable {
     this.widen = makeButton({ class: "control", id: "widen" }, () => { this.wideChoice = !this.wide; this.update(); }, labels.settings_columns);
     this.chips = make("div", { class: "chips", role: "group", "aria-label": labels.filter });
     this.head = make("div", { role: "row", class: "run-row run-head", "aria-rowindex": "1" });
-    this.space = make("div", { class: "run-space", role: "rowgroup" });
-    this.scroller = make("div", { class: "run-scroller", tabindex: "-1" }, this.space);
+    this.space = make("div", { class: "run-space", role: "presentation" });
+    this.scroller = make("div", { class: "run-scroller", role: "rowgroup" }, this.space);
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.grid = make("div", { role: "grid", class: "run-grid", "aria-label": labels.watch, "aria-multiselectable": "true" }, make("div", { role: "rowgroup" }, this.head), this.scroller);
     this.grid.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
