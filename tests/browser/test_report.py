@@ -84,9 +84,13 @@ def drag(page, key: str, start: float, end: float) -> None:
 
 def open_everything(page) -> None:
     """Open all that is folded, and what is folded inside."""
-    for _ in range(2):
-        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        page.wait_for_function("[...document.querySelectorAll('details')].every((part) => part.children.length > 1)")
+    page.wait_for_function(
+        """() => {
+            const parts = [...document.querySelectorAll("details")];
+            for (const part of parts) part.open = true;
+            return parts.every((part) => part.children.length > 1);
+        }"""
+    )
 
 
 def tooltip(page) -> str:
@@ -157,7 +161,7 @@ def test_a_step_whose_loss_is_not_a_number_is_marked(folder, open_file):
     page = open_file(folder / "many.html")
     page.locator("details.run", has_text="lr0.01_s2").locator("summary").first.click()
     page.wait_for_function(
-        "[...charts].some((c) => c.spec.broken && c.spec.broken.label === 'not a number from step 200')"
+        "() => [...charts].some((c) => c.spec.broken && c.spec.broken.label === 'not a number from step 200')"
     )
 
 
@@ -445,6 +449,13 @@ def test_the_language_switch_changes_every_heading(folder, open_file, language):
     assert all(changed) if language != "en" else not any(changed)
 
 
+def test_times_have_the_plural_forms_of_their_language(folder, open_file):
+    page = open_file(folder / "run.html", view="lang=ar")
+    texts = page.evaluate("[1, 2, 3, 11, 100, 2.5].map(shortTime)")
+    plain = [text.strip("\u2068\u2069").replace("\u00a0", " ") for text in texts]
+    assert plain == ["ثانية واحدة", "ثانيتين", "3 ثوانٍ", "11 ثانية", "100 ثانية", "2.5 ثانية"]
+
+
 def test_arabic_runs_from_right_to_left_and_its_charts_from_left_to_right(folder, open_file):
     page = open_file(folder / "run.html", view="lang=ar", width=1440)
     drawn(page)
@@ -524,7 +535,7 @@ def test_every_series_of_several_runs_can_be_overlaid(folder, open_file):
     ]  # fmt: skip
     for tab in tabs.all_inner_texts():
         page.get_by_role("button", name=tab, exact=True).click()
-        page.wait_for_function("[...charts].filter((c) => c.spec.key === 'overlay').length === 1")
+        page.wait_for_function("() => [...charts].filter((c) => c.spec.key === 'overlay').length === 1")
         assert len(drawn(page, "overlay")["lines"]) == 6, tab
     assert "chart=data_s" in page.evaluate("location.hash")
 
@@ -556,7 +567,7 @@ def test_the_best_run_is_highlighted_until_another_line_is_clicked(folder, open_
         }"""
     )
     page.mouse.click(*place)
-    page.wait_for_function(f"{focus} === 'lr0.0003_s2'")
+    page.wait_for_function(f"() => {focus} === 'lr0.0003_s2'")
     assert "focus=lr0.0003_s2" in page.evaluate("location.hash")
 
 
@@ -565,7 +576,7 @@ def test_settings_that_differ_are_drawn_against_the_best_loss(folder, open_file)
     shown = page.locator("section.setting")
     assert shown.locator("h2").all_inner_texts() == ["learning_rate"]
     assert "learning_rate 0.01: 1.70" in shown.locator(".plot").get_attribute("aria-label")
-    page.wait_for_function("[...charts].some((c) => c.spec.key === 'setting learning_rate' && c.spec.xLog)")
+    page.wait_for_function("() => [...charts].some((c) => c.spec.key === 'setting learning_rate' && c.spec.xLog)")
     assert page.evaluate(
         "[...charts].find((c) => c.spec.points).spec.points.filter((p) => p.text === 'NaN').map((p) => p.key)"
     ) == ["lr0.01_s2"]

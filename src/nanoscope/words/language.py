@@ -246,9 +246,9 @@ class Language:
         """A range of durations."""
         return self.between(self.duration(ends[0]), self.duration(ends[1]))
 
-    def unit(self, name: str) -> str:
-        """'{n} min': a pattern for the page's scripts to fill."""
-        return self._unit(name, FRACTION_PLURAL + 0.5, "{n}")
+    def unit(self, name: str, n: float = FRACTION_PLURAL + 0.5) -> str:
+        """'{n} min' in the form that goes with `n`: a pattern for the page's scripts to fill."""
+        return self._unit(name, n, "{n}")
 
     def _unit(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL

@@ -50,10 +50,14 @@ function csvOf(headers, rows) {
   return [headers, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-/** A table with a button for its CSV. @param {string} title @param {string[]} headers @param {(string | number)[][]} rows @param {string} name of the file */
+/** A button that saves a table. @param {string} title @param {string[]} headers @param {(string | number)[][]} rows @param {string} name of the file */
+function csvButton(title, headers, rows, name) {
+  return makeButton({ class: "control quiet", "aria-label": `CSV: ${title}` }, () => saveText(`${safeName(name)}.csv`, "text/csv", csvOf(headers, rows)), icon("save"), "CSV");
+}
+
+/** @param {number} level @param {string} title @param {string[]} headers @param {(string | number)[][]} rows @param {string} name of the file */
 function tableCard(level, title, headers, rows, name) {
-  const save = makeButton({ class: "control quiet", "aria-label": `CSV: ${title}` }, () => saveText(`${safeName(name)}.csv`, "text/csv", csvOf(headers, rows)), icon("save"), "CSV");
-  return make("section", { class: "card wide" }, make("div", { class: "card-head" }, make(`h${level}`, {}, title), save), table(title, headers, rows));
+  return make("section", { class: "card wide" }, make("div", { class: "card-head" }, make(`h${level}`, {}, title), csvButton(title, headers, rows, name)), table(title, headers, rows));
 }
 
 const TABLE_ROWS = 60;
@@ -63,7 +67,7 @@ function numbersOf(chart, all) {
   const write = all ? (/** @type {number} */ value) => String(Number(value.toPrecision(7))) : WRITE[chart.spec.quantity];
   const lines = chart.spec.lines;
   const marked = all ? [] : lines.filter((line) => line.kind);
-  const errors = lines.some((line) => line.errors);
+  const errors = lines.some((line) => line.errors && line.errors.some(Boolean));
   const notes = lines.some((line) => line.notes);
   const xs = [...new Set((marked.length ? marked : lines).flatMap((line) => Array.from(line.x)))].sort((a, b) => a - b);
   const every = all ? 1 : Math.max(1, Math.ceil(xs.length / TABLE_ROWS));

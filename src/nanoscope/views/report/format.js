@@ -3,8 +3,18 @@
 
 const NOTHING = "–";
 
-/** '{n} min' in the language of the page, by unit. */
-const unitPatterns = { d: "{n} d", h: "{n} h", min: "{n} min", s: "{n} s", ms: "{n} ms" };
+/** '{n} min' in the language of the page, by unit and plural form. */
+const units = {
+  /** @type {Record<string, string>} */
+  patterns: {},
+  plurals: new Intl.PluralRules("en"),
+};
+
+/** @param {string} language @param {Record<string, string>} labels */
+function setUnits(language, labels) {
+  units.patterns = labels;
+  units.plurals = new Intl.PluralRules(language);
+}
 
 /** @param {number | null | undefined} value */
 function shortNumber(value) {
@@ -19,9 +29,11 @@ function shortNumber(value) {
 /** @param {number | null | undefined} seconds */
 function shortTime(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NOTHING;
-  const units = /** @type {[number, keyof typeof unitPatterns][]} */ ([[86400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]]);
-  const [size, unit] = units.find(([size]) => Math.abs(seconds) >= size * (size > 1 ? 2 : 1)) || units[4];
-  return unitPatterns[unit].replace("{n}", String(Number((seconds / size).toPrecision(3))));
+  const sizes = /** @type {[number, string][]} */ ([[86400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]]);
+  const [size, unit] = sizes.find(([size]) => Math.abs(seconds) >= size * (size > 1 ? 2 : 1)) || sizes[4];
+  const n = Number((seconds / size).toPrecision(3));
+  const form = Number.isInteger(n) ? units.plurals.select(n) : "other";
+  return (units.patterns[`unit_${unit}_${form}`] || units.patterns[`unit_${unit}_other`] || `{n} ${unit}`).replace("{n}", String(n));
 }
 
 /** 20:51 or 1:02:33. @param {number} seconds */
@@ -92,18 +104,20 @@ function linearTicks(low, high, most, whole = false) {
   return Array.from({ length: Math.max(count, 0) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-/** 1, 3, 10, 30, …; where less than a factor of four is shown, evenly spaced numbers. @param {number} low @param {number} high @param {number} most */
+/** 1, 3, 10, 30, …, or powers of ten, or closer numbers; evenly spaced ones where little is shown. @param {number} low @param {number} high @param {number} most */
 function logTicks(low, high, most) {
+  const of = (/** @type {number[]} */ digits) => {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      for (const n of digits) if (n * 10 ** power >= low * 0.999 && n * 10 ** power <= high * 1.001) all.push(Number((n * 10 ** power).toPrecision(3)));
+    }
+    return all;
+  };
   if (high / low < 4) return linearTicks(low, high, most);
-  const all = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-    for (const n of [1, 3]) if (n * 10 ** power >= low * 0.999 && n * 10 ** power <= high * 1.001) all.push(Number((n * 10 ** power).toPrecision(3)));
-  }
-  if (all.length < 2) return linearTicks(low, high, most);
-  const tens = all.filter((n) => Math.log10(n) % 1 === 0);
-  const few = all.length > most && tens.length > 1 ? tens : all;
-  const every = Math.ceil(few.length / most);
-  return few.filter((_, i) => i % every === 0);
+  const found = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]].map(of).find((ticks) => ticks.length > 2);
+  if (!found) return linearTicks(low, high, most);
+  const every = Math.ceil(found.length / most);
+  return found.filter((_, i) => i % every === 0);
 }
 
 /** Labels of ticks: as many decimals as their distance needs, the same along an axis, no label twice. @param {number[]} ticks @param {boolean} logarithmic */

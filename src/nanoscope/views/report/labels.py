@@ -2,6 +2,9 @@
 
 from nanoscope.words.language import Language
 
+# Plural forms, as browsers name them, with a number that takes each of them in every language that has it.
+PLURAL_FORMS = {"one": 1, "two": 2, "few": 3, "many": 11, "other": 100.5}
+
 
 def labels(language: Language) -> dict[str, str]:
     """Every label, under the name that the page's scripts use."""
@@ -82,7 +85,11 @@ def labels(language: Language) -> dict[str, str]:
         "thousands": say("thousand"),
         "millions": say("million"),
         "billions": say("billion"),
-        **{f"unit_{unit}": language.isolate(language.unit(unit)) for unit in ("d", "h", "min", "s", "ms")},
+        **{
+            f"unit_{unit}_{form}": language.isolate(language.unit(unit, n))
+            for unit in ("d", "h", "min", "s", "ms")
+            for form, n in PLURAL_FORMS.items()
+        },
     }  # fmt: skip
 
 

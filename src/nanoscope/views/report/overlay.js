@@ -116,7 +116,8 @@ function paintSetting(groups, at, pen, view, best) {
       if (result === null) {
         const top = at.box.top + 6;
         for (const cross of [[across - 4, top - 4, across + 4, top + 4], [across - 4, top + 4, across + 4, top - 4]]) pen.line(cross, { colour: ink("bad"), width: 2, clip: false });
-        pen.text(across + 8, top, "NaN", { colour: ink("bad") });
+        const isRight = across > at.box.left + at.box.width - 34;
+        pen.text(across + (isRight ? -8 : 8), top, "NaN", { colour: ink("bad"), align: isRight ? "right" : "left" });
       } else if (hidden.includes(name)) pen.dot(across, at.y(result), 3.25, { stroke: ink("control"), width: 1.25 });
       else pen.dot(across, at.y(result), name === (view.state.focus || best) ? 5.5 : 4, { fill: ink(runColour(name)), stroke: ink("surface"), width: 1 });
     });

@@ -74,7 +74,7 @@ function paintRaw({ line, from, to }, at, pen, chart) {
   const alpha = 0.4 * chart.alpha(line) * (chart.spec.names ? 0.5 : 1);
   if (chart.spec.names && chart.spec.lines.length > 4 && line.key !== chart.spec.focus && line.key !== chart.hovered) return;
   const tone = ink(line.colour);
-  if (!line.low && to - from < at.box.width / 2) {
+  if (!line.low && to - from < at.box.width * 2) {
     const points = new Float32Array(2 * (to - from));
     for (let i = from; i < to; i += 1) { points[2 * (i - from)] = at.x(line.x[i]); points[2 * (i - from) + 1] = at.y(line.y[i]); }
     pen.line(points, { colour: tone, width: 1, alpha });

@@ -213,7 +213,7 @@ class Chart {
     const { spec } = this;
     if (spec.yRange) return spec.yRange;
     const [x0, x1] = this.range;
-    const ignored = this.view.state.start && !this.view.state.zoom ? x0 + (x1 - x0) * START_IGNORED : x0;
+    const ignored = spec.robust && this.view.state.start && !this.view.state.zoom ? x0 + (x1 - x0) * START_IGNORED : x0;
     let low = Infinity;
     let high = -Infinity;
     const take = (/** @type {number} */ value) => {

@@ -63,7 +63,7 @@ function applyAppearance(view, languages) {
   root.dir = direction;
   if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
   colours.clear();
-  for (const unit of /** @type {(keyof typeof unitPatterns)[]} */ (Object.keys(unitPatterns))) unitPatterns[unit] = labels[`unit_${unit}`];
+  setUnits(language, labels);
 }
 
 /** @param {View} view @param {Record<string, any>} languages */

@@ -195,7 +195,8 @@ function runDetails(run, words, { labels, level, onPaper }) {
   }
   for (const part of ["config", "environment"]) {
     if (!run[part].length) continue;
-    const build = (/** @type {any} */ into) => into.append(tableCard(level + 2, labels[part], [labels.setting, labels.value], run[part], `${run.name}-${part}`));
+    const whole = /** @type {[string, string[], any[]]} */ ([labels[part], [labels.setting, labels.value], run[part]]);
+    const build = (/** @type {any} */ into) => into.append(csvButton(...whole, `${run.name}-${part}`), table(...whole));
     parts.push(make("section", { class: "card" }, folded(make(`h${level + 1}`, {}, labels[part]), build, { "data-key": part }, onPaper)));
   }
   parts.push(make("p", { class: "source faint" }, words.source));
