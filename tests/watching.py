@@ -21,7 +21,7 @@ from nanoscope.runs.events import End, Eval, Iter, NonFinite, Start
 from written_runs import EventFile
 
 SOURCES = Path(__file__).parents[1] / "src"
-PATIENCE_SECONDS = 30.0  # how long to wait for a condition: the machine may be busy
+PATIENCE_SECONDS = 120.0  # how long to wait for a condition: the machine may be busy
 URL = re.compile(r"(http://\S+?:(\d+)/\S*)\s*$", re.MULTILINE)
 
 HOLDER = """
