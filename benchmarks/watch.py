@@ -7,7 +7,6 @@ The runs are generated in a temporary folder (about 600 MB, deleted at the end).
 """
 
 import argparse
-import base64
 import json
 import math
 import os
@@ -21,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -42,12 +40,21 @@ SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # positions of the slow s
 SPIKE_SECONDS = 9.5  # unlike any other number in the charts
 STEP_SECONDS = 0.030
 PATIENCE_MS = 170_000
+SCROLL = """() => new Promise((resolve) => {
+    const { scroller } = table_, begun = performance.now();
+    let frames = 0;
+    const step = (now) => {
+        scroller.scrollTop = (frames += 1) * 90;
+        if (now - begun < 1000) requestAnimationFrame(step); else resolve(1000 * frames / (now - begun));
+    };
+    requestAnimationFrame(step);
+})"""
 MEGABYTE = 1e6
 ABOUT = """\
 Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
 every step is logged with all fields, every 1000th has an evaluation, and five steps of each run are slow. Server and
 Chromium share the machine. Times are from the click, or from opening the address, until the result is on the page. They
-are taken once, with a server that has just started, from files in the page cache."""
+are medians of three, each with a server that has just started, from files in the page cache."""
 
 Row = tuple[str, str]
 
@@ -131,36 +138,33 @@ def wait_until_shown(page: Page, name: str) -> None:
     """Wait until the charts of a run are drawn."""
     page.wait_for_function(
         """name => {
-            const shown = document.querySelector("#content .shown-name");
-            return shown && shown.textContent === name && document.querySelector("#content canvas");
+            const shown = document.querySelector("#content .run-name");
+            return shown && shown.textContent === name && document.querySelector("#content .tall canvas");
         }""",
         arg=name,
     )
 
 
+def wait_until_listed(page: Page, runs: int) -> None:
+    """Wait until the table knows all runs and has drawn those in sight."""
+    page.wait_for_function(f"() => table_.runs.size === {runs} && document.querySelector('.run-space .run-row')")
+
+
 def drawn_spikes(page: Page, run: int, steps: int) -> int:
     """Count the slow steps of a run that its charts show."""
     points = page.evaluate(
-        f"""() => [...drawnCharts].flatMap(({{ data: [x, ...columns] }}) =>
-            x.filter((_, i) => columns.some((y) => Math.abs(y[i] - {SPIKE_SECONDS}) < 0.01)))"""
+        f"""() => [...charts].flatMap(({{ spec }}) => spec.lines.filter(({{ key }}) => key.startsWith("slow"))
+            .flatMap(({{ x, y }}) => Array.from(x).filter((_, i) => Math.abs(y[i] - {SPIKE_SECONDS}) < 0.01)))"""
     )
     return len(set(points) & set(spikes_of(run, steps)))
 
 
 def spikes_in_overlay(server: Watch, runs: int, steps: int) -> int:
     """The same for all runs, in the data of the overlay."""
-    found = 0
-    for run, report in enumerate(server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]):
-        series = report["series"]["time_s"]
-        values = array("f", base64.b64decode(series["y"]))
-        each = series.get("x", report["steps"])
-        if "each" in each:
-            at = array("d", base64.b64decode(each["each"]))
-        else:
-            at = array("d", range(each["first"], each["first"] + each["every"] * each["count"], each["every"]))
-        high = {int(step) for step, seconds in zip(at, values, strict=True) if seconds > 1}
-        found += len(high & set(spikes_of(run, steps)))
-    return found
+    reports = server.report(*(f"run-{run:02d}" for run in range(runs)))["runs"]
+    return sum(
+        len({step for step, *_ in report["slow"]} & set(spikes_of(run, steps))) for run, report in enumerate(reports)
+    )
 
 
 @contextmanager
@@ -181,7 +185,7 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         found["server_idle_mb"] = peak_megabytes(server)
         begun = time.perf_counter()
         page.goto(server.url)
-        page.wait_for_function(f"() => document.querySelectorAll('#runs li a').length === {runs}")
+        wait_until_listed(page, runs)
         found["list_s"] = time.perf_counter() - begun
         found["list_mb"] = peak_megabytes(server)
         wait_until_shown(page, newest)
@@ -189,25 +193,63 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         found["newest_mb"] = peak_megabytes(server)
         found["drawn_spikes"] = drawn_spikes(page, runs - 1, steps)
         begun = time.perf_counter()
-        page.locator("#runs li a", has_text=another).click()
-        page.wait_for_selector(f"#runs li.shown:has-text('{another}')")
+        page.locator(f".run-row[data-name='{another}'] a.open").click()
+        page.wait_for_selector(f".run-row.chosen[data-name='{another}']")
         found["click_answered_s"] = time.perf_counter() - begun
         wait_until_shown(page, another)
         found["another_drawn_s"] = time.perf_counter() - begun
         found["drawn_spikes"] += drawn_spikes(page, runs // 2, steps)
         begun = time.perf_counter()
-        page.locator("#runs li a", has_text=newest).click()
+        page.locator(f".run-row[data-name='{newest}'] a.open").click()
         wait_until_shown(page, newest)
         found["back_drawn_s"] = time.perf_counter() - begun
         selection = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
         begun = time.perf_counter()
         page.evaluate("hash => { location.hash = hash; }", selection)
         page.wait_for_function(f"() => document.querySelectorAll('#content details.run').length === {runs}")
-        page.wait_for_selector("#content canvas")
+        page.wait_for_selector("#content .overlay canvas")
         found["overlay_drawn_s"] = time.perf_counter() - begun
         found["overlay_mb"] = peak_megabytes(server)
         found["overlay_spikes"] = spikes_in_overlay(server, runs, steps)
         found["peak_mb"] = peak_megabytes(server)
+    return found
+
+
+def list_many(browser: Browser, scratch: Path, runs: int) -> dict[str, float]:
+    """A folder of many small runs: seconds until the table is there, and how it scrolls."""
+    chooser = random.Random(3)
+    noise = [chooser.gauss(0, 1) for _ in range(997)]
+    folder = scratch / "many"
+    for run in range(runs):
+        file = folder / f"sweep-{run // 100:02d}" / f"run-{run:04d}" / "events.jsonl"
+        file.parent.mkdir(parents=True)
+        config = {"max_iters": 200, "learning_rate": 10 ** -(1 + run % 4), "dropout": run % 5 / 10, "seed": run}
+        start = {"event": "start", "t": 0.0, "version": 1, "run": file.parent.name, "config": config}
+        evals = [
+            f'{{"event":"eval","step":{s},"val_loss":{1.5 + 3 / (1 + s) + run % 7 / 100}}}\n' for s in range(0, 200, 20)
+        ]
+        end = {"event": "end", "reason": "finished", "step": 200, "wall_seconds": 6.0, "phases": {"step": 6.0}}
+        lines = [json.dumps(start) + "\n", *lines_of(run, 1, 200, 200, noise), *evals, json.dumps(end) + "\n"]
+        file.write_text("".join(lines), "utf-8")
+    found: dict[str, float] = {}
+    with watching(folder) as server, opened(browser) as page:
+        begun = time.perf_counter()
+        page.goto(server.url)
+        wait_until_listed(page, runs)
+        found["many_list_s"] = time.perf_counter() - begun
+        page.wait_for_function("() => [...table_.runs.values()].every((run) => run.spark.length)")
+        found["many_sparks_s"] = time.perf_counter() - begun
+        page.wait_for_timeout(2000)
+        found["many_frames_per_s"] = page.evaluate(SCROLL)
+        begun = time.perf_counter()
+        page.locator("#search").fill("learning_rate=0.01 dropout=0.2")
+        page.wait_for_function(f"() => table_.shown.length < {runs // 4}")
+        found["many_filter_s"] = time.perf_counter() - begun
+        process = psutil.Process(server.process.pid)
+        used = sum(process.cpu_times()[:2])
+        page.wait_for_timeout(10_000)
+        found["many_idle_cpu_s_per_min"] = 6 * (sum(process.cpu_times()[:2]) - used)
+        found["many_mb"] = peak_megabytes(server)
     return found
 
 
@@ -229,7 +271,7 @@ def grow(browser: Browser, folder: Path, runs: int, steps: int, seconds: float) 
     with watching(folder) as server, opened(browser) as page:
         page.goto(f"{server.url}#run=run-{runs - 1:02d}")
         wait_until_shown(page, f"run-{runs - 1:02d}")
-        last_drawn = "Math.max(...[...drawnCharts].map(({ data }) => data[0].at(-1)))"
+        last_drawn = "Math.max(...[...charts].flatMap(({ spec }) => spec.lines.map(({ x }) => x[x.length - 1] || 0)))"
         writer = threading.Thread(target=write)
         process = psutil.Process(server.process.pid)
         used = sum(process.cpu_times()[:2])
@@ -361,6 +403,15 @@ def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
         ("slow steps drawn, of two runs", f"{found['drawn_spikes']:.0f} of {2 * spikes}"),
         (f"slow steps in the overlay of all {runs}", f"{found['overlay_spikes']:.0f} of {runs * spikes}"),
     ]  # fmt: skip
+    if "many_list_s" in found:
+        rows += [
+            (f"{found['many']:,.0f} runs of 200 steps: time until the table is shown", f"{found['many_list_s']:.2f} s"),
+            ("… until all have their sparklines", f"{found['many_sparks_s']:.1f} s"),
+            ("… filtered by two settings", f"{found['many_filter_s']:.2f} s"),
+            ("… scrolled", f"{found['many_frames_per_s']:.0f} frames/s"),
+            ("… server CPU while nothing happens", f"{found['many_idle_cpu_s_per_min']:.1f} s/min"),
+            ("… peak memory of the server", f"{found['many_mb']:.0f} MB"),
+        ]
     if "growth_cpu_s_per_min" in found:
         rows += [
             ("server CPU while a run grows by 10 lines per second", f"{found['growth_cpu_s_per_min']:.1f} s/min"),
@@ -395,6 +446,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=3, help="of opening the page; medians are reported")
+    parser.add_argument("--many", type=int, default=2000, metavar="RUNS", help="small runs in one folder; 0: skip this")
     parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow for this long")
     parser.add_argument(
         "--training", type=float, default=0, metavar="SECONDS", help="duration of each of nine turns of training"
@@ -411,7 +464,10 @@ def main() -> None:
         scratch = Path(name)
         found = {"disk_mb": write_runs(scratch / "runs", options.runs, options.steps)}
         browser = driver.chromium.launch(executable_path=chromium, args=flags)
-        found |= look(browser, scratch / "runs", options.runs, options.steps)
+        looks = [look(browser, scratch / "runs", options.runs, options.steps) for _ in range(options.repeats)]
+        found |= {key: statistics.median(each[key] for each in looks) for key in looks[0]}
+        if options.many:
+            found |= {"many": options.many, **list_many(browser, scratch, options.many)}
         if options.growth:
             found |= grow(browser, scratch / "runs", options.runs, options.steps, options.growth)
         if options.training:

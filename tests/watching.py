@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from nanoscope.runs.events import Eval, Iter, Start
+from nanoscope.runs.events import End, Eval, Iter, NonFinite, Start
 from written_runs import EventFile
 
 SOURCES = Path(__file__).parents[1] / "src"
@@ -149,16 +149,20 @@ class Watch:
 
 
 def _lists(response: http.client.HTTPResponse) -> Stream:
+    """The whole list, whenever something in it has changed."""
     assert response.status == 200
     assert response.getheader("content-type", "").startswith("text/event-stream")
-    event = ""
+    event, listed = "", {}
     while line := response.readline():
         field, _, value = line.decode("utf-8").rstrip("\r\n").partition(": ")
         if field == "event":
             event = value
         elif field == "data":
-            assert event == "runs"
-            yield json.loads(value)["runs"]
+            assert event in ("runs", "changes")
+            said = json.loads(value)
+            listed = {name: run for name, run in listed.items() if event == "changes" and name not in said["gone"]}
+            listed |= {run["name"]: run for run in said["runs"]}
+            yield list(listed.values())
         yield None  # so that the reader can time out, however many pings the server sends
 
 
@@ -212,6 +216,26 @@ def go_on(file: EventFile, steps: range, of: int = 100, eval_interval: int = 10)
                 grad_norm=1 + step % 5 / 10, tokens_per_second=1280.0, mfu=0.1, eta_seconds=(of - step) * 0.05,
             )
         )  # fmt: skip
+
+
+def write_small_run(folder: Path, best: float, *, broken: bool = False, steps: int = 200, **settings: float) -> None:
+    """A run that has ended, of a few lines; `broken`: its loss became NaN half-way. One step is slow."""
+    events = EventFile(folder)
+    config = {"max_iters": steps, "eval_interval": 20, "n_layer": 2, **settings}
+    events.write(Start(t=0.0, config=config, tokens_per_step=64, device="cpu"))
+    end = steps // 2 if broken else steps
+    for step in range(0, end, 2):
+        val, now = best + 2 * math.exp(-10 * step / steps), 0.05 * step
+        if step % 20 == 0:
+            events.write(Eval(t=now, step=step, train_loss=val, val_loss=val, val_stderr=0.01, seconds=0.1))
+        slow = 2.0 if step == 100 else 0.05
+        events.write(Iter(t=now, step=step, loss=val, seconds=slow, lr=1e-3, tokens_per_second=64 / slow))
+    now = 0.05 * end
+    if broken:
+        events.write(NonFinite(t=now, step=end))
+    reason = "non_finite" if broken else "finished"
+    events.write(End(t=now, reason=reason, step=end, wall_seconds=now, phases={"step": now}))  # type: ignore[arg-type]
+    events.close()
 
 
 @contextmanager

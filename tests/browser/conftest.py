@@ -104,9 +104,14 @@ def open_watch(pages: Pages) -> OpenPage:
     """Open the page of a server at a selection (`#run=a&run=b`); it must contact no other server."""
 
     def open_it(
-        server: Watch, selection: str = "", width: int = 1280, color_scheme: str = "light"
+        server: Watch,
+        selection: str = "",
+        width: int = 1280,
+        color_scheme: str = "light",
+        height: int = 800,
+        touch: bool = False,
     ) -> "playwright.Page":
-        page = pages.new(width, color_scheme)
+        page = pages.new(width, color_scheme, height, touch)
         own = re.compile(rf"{re.escape(server.url)}|data:|blob:{re.escape(server.url)}")
 
         def only_this_server(request: "playwright.Request") -> None:
@@ -115,7 +120,7 @@ def open_watch(pages: Pages) -> OpenPage:
 
         page.on("request", only_this_server)
         page.goto(server.url + selection)
-        page.wait_for_selector("nav#runs")
+        page.wait_for_selector("nav#runs", state="attached")
         return page
 
     return open_it

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nanoscope.runs import own
-from nanoscope.runs.events import EVENTS_VERSION, End, Eval, Iter, NewerVersionError, Start
+from nanoscope.runs.events import EVENTS_VERSION, MAX_EXTRAS, End, Eval, Iter, NewerVersionError, Start
 from nanoscope.runs.glance import TAIL_BYTES, glance, version_of
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.reader import read_log
@@ -221,3 +221,50 @@ def test_a_best_loss_beyond_the_events_that_are_searched_is_the_one_of_its_check
     (folder / "checkpoints/best").write_text("step-000000", "utf-8")
     (folder / "checkpoints/step-000000/state.json").write_text('{"progress": {"best_val_loss": 1.5}}', "utf-8")
     assert glance("run", folder, version_of(folder)).best == 1.5
+
+
+# --- numbers under names of their own ---
+
+
+def iterations(folder: Path, *extras: dict[str, object]) -> Path:
+    """A run of another trainer, whose iterations carry more than the contract names."""
+    folder.mkdir(exist_ok=True)
+    records = [{"event": "iter", "step": i, "loss": 2.0, "seconds": 0.1, **extra} for i, extra in enumerate(extras)]
+    lines = [json.dumps(record) for record in [{"event": "start"}, *records]]
+    (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return folder
+
+
+def test_any_number_of_an_iteration_becomes_a_series_of_its_name(tmp_path: Path) -> None:
+    extras: list[dict[str, object]] = [{"my_metric": 0.5}, {}, {"my_metric": 3, "loss/aux": -1.5}, {"my_metric": 0.25}]
+    (run,) = OwnRun(iterations(tmp_path / "run", *extras)).read().runs
+    assert {name: (list(s.steps), list(s.values)) for name, s in run.series.items()} == {
+        "my_metric": ([0, 2, 3], [0.5, 3.0, 0.25]),
+        "loss/aux": ([2], [-1.5]),
+    }
+    assert len(run.steps) == 4
+
+
+def test_what_is_no_number_becomes_no_series(tmp_path: Path) -> None:
+    extras = {"note": "warm", "flag": True, "list": [1], "nothing": None, "endless": 1e300}
+    (run,) = OwnRun(iterations(tmp_path / "run", extras, extras)).read().runs
+    assert run.series == {}
+    assert len(run.steps) == 2
+
+
+def test_the_number_of_series_is_bounded_and_the_steps_are_all_there(tmp_path: Path) -> None:
+    folder = iterations(tmp_path / "run", *({f"m{i}": 1.0, "common": 2.0} for i in range(500)))
+    (run,) = OwnRun(folder).read().runs
+    assert len(run.series) == MAX_EXTRAS
+    assert len(run.steps) == 500
+    assert len(run.series["common"].steps) == 500
+
+
+def test_a_resumed_run_cuts_its_series_where_it_was_resumed(tmp_path: Path) -> None:
+    folder = iterations(tmp_path / "run", *({"my_metric": float(i)} for i in range(10)))
+    again = [{"event": "start", "first_step": 5}, {"event": "resume", "step": 5}]
+    again += [{"event": "iter", "step": i, "loss": 2.0, "seconds": 0.1, "my_metric": -1.0} for i in (5, 6)]
+    with (folder / "events.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(record)}\n" for record in again)
+    (run,) = OwnRun(folder).read().runs
+    assert list(run.series["my_metric"].values) == [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -1.0]

@@ -77,6 +77,8 @@ def _vanishing(run: Run, schedule: Schedule | None) -> GradientVanishing | None:
 
 def _finite(run: Run) -> "tuple[array[int], array[float]]":
     norms = run.steps.grad_norm
+    if all(map(math.isfinite, norms)) and min(norms, default=0.0) >= 0:
+        return run.steps.step, norms
     kept = array("q", (index for index, norm in enumerate(norms) if 0 <= norm < math.inf))
     return array("q", (run.steps.step[i] for i in kept)), array("d", (norms[i] for i in kept))
 

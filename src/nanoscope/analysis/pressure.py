@@ -104,8 +104,12 @@ def waiting_for_data(run: Run) -> WaitingForData | None:
     """The share of a step that its data had to be waited for."""
     waited = run.series.get("data_s")
     if waited is not None:
-        times = dict(zip(run.steps.step, run.steps.time_s, strict=True))
-        pairs = [(data, times[step]) for step, data in zip(waited.steps, waited.values, strict=True) if step in times]
+        if waited.steps == run.steps.step:
+            pairs = list(zip(waited.values, run.steps.time_s, strict=True))
+        else:
+            times = dict(zip(run.steps.step, run.steps.time_s, strict=True))
+            known = zip(waited.steps, waited.values, strict=True)
+            pairs = [(data, times[step]) for step, data in known if step in times]
         pairs = [(data, time) for data, time in pairs if data >= 0 and time > 0][1:]  # the first fills the workers
         if len(pairs) < ENOUGH_RECORDS:
             return None

@@ -79,8 +79,11 @@ def last_step_of(run: Run, total: int) -> int:
 
 def tokens_in_step(run: Run) -> int | None:
     """Tokens that one step trains on: as set, or as the speed shows where only one device's batch is set."""
-    settings, speed = set_tokens_in_step(run), tokens_from_speed(run)
-    if settings and speed and not _is_said(run):
+    settings = set_tokens_in_step(run)
+    if settings and _is_said(run):
+        return settings
+    speed = tokens_from_speed(run)
+    if settings and speed:
         devices = round(speed / settings)  # or micro-batches, of which the log says nothing
         if devices > 1 and abs(speed / (devices * settings) - 1) < WHOLE:
             return speed

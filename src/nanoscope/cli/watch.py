@@ -19,6 +19,7 @@ def watch(
     port: int = DEFAULT_PORT,
     token: str | None = None,
     lang: str | None = None,
+    notify: str | None = None,
     open: bool = False,
 ) -> None:
     """Serve a page that shows the runs of a folder live, and explains any log pasted into it.
@@ -35,6 +36,8 @@ def watch(
 
       ssh -L 8642:localhost:8642 gpu-box nanoscope watch      the safer way to watch another machine
 
+      nanoscope watch --notify 'notify-send nanoscope'      a command when a run breaks, stalls or ends
+
     Parameters
     ----------
     folder
@@ -47,6 +50,10 @@ def watch(
         The token that remote browsers need (with --host); default: a random one.
     lang
         en, ar or hi: the language that the page opens in; default: that of your locale.
+    notify
+        A command to run, or an http(s) address to post to, when a loss is not finite and when a run stalls, fails,
+        stops or finishes. Both get JSON (on standard input, or as the body); the command also gets the variables
+        NANOSCOPE_EVENT (nan, stalled, failed, stopped, finished), NANOSCOPE_RUN, NANOSCOPE_FOLDER, NANOSCOPE_STEP …
     open
         Open the page in your browser.
     """
@@ -65,4 +72,13 @@ def watch(
         from nanoscope.views.dashboard.serve import serve
     except ModuleNotFoundError as error:
         raise JobError(f"The page needs the package {error.name}.\nInstall it: pip install 'nanoscope[web]'") from None
-    serve(folder or Path("runs"), host, port, PORTS_TRIED if port == DEFAULT_PORT else 1, token, language.code, open)
+    serve(
+        folder or Path("runs"),
+        host,
+        port,
+        PORTS_TRIED if port == DEFAULT_PORT else 1,
+        token,
+        language.code,
+        open,
+        notify,
+    )

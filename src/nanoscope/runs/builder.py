@@ -8,6 +8,10 @@ A format says what a line is; the order of the steps decides which run it belong
 - a step back to where the run began, or before, starts a new run; a step back into the middle resumes the run.
 """
 
+from itertools import islice
+from operator import lt
+from typing import Any
+
 from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, HeaderRecord, Record, StepRecord
 from nanoscope.runs.run import (
     MISSING,
@@ -143,6 +147,17 @@ class RunBuilder:
         if not (is_next and TINY < time_s < HUGE and -HUGE < loss < HUGE):
             return False
         steps.append(step, loss, time_s, record.lr, record.grad_norm, record.tok_s, record.mfu_pct)
+        return True
+
+    def place_next_steps(self, steps: list[int], losses: list[Any], times: list[Any], *rest: list[float]) -> bool:
+        """The same for many steps at once, column by column; False if one of them is not the next step."""
+        if self._boundary or self._queued or len(self.runs) != 1 or None in losses or None in times:
+            return False
+        columns = self.runs[0].steps
+        is_next = columns.step and steps[0] > columns.step[-1] and all(map(lt, steps, islice(steps, 1, None)))
+        if not (is_next and min(times) > TINY and max(times) < HUGE and min(losses) > -HUGE and max(losses) < HUGE):
+            return False
+        columns.extend(steps, losses, times, *rest)
         return True
 
     def _place_step(self, record: StepRecord) -> None:

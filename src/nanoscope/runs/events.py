@@ -122,6 +122,12 @@ class Iter(Event, frozen=True, kw_only=True, tag="iter"):
     mfu: MaybeNumber = None
     """A fraction of 1."""
     eta_seconds: MaybeNumber = None
+    process_gb: MaybeNumber = None
+    """Resident memory of the training process. This and the next three are sampled now and then, not at every line."""
+    cpu_share: MaybeNumber = None
+    """Of all cores, used by the training process since the last sample."""
+    gpu_gb: MaybeNumber = None
+    gpu_share: MaybeNumber = None
 
 
 class Eval(Event, frozen=True, kw_only=True, tag="eval"):
@@ -250,29 +256,95 @@ class NewerVersionError(JobError):
 
 
 _DECODER = msgspec.json.Decoder(AnyEvent)
+_OTHERS = (
+    Start | Resume | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback | OutOfMemory | Spike
+    | SlowStep | Asleep | Note | NonFinite | End
+)  # fmt: skip
+MAX_EXTRAS = 40  # numbers of an `iter` event that no field is for; further ones are ignored
+_DAMAGED = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def decode(line: str | bytes) -> AnyEvent | None:
     """The event of one line; None if the line is torn, damaged or no event of this version."""
     try:
         event: AnyEvent | None = _DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        event = _decode_leniently(line)
-    if type(event) is Start:
-        _check_version(event.version)
+    except _DAMAGED:
+        event = _decode_leniently(line, AnyEvent)
+    check_version(event)
     return event
 
 
-def _decode_leniently(line: str | bytes) -> AnyEvent | None:
+class Decoder:
+    """Decodes many lines at once, and keeps the numbers of `iter` events that no field is for.
+
+    Unknown fields are an error to msgspec here. The first line that has one shows its name, and from then on there is
+    a struct with that field: a file with such numbers is read as fast as one without.
+    """
+
+    def __init__(self) -> None:
+        self.extras: dict[str, str] = {}
+        """Attribute of a decoded `iter` event → the field's name in the file."""
+        self._build()
+
+    def decode(self, lines: bytes) -> list[AnyEvent | None]:
+        """The events of whole lines, None for those that are none."""
+        try:
+            found: list[AnyEvent | None] = self._decoder.decode_lines(lines)
+            if len(found) == lines.count(b"\n"):
+                return found
+        except _DAMAGED:
+            pass
+        return [self._decode_line(line) for line in lines.split(b"\n")[:-1]]
+
+    def _decode_line(self, line: bytes) -> AnyEvent | None:
+        try:
+            event: AnyEvent = self._decoder.decode(line)
+        except _DAMAGED:
+            self._learn(line)
+            return _decode_leniently(line, self._type)
+        return event
+
+    def _learn(self, line: bytes) -> None:
+        """Add the fields of an `iter` event that are not known yet."""
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(record, dict) or record.get("event") != "iter":
+            return
+        known = {"event", *Iter.__struct_fields__, *self.extras.values()}
+        new = [name for name in record if name not in known][: MAX_EXTRAS - len(self.extras)]
+        if new:
+            self.extras |= {f"extra_{len(self.extras) + i}": name for i, name in enumerate(new)}
+            self._build()
+
+    def _build(self) -> None:
+        iteration = msgspec.defstruct(
+            "Iter",
+            [(attribute, Any, msgspec.field(default=None, name=name)) for attribute, name in self.extras.items()],
+            bases=(Iter,), tag_field="event", tag="iter", frozen=True, kw_only=True,
+            forbid_unknown_fields=len(self.extras) < MAX_EXTRAS,
+        )  # fmt: skip
+        self._type: Any = iteration | _OTHERS
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._type)
+
+
+def _decode_leniently(line: str | bytes, kind: Any) -> AnyEvent | None:
     """For what other trainers write: Python's NaN and Infinity, a loss of 1e38. The price is a slower parser."""
     try:
         record = json.loads(line)
         if isinstance(record, dict) and record.get("event") == "start":
             _check_version(record.get("version"))
-        event: AnyEvent = msgspec.convert(_finite(record), AnyEvent)
+        event: AnyEvent = msgspec.convert(_finite(record), kind)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
         return None
     return event
+
+
+def check_version(event: AnyEvent | None) -> None:
+    """Raise NewerVersionError for the start of a run that a newer nanoscope wrote."""
+    if type(event) is Start:
+        _check_version(event.version)
 
 
 def _check_version(version: Any) -> None:

@@ -7,14 +7,17 @@ story. `OwnRun` reads the folder of a run, and later only what was appended to i
 import os
 import re
 from array import array
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
-from nanoscope.runs.events import LARGEST, NewerVersionError, decode
+from nanoscope.runs.events import LARGEST, NewerVersionError
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
 from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
 from nanoscope.runs.windows import WindowLosses, read_windows
@@ -36,6 +39,16 @@ NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.Che
 _START_FACTS = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
 # Fields of a start event that say nothing about the environment, or that a report should not pass on.
 _NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons")
+
+# Numbers of an iteration besides the columns of `Steps`: the field, the series' name, and what to multiply it by.
+_ITER_SERIES = (
+    (attrgetter("data_seconds"), "data_s", 1),
+    (attrgetter("process_gb"), "process_gb", 1),
+    (attrgetter("cpu_share"), "cpu_pct", 100),
+    (attrgetter("gpu_gb"), "gpu_gb", 1),
+    (attrgetter("gpu_share"), "gpu_pct", 100),
+)
+NAME_CHARACTERS = 60  # of a setting or series
 
 Setting = tuple[str, str]
 
@@ -68,13 +81,64 @@ class RunDetails:
 class EventReader:
     """Turns events, in the order in which they were written, into runs."""
 
-    def __init__(self, builder: RunBuilder | None = None) -> None:
+    def __init__(self, builder: RunBuilder | None = None, extras: Mapping[str, str] | None = None) -> None:
         self.builder = builder or RunBuilder(OWN_FORMAT, OWN_TRAITS)
+        self.extras = extras if extras is not None else {}
         self.details = RunDetails()
         self._run_before: Run | None = None  # the last run before the one that the current session belongs to
         self._stepped = False  # whether the current session has trained
         self._session: dict[str, float] = {}  # seconds by phase, and "wall", of the current session
         self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
+
+    def take_lines(self, events: Sequence[e.AnyEvent | None], first_line: int) -> None:
+        """Add the events of successive lines: iterations that follow each other at once, others one by one."""
+        line = first_line
+        for kind, group in groupby(events, type):
+            found: list[Any] = list(group)
+            if not (issubclass(kind, e.Iter) and self._take_iterations(found)):
+                for number, event in enumerate(found if kind is not type(None) else (), start=line):
+                    e.check_version(event)
+                    self.builder.line = number
+                    self.take(event)
+            line += len(found)
+
+    def _take_iterations(self, found: list[e.Iter]) -> bool:
+        """Add the next iterations of the run, or say that they need a closer look."""
+        run = self.builder.current
+        steps = [each.step for each in found]
+        if run is None or not self._stepped or not self.builder.place_next_steps(
+            steps, [each.loss for each in found], [each.seconds for each in found],
+            _filled([each.lr for each in found]), _filled([each.grad_norm for each in found]),
+            _filled([each.tokens_per_second for each in found]), _filled([each.mfu for each in found], 100),
+        ):  # fmt: skip
+            return False
+        self._add_series(run, found, steps)
+        left = [each.eta_seconds for each in found]
+        if None in left:
+            steps = [step for step, eta in zip(steps, left, strict=True) if eta is not None]
+        self.details.eta_steps.fromlist(steps)
+        self.details.eta_seconds.fromlist([eta for eta in left if eta is not None])
+        if (t := next((each.t for each in reversed(found) if each.t is not None), None)) is not None:
+            self._session["wall"] = t
+        return True
+
+    def _add_series(self, run: Run, found: list[e.Iter], steps: list[int]) -> None:
+        """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
+        for read, name, scale in _ITER_SERIES:
+            self._extend(run, name, steps, list(map(read, found)), scale)
+        for attribute, name in self.extras.items():
+            values = [value if _is_number(value := getattr(each, attribute, None)) else None for each in found]
+            self._extend(run, printable(name[:NAME_CHARACTERS]), steps, values, 1)
+
+    def _extend(self, run: Run, name: str, steps: list[int], values: list[float | None], scale: float) -> None:
+        missing = values.count(None)
+        if missing == len(values):
+            return
+        if missing:
+            steps = [step for step, value in zip(steps, values, strict=True) if value is not None]
+        series = run.series.setdefault(name, Series())
+        series.steps.fromlist(steps)
+        series.values.fromlist([scale * value for value in values if value is not None])
 
     def take(self, event: e.AnyEvent) -> None:
         """Add one event."""
@@ -82,8 +146,8 @@ class EventReader:
         match event:
             case e.Iter():  # nearly all of them
                 builder.place(_step_record(event))
-                if event.data_seconds is not None and builder.last_step == event.step and builder.current is not None:
-                    builder.current.series.setdefault("data_s", Series()).append(event.step, event.data_seconds)
+                if builder.last_step == event.step and builder.current is not None:
+                    self._add_series(builder.current, [event], [event.step])
                 if event.eta_seconds is not None:
                     self.details.eta_steps.append(event.step)
                     self.details.eta_seconds.append(event.eta_seconds)
@@ -207,7 +271,7 @@ class OwnRun:
             while self._offset < MAX_BYTES and (chunk := file.read(CHUNK_BYTES)):
                 whole = chunk[: chunk.rfind(b"\n") + 1]
                 if whole:
-                    self._take(whole.split(b"\n")[:-1])
+                    self._take(whole)
                 elif len(chunk) < CHUNK_BYTES:
                     break  # the last line is not complete yet
                 self._offset += len(whole or chunk)
@@ -220,21 +284,18 @@ class OwnRun:
 
     def _begin(self, identity: tuple[int, int]) -> None:
         self._identity = identity
-        self._reader = EventReader()
+        self._decoder = e.Decoder()
+        self._reader = EventReader(extras=self._decoder.extras)
         self._offset = self._lines = 0
 
-    def _take(self, lines: list[bytes]) -> None:
-        reader = self._reader
+    def _take(self, lines: bytes) -> None:
         try:
-            for number, line in enumerate(lines, start=self._lines + 1):
-                event = decode(line)
-                if event is not None:
-                    reader.builder.line = number
-                    reader.take(event)
+            events = self._decoder.decode(lines)
+            self._reader.take_lines(events, self._lines + 1)
         except NewerVersionError:
             self._begin((0, 0))
             raise
-        self._lines += len(lines)
+        self._lines += len(events)
 
 
 def read_samples(folder: Path) -> list[tuple[int, str]]:
@@ -270,6 +331,17 @@ def _step_record(event: e.Iter) -> StepRecord:
     )
 
 
+def _filled(values: list[float | None], scale: float = 1) -> list[float]:
+    """A column, with NaN for what was not written."""
+    if None in values or scale != 1:
+        return [MISSING if value is None else scale * value for value in values]
+    return values  # type: ignore[return-value]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (float, int) and abs(value) < LARGEST
+
+
 def _or_missing(value: float | None) -> float:
     return MISSING if value is None else value
 
@@ -283,4 +355,7 @@ def _fact(value: Any) -> ConfigValue | None:
 
 def _settings(values: dict[str, Any]) -> list[Setting]:
     scalars = [(name, value) for name, value in values.items() if isinstance(value, str | int | float)]
-    return [(printable(name[:60]), printable(str(value)[:TEXT_CHARACTERS])) for name, value in scalars[:MAX_SETTINGS]]
+    return [
+        (printable(name[:NAME_CHARACTERS]), printable(str(value)[:TEXT_CHARACTERS]))
+        for name, value in scalars[:MAX_SETTINGS]
+    ]

@@ -72,6 +72,11 @@ class Steps:
         add_tok_s(tok_s)
         add_mfu(mfu_pct)
 
+    def extend(self, *columns: list[Any]) -> None:
+        """Append many steps, given column by column."""
+        for column, values in zip(self._columns(), columns, strict=True):
+            column.fromlist(values)
+
     def cut_from(self, step: int) -> None:
         """Drop `step` and later steps: a resumed run prints them again."""
         keep = len(self.step)

@@ -15,6 +15,7 @@ from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
+from nanoscope.training.machine_metrics import MachineMetrics
 from nanoscope.training.progress import Passage
 from nanoscope.training.recovery import forward_backward, roll_back
 from nanoscope.training.resuming import flags_to_continue, out_of_patience
@@ -28,7 +29,7 @@ def train(session: Session, stop: StopRequest) -> End:
     """Train until max_iters, or until there is a reason to stop. What was reached is saved."""
     config, machine, learner = session.config, session.machine, session.learner
     reporter, clock, pace = session.books.reporter, session.books.clock, session.books.pace
-    spikes, slow_steps = SpikeWatch(), SlowStepWatch()
+    spikes, slow_steps, metrics = SpikeWatch(), SlowStepWatch(), MachineMetrics(machine.device)
     gc.collect()
     gc.freeze()  # start-up's objects live as long as the run: there is no point in checking them again and again
     clock.enter("other")
@@ -78,6 +79,7 @@ def train(session: Session, stop: StopRequest) -> End:
                     mean_seconds=mean_seconds, max_seconds=max_seconds, lr=lr,
                     grad_norm=None if grad_norm is None else grad_norm.item(), tokens_per_second=speed,
                     mfu=mfu(speed, learner.flops_per_token, machine.peak[0]), eta_seconds=pace.eta_seconds(step + 1),
+                    **metrics.sample(),
                 )  # fmt: skip
                 reporter.emit(iteration, *spikes.notice(step, mean_loss))
         reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))

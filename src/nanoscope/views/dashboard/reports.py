@@ -1,26 +1,25 @@
-"""The reports of runs and of pasted logs, as JSON for the page."""
+"""The reports of runs and of kept logs, as JSON for the page."""
 
 import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
-from nanoscope.runs.events import NewerVersionError
 from nanoscope.runs.glance import version_of
 from nanoscope.runs.own import OwnRun
-from nanoscope.runs.reader import read_stream
 from nanoscope.views.dashboard.folder import WatchedFolder
-from nanoscope.views.report.payload import DescribedRun, Json, Source, describe, describe_run
+from nanoscope.views.dashboard.logs import KeptLogs
+from nanoscope.views.dashboard.reading import Readers, Reading, read_run
+from nanoscope.views.report.payload import DescribedRun, Json
 from nanoscope.views.report.payload import payload as report_payload
 
-MAX_STEPS_KEPT = 2_200_000  # of all runs in memory, at 72 bytes each
-MAX_ANSWERS_KEPT = 6
+MAX_STEPS_KEPT = 1_000_000  # of runs that may grow, at 104 bytes each
+MAX_DESCRIBED = 60  # runs whose description is kept
+MAX_ANSWERS_KEPT = 4
 PATIENCE_SECONDS = 0.7  # until the page gets a progress report instead
 MAX_SECONDS_COUNTED = 1.5  # reading a long run for the first time says nothing about reading it again
 LEISURE = 10  # what took a second to compute is computed again after ten seconds at the earliest
@@ -44,12 +43,12 @@ class StillReading:
 
 @dataclass
 class _Cached:
-    """Something computed from certain versions of runs: a description or an answer."""
+    """Something computed from certain versions of runs: descriptions or an answer."""
 
     versions: dict[str, str]
     computed_at: float
     seconds: float  # of CPU time
-    described: DescribedRun | None = None
+    described: list[DescribedRun] = field(default_factory=list)
     text: bytes = b""
 
     def is_fresh(self, versions: dict[str, str], leisure: float) -> bool:
@@ -60,11 +59,12 @@ class _Cached:
 class Reports:
     """Describes runs again when they have changed, but not too often: training needs the CPU."""
 
-    def __init__(self, folder: WatchedFolder, language: str) -> None:
-        self.folder, self.language = folder, language
-        self._runs: OrderedDict[str, OwnRun] = OrderedDict()  # least recently used first
-        self._described: dict[str, _Cached] = {}
+    def __init__(self, folder: WatchedFolder, logs: KeptLogs, language: str) -> None:
+        self.folder, self.logs, self.language = folder, logs, language
+        self._runs: OrderedDict[str, OwnRun] = OrderedDict()  # that may grow; least recently used first
+        self._described: OrderedDict[str, _Cached] = OrderedDict()
         self._answers: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()
+        self._readers = Readers()
         self._lock = threading.Lock()  # one computation at a time
 
     def answer(self, names: Sequence[str]) -> bytes | StillReading:
@@ -74,7 +74,7 @@ class Reports:
         """
         key = tuple(dict.fromkeys(names))
         with self._lock:
-            versions = {name: _version(self._path(name)) for name in key}
+            versions = {name: self._version(name) for name in key}
             known = self._answers.get(key)
             if known and known.is_fresh(versions, LEISURE):
                 self._answers.move_to_end(key)
@@ -99,43 +99,62 @@ class Reports:
         key = tuple(dict.fromkeys(names))
         while True:
             with self._lock:
-                described = self._describe(key, {name: _version(self._path(name)) for name in key})
+                described = self._describe(key, {name: self._version(name) for name in key})
                 if not isinstance(described, StillReading):
                     return report_payload(described, language)
+
+    def take_log(self, key: str, described: list[DescribedRun]) -> None:
+        """A log that was described just now need not be described again."""
+        with self._lock:
+            self._described[key] = _Cached({key: key}, time.monotonic(), 0.0, described)
 
     def _describe(self, names: Sequence[str], versions: dict[str, str]) -> list[DescribedRun] | StillReading:
         """Descriptions of those runs that have trained, or the progress so far."""
         until = time.monotonic() + PATIENCE_SECONDS
-        for done, name in enumerate(names):
+        # All the others may have to be read before one is used, so each may be that much older.
+        leisure = LEISURE * len(names)
+        known = self._described
+        stale = [
+            name for name in names if name not in known or not known[name].is_fresh({name: versions[name]}, leisure)
+        ]
+        new = [(name, self._path(name)) for name in stale if name not in self.logs and name not in self._runs]
+        if self._readers.is_worth_it([path for _, path in new]):
+            wanted = [(name, path, self.folder.label(name)) for name, path in new]
+            for name, found in self._readers.read(wanted, until).items():
+                if isinstance(found, OSError):
+                    raise GoneError(name)
+                self._keep(name, versions[name], found)
+                stale.remove(name)
+            missing = [name for name, _ in new if name in stale]
+            if missing:
+                return StillReading(len(names) - len(stale), len(names))
+        for done, name in enumerate(stale):
             if done and time.monotonic() > until:
-                return StillReading(done, len(names))
-            known = self._described.get(name)
-            # All the others may have to be read before this one is used, so it may be that much older.
-            if known and known.is_fresh({name: versions[name]}, LEISURE * len(names)):
-                continue
-            began = time.thread_time()
-            run = self._describe_last_run(name)
-            seconds = time.thread_time() - began
-            self._described[name] = _Cached({name: versions[name]}, time.monotonic(), seconds, run)
+                return StillReading(len(names) - len(stale) + done, len(names))
+            self._keep(name, versions[name], self._read(name))
         self._free_memory(names)
-        found = [run for name in names if (run := self._described[name].described) is not None]
-        if not found:
+        described = [run for name in names for run in known[name].described]
+        if not described:
             raise NoTrainingError(", ".join(names))
-        return found
+        return described
 
-    def _describe_last_run(self, name: str) -> DescribedRun | None:
+    def _read(self, name: str) -> Reading:
+        began = time.thread_time()
+        described = self.logs.describe(name)
+        if described is not None:
+            return Reading(described, None, time.thread_time() - began)
         path = self._path(name)
-        run = self._runs.get(name)
-        if run is None or run.folder != path:
-            run = self._runs[name] = OwnRun(path)
-        self._runs.move_to_end(name)
+        own = self._runs.get(name)
         try:
-            log = run.read()
+            return read_run(path, self.folder.label(name), own if own and own.folder == path else None)
         except OSError:
             raise GoneError(name) from None
-        except NewerVersionError:  # the list of runs shows the reason
-            return None
-        return describe_run(Source(self.folder.label(name), log.runs[-1], log), Options()) if log.runs else None
+
+    def _keep(self, name: str, version: str, reading: Reading) -> None:
+        self._described[name] = _Cached({name: version}, time.monotonic(), reading.seconds, reading.runs)
+        self._runs.pop(name, None)
+        if reading.own is not None:
+            self._runs[name] = reading.own
 
     def _path(self, name: str) -> Path:
         path = self.folder.path(name)
@@ -143,28 +162,26 @@ class Reports:
             raise GoneError(name)
         return path
 
+    def _version(self, name: str) -> str:
+        if name in self.logs:
+            return name  # it never changes
+        try:
+            return version_of(self._path(name))
+        except OSError:
+            raise GoneError(name) from None
+
     def _free_memory(self, needed: Sequence[str]) -> None:
         """Keep the runs that were used last, as many as memory allows."""
+        for name in needed:
+            self._described.move_to_end(name)
+            if name in self._runs:
+                self._runs.move_to_end(name)
         kept = 0
         for name in reversed(list(self._runs)):
             kept += self._runs[name].step_count
             if kept > MAX_STEPS_KEPT and name not in needed:
                 del self._runs[name]
                 self._described.pop(name, None)
-
-
-def describe_log(content: bytes, name: str, options: Options, language: str) -> Json:
-    """The payload of any log, with all its runs."""
-    log = read_stream(BytesIO(content), name)
-    if not log.runs:
-        raise NoTrainingError(name)
-    names = [f"{name}#{i}" for i in range(1, len(log.runs) + 1)] if len(log.runs) > 1 else [name]
-    sources = [Source(each, run, log) for each, run in zip(names, log.runs, strict=True)]
-    return describe(sources, options, language)
-
-
-def _version(path: Path) -> str:
-    try:
-        return version_of(path)
-    except OSError:
-        raise GoneError(path.name) from None
+        for name in list(self._described)[: max(0, len(self._described) - MAX_DESCRIBED)]:
+            if name not in needed:
+                del self._described[name]

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,15 +27,20 @@ from nanoscope.runs.events import NewerVersionError
 from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
-from nanoscope.views.dashboard.reports import GoneError, Reports, StillReading, describe_log
+from nanoscope.views.dashboard.logs import KeptLogs, describe_log
+from nanoscope.views.dashboard.notify import Facts, Watcher
+from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReading
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.dashboard.shell import page, scripts_and_styles
 from nanoscope.views.report.html import render
+from nanoscope.views.report.payload import payload as report_payload
 from nanoscope.words.language import LANGUAGES
 
 LOG_LIMIT_BYTES = 32_000_000
 POLL_SECONDS = 1.0
+POLL_LEISURE = 10  # a look at the runs that took a second is repeated after ten seconds at the earliest
 MAX_SHOWN = 50  # runs overlaid
+VIEW_CHARACTERS = 4000  # of the state of the charts, in an address
 
 
 class _SampleRequest(msgspec.Struct):
@@ -48,9 +55,11 @@ class Dashboard:
 
     def __init__(self, root: Path, language: str) -> None:
         self.folder = WatchedFolder(root)
-        self.reports = Reports(self.folder, language)
+        self.logs = KeptLogs()
+        self.reports = Reports(self.folder, self.logs, language)
         self.writer = Writer()
         self.language = language
+        self._look_seconds = 0.0
         self._one_log = asyncio.Lock()  # a large pasted log takes seconds and memory: one at a time
 
     def routes(self) -> list[Route]:
@@ -62,7 +71,7 @@ class Dashboard:
             Route("/api/report", self.report),
             Route("/report.html", self.report_file),
             Route("/api/explain", self.explain, methods=["POST"]),
-            Route("/api/explain.html", self.explain_file, methods=["POST"]),
+            Route("/api/log", self.remove_log, methods=["DELETE"]),
             Route("/api/sample", self.sample, methods=["POST"]),
         ]
 
@@ -79,24 +88,44 @@ class Dashboard:
     # --- runs ---
 
     async def runs(self, request: Request) -> Response:
-        return Response(await self._list(), media_type="application/json")
+        return Response(self._json(await self._look()), media_type="application/json")
 
     async def stream(self, request: Request) -> Response:
+        """The whole list first, then what has changed in it."""
+
         async def changes() -> AsyncIterator[ServerSentEvent]:
-            sent = None
+            sent: dict[str, str] | None = None
+            columns: list[str] = []
             while True:
-                listed = await self._list()
-                if listed != sent:
-                    yield ServerSentEvent(listed, event="runs", retry=2000)
-                    sent = listed
-                await asyncio.sleep(POLL_SECONDS)
+                listed = await self._look()
+                if sent is None or columns != self.folder.columns:
+                    columns = list(self.folder.columns)
+                    yield ServerSentEvent(self._json(listed), event="runs", retry=2000)
+                elif listed != sent:
+                    changed = {name: text for name, text in listed.items() if sent.get(name) != text}
+                    gone = [name for name in sent if name not in listed]
+                    yield ServerSentEvent(self._json(changed, gone), event="changes")
+                sent = listed
+                await asyncio.sleep(max(POLL_SECONDS, POLL_LEISURE * self._look_seconds))
 
         return EventSourceResponse(changes(), ping=20)
 
-    async def _list(self) -> str:
-        glances = await run_in_threadpool(self.folder.look)
-        listed = [{**asdict(each), "label": self.folder.label(each.name)} for each in glances]
-        return json.dumps({"runs": listed}, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    async def _look(self) -> dict[str, str]:
+        """The entries of the list as JSON, by name."""
+        began = time.monotonic()
+        entries = await run_in_threadpool(self.folder.look)
+        self._look_seconds = time.monotonic() - began
+        return self.logs.entries() | {name: entry.text for name, entry in entries.items()}
+
+    def _json(self, listed: Mapping[str, str], gone: Sequence[str] | None = None) -> str:
+        if gone is not None:
+            return f'{{"runs":[{",".join(listed.values())}],"gone":{json.dumps(gone)}}}'
+        facts = {
+            "columns": self.folder.columns,
+            "common": self.folder.common,
+            "folder": printable(self.folder.root.name),
+        }
+        return f'{{"runs":[{",".join(listed.values())}],{json.dumps(facts)[1:]}'
 
     async def report(self, request: Request) -> Response:
         answer = await run_in_threadpool(self.reports.answer, _names(request))
@@ -107,26 +136,35 @@ class Dashboard:
     async def report_file(self, request: Request) -> Response:
         names = _names(request)
         payload = await run_in_threadpool(self.reports.payload, names, _language(request, self.language))
-        return await _attachment(payload, "-".join(names[:3]))
+        for run in payload["runs"]:
+            run["resume"] = None  # a folder of this machine is of no use to others
+        payload["view"] = request.query_params.get("view", "")[:VIEW_CHARACTERS]
+        return await _attachment(payload, "-".join(run["name"] for run in payload["runs"][:3]))
 
     # --- logs and samples ---
 
     async def explain(self, request: Request) -> Response:
-        return JSONResponse(await self._explained(request))
-
-    async def explain_file(self, request: Request) -> Response:
-        return await _attachment(await self._explained(request), request.query_params.get("name", "log"))
-
-    async def _explained(self, request: Request) -> dict[str, Any]:
+        """The report of a log; the log is kept, and `log` is its name in addresses."""
         asked = request.query_params
         max_iters = asked.get("max_iters") or None
         if max_iters is not None and not (max_iters.isdecimal() and 0 < int(max_iters[:13]) < 10**12):
             raise HTTPException(422, "bad_request")
         options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
-        name = printable(asked.get("name", "log")[:100])
+        name = printable(asked.get("name", "log")[:100]) or "log"
         content = await _body(request, LOG_LIMIT_BYTES)
         async with self._one_log:
-            return await run_in_threadpool(describe_log, content, name, options, _language(request, self.language))
+            described = await run_in_threadpool(describe_log, content, name, options)
+            if not described:
+                raise NoTrainingError(name)
+            key = await run_in_threadpool(self.logs.keep, name, content, options, described)
+        self.reports.take_log(key, described)
+        text = await run_in_threadpool(report_payload, described, self.language)
+        return JSONResponse({**text, "log": key})
+
+    async def remove_log(self, request: Request) -> Response:
+        if not self.logs.remove(request.query_params.get("log", "")):
+            raise HTTPException(404, "gone")
+        return JSONResponse({})
 
     async def sample(self, request: Request) -> Response:
         try:
@@ -160,8 +198,22 @@ class Dashboard:
         return StreamingResponse(text(), media_type="text/plain; charset=utf-8")
 
 
-def make_app(root: Path, language: str, names: frozenset[str], token: str | None) -> ASGIApp:
-    """The application; `names` are the host names it answers to."""
+def make_app(
+    root: Path, language: str, names: frozenset[str], token: str | None, tell: Callable[[Facts], None] | None = None
+) -> ASGIApp:
+    """The application; `names` are the host names it answers to, `tell` is called when something happens to a run."""
+    dashboard = Dashboard(root, language)
+
+    @asynccontextmanager
+    async def watching(app: Starlette) -> AsyncIterator[None]:
+        if tell is None:
+            yield
+            return
+        watcher = Watcher(tell, root)
+        await run_in_threadpool(lambda: watcher.look(dashboard.folder.look()))  # from here on, what happens is news
+        task = asyncio.create_task(_watch(dashboard.folder, watcher))
+        yield
+        task.cancel()
 
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
@@ -177,7 +229,15 @@ def make_app(root: Path, language: str, names: frozenset[str], token: str | None
 
     handlers = {HTTPException: refused, JobError: refused, Exception: refused}
     # The guard is outermost, so that error responses pass through it too.
-    return Guard(Starlette(routes=Dashboard(root, language).routes(), exception_handlers=handlers), names, token)
+    app = Starlette(routes=dashboard.routes(), exception_handlers=handlers, lifespan=watching)
+    return Guard(app, names, token)
+
+
+async def _watch(folder: WatchedFolder, watcher: Watcher) -> None:
+    """Look at the runs for as long as the server runs, whether somebody has the page open or not."""
+    while True:
+        await asyncio.sleep(2 * POLL_SECONDS)
+        await run_in_threadpool(lambda: watcher.look(folder.look()))
 
 
 _CODES: Mapping[int, str] = {404: "gone", 405: "method"}

@@ -16,6 +16,7 @@ import uvicorn
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.views.dashboard.guard import LOOPBACK
+from nanoscope.views.dashboard.notify import notifier
 from nanoscope.views.dashboard.routes import make_app
 from nanoscope.views.dashboard.shell import scripts_and_styles
 
@@ -36,8 +37,12 @@ class _Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | None, language: str, browse: bool) -> None:
+def serve(
+    folder: Path, host: str, port: int, ports_tried: int, token: str | None, language: str, browse: bool,
+    notify: str | None = None,
+) -> None:  # fmt: skip
     """Serve the runs of `folder`."""
+    tell = notifier(notify) if notify is not None else None
     scripts_and_styles()  # fails before the port is open if a package is missing
     is_local = host in LOOPBACK
     if is_local and token is not None:
@@ -47,14 +52,14 @@ def serve(folder: Path, host: str, port: int, ports_tried: int, token: str | Non
     listening = _listen(host, port, ports_tried)
     port = listening.getsockname()[1]
     names = frozenset({*LOOPBACK, *([] if is_local else [host.lower(), platform.node().lower()])})
-    app = make_app(folder.resolve(), language, names, token)
+    app = make_app(folder.resolve(), language, names, token, tell)
     shown = f"[{host}]" if ":" in host else platform.node() if _is_every_address(host) else host
     url = f"http://{shown}:{port}/"
     url += f"?{urlencode({'token': token})}" if token else ""
     with suppress(psutil.Error, OSError, AttributeError):
         psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none",
+        app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     print(f"watching {folder}, stop with Ctrl-C: {url}", flush=True)

@@ -8,7 +8,7 @@ from nanoscope.views.report import html as report
 from nanoscope.words.language import LANGUAGES, Language
 
 HERE = Path(__file__).parent
-SCRIPTS = (*report.SCRIPTS, "dashboard.js")
+SCRIPTS = (*report.SCRIPTS, "runs.js", "table.js", "states.js", "paste.js", "dashboard.js")
 STYLES = (*report.STYLES, "dashboard.css")
 
 _PAGE = """\

@@ -1,0 +1,124 @@
+"""`watch --notify`: tells a command or a webhook when a run breaks, stalls or ends."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from nanoscope.errors import UsageError
+from nanoscope.views.dashboard.folder import Entry
+
+TIMEOUT_SECONDS = 20.0
+RECENT_SECONDS = 3600  # a run that was copied here after its end is no news
+REPORTED = ("finished", "stopped", "failed", "stalled")
+
+Facts = dict[str, Any]
+
+
+class Watcher:
+    """Looks at the runs again and again; every happening of a session is reported once."""
+
+    def __init__(self, tell: Callable[[Facts], None], root: Path) -> None:
+        self._tell, self._root = tell, root
+        self._old: set[str] | None = None  # runs that were there when watching began, and were not looked at yet
+        self._told: set[tuple[str, int, str]] = set()
+
+    def look(self, entries: dict[str, Entry]) -> None:
+        """Report what has happened since the last look. What was so when watching began is no news."""
+        if self._old is None:
+            self._old = set(entries)
+        for name, entry in entries.items():
+            if entry.outlined != entry.glance.version:
+                continue  # not read to its end yet
+            recent = time.time() - entry.glance.updated < RECENT_SECONDS
+            for event in _events(entry):
+                known = (name, entry.outline.sessions, event)
+                if known not in self._told:
+                    self._told.add(known)
+                    if recent and name not in self._old:
+                        self._tell(self._facts(name, entry, event))
+            self._old.discard(name)
+
+    def _facts(self, name: str, entry: Entry, event: str) -> Facts:
+        seen, (best, best_step) = entry.glance, entry.outline.best
+        return {
+            "event": event, "run": name, "folder": str(self._root / name), "state": entry.state,
+            "step": entry.outline.nan_step if event == "nan" else seen.step, "total": seen.total, "loss": seen.loss,
+            "best_val_loss": best, "best_step": best_step, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }  # fmt: skip
+
+
+def _events(entry: Entry) -> list[str]:
+    found = ["nan"] if entry.outline.nan_step is not None else []
+    if entry.state in REPORTED and not (entry.state == "failed" and found):  # it failed because of the NaN
+        found.append(entry.state)
+    return found
+
+
+def notifier(target: str) -> Callable[[Facts], None]:
+    """Sends facts to an http(s) address, or to a command: as JSON on its standard input, and as NANOSCOPE_… variables.
+
+    Names of runs are never part of a command line. What fails is reported once on standard error.
+    """
+    failed = False
+
+    def tell(facts: Facts) -> None:
+        nonlocal failed
+        try:
+            send(facts)
+            failed = False
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if not failed:
+                print(f"nanoscope: --notify failed ({facts['event']}): {_reason(error)}", file=sys.stderr, flush=True)
+            failed = True
+
+    if urlsplit(target).scheme in ("http", "https"):
+        if not urlsplit(target).hostname:
+            raise UsageError(f"--notify={target}: not a complete address")
+        send = _post_to(target)
+    else:
+        send = _run(target)
+    return tell
+
+
+def _post_to(url: str) -> Callable[[Facts], None]:
+    def send(facts: Facts) -> None:
+        headers = {"Content-Type": "application/json", "User-Agent": "nanoscope"}
+        request = urllib.request.Request(url, json.dumps(facts).encode(), headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+            answer.read(1000)
+
+    return send
+
+
+def _run(command: str) -> Callable[[Facts], None]:
+    try:
+        words = shlex.split(command, posix=os.name == "posix")
+    except ValueError as error:
+        raise UsageError(f"--notify={command}: {error}") from None
+    if not words:
+        raise UsageError("--notify needs a command or an http(s) address")
+
+    def send(facts: Facts) -> None:
+        known = {f"NANOSCOPE_{name.upper()}": str(value) for name, value in facts.items() if value is not None}
+        subprocess.run(
+            words, input=json.dumps(facts).encode(), env={**os.environ, **known}, check=True, timeout=TIMEOUT_SECONDS,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    return send
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"the command ended with status {error.returncode}"
+    if isinstance(error, subprocess.TimeoutExpired | TimeoutError):
+        return f"no answer within {TIMEOUT_SECONDS:.0f} s"
+    return f"{error}"

@@ -1,0 +1,143 @@
+"use strict";
+/* The runs as data: what the server lists, filtered, sorted and grouped. Nothing here touches the page. */
+
+/**
+ * @typedef {object} ListedRun
+ * @property {string} name @property {string} label @property {string} state @property {string} version @property {number} updated
+ * @property {number | null} step @property {number | null} total @property {number | null} best @property {number | null} best_step
+ * @property {number | null} nan_step @property {number | null} tok_s @property {boolean | null} compiled @property {string | null} reason
+ * @property {Record<string, string | number | boolean>} settings @property {(number | null)[]} spark
+ *
+ * @typedef {{key: string, label: string, value: string, runs: ListedRun[], folder: boolean, mean: number | null, spread: number | null, failed: number}} Group
+ * @typedef {{group: Group} | {run: ListedRun, group?: undefined, scale: [number, number] | null}} Row
+ */
+
+/** States in the order of their chips. */
+const CHIPS = /** @type {const} */ ({ all: null, live: ["live", "starting", "stalled"], finished: ["finished"], stopped: ["stopped"], failed: ["failed", "unreadable"], log: ["log"], hidden: null });
+const FEWEST_CHIPS = 2;
+
+/** Words of a search: each must be part of the name or, as name=value, a setting. @param {string} text @returns {(run: ListedRun) => boolean} */
+function searchFor(text) {
+  const tests = text.trim().toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+    const [, name, sign, wanted] = /^([\w.]+)(=|<|>)(.+)$/.exec(word) || [];
+    if (!name) return (/** @type {ListedRun} */ run) => run.label.toLowerCase().includes(word) || run.state === word;
+    return (/** @type {ListedRun} */ run) => {
+      const key = Object.keys(run.settings).find((each) => each.toLowerCase() === name);
+      if (key === undefined) return false;
+      const value = run.settings[key];
+      if (sign !== "=") return typeof value === "number" && (sign === "<" ? value < Number(wanted) : value > Number(wanted));
+      return String(value).toLowerCase() === wanted || (typeof value === "number" && value === Number(wanted));
+    };
+  });
+  return (run) => tests.every((test) => test(run));
+}
+
+/** What a column is sorted by. @param {string} column @returns {(run: ListedRun) => any} */
+function sortKey(column) {
+  if (column === "name") return (run) => run.label;
+  if (column === "best") return (run) => (run.nan_step !== null && run.state === "failed" ? Infinity : run.best ?? Infinity);
+  if (column === "best_step" || column === "tok_s" || column === "step") return (run) => run[column] ?? -1;
+  if (column.startsWith("setting ")) { const name = column.slice(8); return (run) => run.settings[name] ?? ""; }
+  return (run) => [isLive(run) ? 1 : 0, run.updated];
+}
+
+/** @param {any} a @param {any} b @returns {number} */
+function compareValues(a, b) {
+  if (Array.isArray(a)) return compareValues(a[0], b[0]) || compareValues(a[1], b[1]);
+  if (typeof a === "number" && typeof b === "number") return a === b ? 0 : a < b ? -1 : 1;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+/** @param {ListedRun} run */
+function isLive(run) {
+  return run.state === "live" || run.state === "starting" || run.state === "stalled";
+}
+
+/** Mean and spread of the best losses. @param {ListedRun[]} runs */
+function statistics(runs) {
+  const broken = runs.filter((run) => run.state === "failed");
+  const values = runs.filter((run) => run.best !== null && run.state !== "failed").map((run) => Number(run.best));
+  const mean = values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  const spread = mean !== null && values.length > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1)) : null;
+  return { mean, spread, failed: broken.length };
+}
+
+/** The lowest and the highest loss that sparklines of these runs show, without their steep beginning. @param {ListedRun[]} runs @returns {[number, number] | null} */
+function commonScale(runs) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const { spark } of runs) {
+    for (let i = 0; i < spark.length; i += 1) {
+      const value = spark[i];
+      if (value === null) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return high > low ? [low, high] : null;
+}
+
+/**
+ * The rows of the table.
+ * @param {ListedRun[]} runs @param {{search: string, chip: string, sort: string, down: boolean, group: string, closed: Set<string>, hidden: Set<string>}} choice
+ * @returns {{rows: Row[], shown: ListedRun[], counts: Record<string, number>}}
+ */
+function tableRows(runs, { search, chip, sort, down, group, closed, hidden }) {
+  const matches = searchFor(search);
+  /** @type {Record<string, number>} */
+  const counts = {};
+  const found = runs.filter((run) => {
+    if (!matches(run)) return false;
+    for (const name of Object.keys(CHIPS)) if (inChip(run, name, hidden)) counts[name] = (counts[name] || 0) + 1;
+    return inChip(run, chip, hidden);
+  });
+  const key = sortKey(sort);
+  const way = down ? -1 : 1;
+  const ordered = found.map((run) => ({ run, key: key(run) })).sort((a, b) => way * compareValues(a.key, b.key) || compareValues(a.run.label, b.run.label)).map(({ run }) => run);
+  if (group === "none") { const scale = commonScale(ordered); return { rows: ordered.map((run) => ({ run, scale })), shown: ordered, counts }; }
+  /** @type {Map<string, Group>} */
+  const groups = new Map();
+  for (const run of ordered) {
+    const [label, value] = groupOf(run, group);
+    const id = `${label}\n${value}`;
+    const known = groups.get(id) || { key: id, label, value, runs: [], folder: group === "folder", mean: null, spread: null, failed: 0 };
+    known.runs.push(run);
+    groups.set(id, known);
+  }
+  /** @type {Row[]} */
+  const rows = [];
+  const shown = [];
+  const alone = [...groups.values()].filter((each) => each.folder && !each.value); // runs in the folder itself have no heading
+  for (const each of [...alone, ...[...groups.values()].filter((other) => !alone.includes(other))]) {
+    Object.assign(each, statistics(each.runs));
+    const scale = commonScale(each.runs);
+    if (!alone.includes(each)) rows.push({ group: each });
+    if (alone.includes(each) || !closed.has(each.key)) rows.push(...each.runs.map((run) => ({ run, scale })));
+    shown.push(...each.runs);
+  }
+  return { rows, shown, counts };
+}
+
+/** @param {ListedRun} run @param {string} chip @param {Set<string>} hidden */
+function inChip(run, chip, hidden) {
+  if (hidden.has(run.name) !== (chip === "hidden")) return false;
+  const states = CHIPS[/** @type {keyof typeof CHIPS} */ (chip)];
+  return !states || states.some((state) => state === run.state);
+}
+
+/** @param {ListedRun} run @param {string} group "folder" or a setting @returns {[string, string]} */
+function groupOf(run, group) {
+  if (group === "folder") return ["", run.state === "log" ? "" : run.label.slice(0, run.label.lastIndexOf("/") + 1)];
+  const value = run.settings[group];
+  return [group, value === undefined ? "–" : String(value)];
+}
+
+/** The folder that all these runs are in. @param {ListedRun[]} runs */
+function commonFolder(runs) {
+  const folders = new Set(runs.map((run) => run.label.slice(0, run.label.lastIndexOf("/") + 1)));
+  return folders.size === 1 ? [...folders][0] : "";
+}
+
+/** The run's name without the folder that heads its group, or that all have in common. @param {ListedRun} run @param {string} group @param {string} prefix */
+function nameIn(run, group, prefix) {
+  return group === "folder" && run.state !== "log" ? run.label.slice(run.label.lastIndexOf("/") + 1) : run.label.slice(prefix.length);
+}

@@ -1,0 +1,33 @@
+"""What a run says about the machine it trains on."""
+
+import pytest
+import torch
+
+from nanoscope.runs.events import Iter
+from nanoscope.runs.own import OwnRun
+from nanoscope.training import machine_metrics
+from nanoscope.training.machine_metrics import MachineMetrics
+from small_runs import Folder
+
+
+@pytest.mark.slow
+def test_a_run_records_its_memory_and_processor_use_as_series(folder: Folder) -> None:
+    folder.train()
+    (run,) = OwnRun(folder.path / "run").read().runs
+    memory, cpu = run.series["process_gb"], run.series["cpu_pct"]
+    assert memory.steps[0] == cpu.steps[0] == 0
+    assert 0.01 < memory.values[0] < 1000
+    assert 0 <= cpu.values[0] <= 110
+
+
+def test_between_two_samples_there_are_no_figures() -> None:
+    metrics = MachineMetrics(torch.device("cpu"))
+    assert metrics.sample()
+    assert metrics.sample() == {}
+
+
+def test_every_figure_is_a_field_of_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_metrics, "INTERVAL_SECONDS", 0.0)
+    assert (
+        set(MachineMetrics(torch.device("cpu")).sample()) == {"process_gb", "cpu_share"} <= set(Iter.__struct_fields__)
+    )
