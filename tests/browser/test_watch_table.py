@@ -104,7 +104,7 @@ def test_groups_by_a_setting_have_their_mean_and_spread(page) -> None:
     texts = [text.replace("\n", " ") for text in groups.all_inner_texts()]
     assert len(texts) == 3
     middle = next(text for text in texts if "learning_rate 0.001" in text)
-    assert "3 runs" in middle
+    assert "0.001 3" in middle
     lowest = next(text for text in texts if "learning_rate 0.0001" in text)
     assert "1.915" in lowest
     assert "± 0.007" in lowest

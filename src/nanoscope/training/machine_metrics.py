@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import torch
 
-INTERVAL_SECONDS = 1.0  # a sample takes 0.05 ms on Linux (benchmarks/LOG.md), and is no part of a step's time
+INTERVAL_SECONDS = 1.0  # a sample takes 0.15 ms (benchmarks/LOG.md), and is no part of a step's time
 GIGABYTE = 1e9
 
 

@@ -121,7 +121,7 @@ class RunTable {
     this.grid.style.setProperty("--settings", `repeat(${this.settings.length}, minmax(44px, 72px))`);
     this.grid.classList.toggle("no-settings", !this.settings.length);
     const chosen = this.page.chosen();
-    const text = labels.count_shown.replace("{runs}", grouped(this.runs.size)).replace("{shown}", String(chosen.length));
+    const text = labels.count_shown.replace("{runs}", grouped(this.runs.size)).replace("{shown}", String(chosen.filter((name) => this.runs.has(name)).length));
     if (this.count.textContent !== text) this.count.textContent = text;
     if (!rows.some((row) => keyOf(row) === this.current)) this.current = "";
     this.draw();
@@ -244,12 +244,12 @@ class RunTable {
   /** @param {Group} group @param {Record<string, string>} labels */
   groupRow(group, labels) {
     const open = !this.closed.has(group.key);
-    const count = labels.count_runs.replace("{n}", String(group.runs.length)) + (group.failed ? ` · ${labels.count_failed.replace("{n}", String(group.failed))}` : "");
+    const count = [String(group.runs.length), group.failed ? labels.count_failed.replace("{n}", String(group.failed)) : ""].filter(Boolean).join(" · ");
     const button = makeButton({ class: "open group-name", "aria-expanded": String(open) }, () => {
       if (this.closed.has(group.key)) this.closed.delete(group.key); else this.closed.add(group.key);
       this.current = group.key;
       this.update();
-    }, icon("more"), group.folder ? make("bdi", { dir: "auto" }, group.value) : make("bdi", { dir: "ltr" }, make("code", {}, group.label), " ", make("strong", {}, group.value)), make("span", { class: "faint" }, ` ${count}`));
+    }, icon("more"), group.folder ? make("bdi", { dir: "ltr" }, group.value) : make("bdi", { dir: "ltr" }, make("code", {}, group.label), " ", make("strong", {}, group.value)), make("span", { class: "faint" }, ` ${count}`));
     const all = makeButton({ class: "link", "aria-label": `${labels.show_all}: ${group.value}`, tabindex: "-1" }, () => this.page.choose(group.runs.slice(0, MOST_SHOWN).map(({ name }) => name)), labels.show);
     const mean = group.mean === null ? NOTHING : group.mean.toFixed(group.runs.length > 1 ? 3 : 4);
     return make("div", { role: "row", class: `run-row group-row${open ? "" : " closed"}` }, make("div", { role: "gridcell", class: "cell cell-group" }, button),
