@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from nanoscope.estimates import median, robust_sigma, spread_indices
+from nanoscope.estimates import MANY, median, robust_sigma, spread_indices
 
 ENOUGH_IN_BLOCK = 1_000
 
@@ -72,9 +72,23 @@ class Baseline:
         self._medians = [median([values[i] for i in sample]) for sample in samples]
         self._sigmas = [0.0] * len(parts)
         self.lowest = min(self._medians)
+        levels = iter(self.levels([places[i] for sample in samples for i in sample]))
         for number, sample in enumerate(samples):
-            levels = (level for level, _ in self.along(places[i] for i in sample))
-            self._sigmas[number] = robust_sigma([values[i] - level for i, level in zip(sample, levels, strict=True)])
+            self._sigmas[number] = robust_sigma([values[i] - level for i, level in zip(sample, levels, strict=False)])
+
+    def levels(self, places: Sequence[int]) -> Sequence[float]:
+        """The median at each of the places, which must rise."""
+        if len(places) < MANY:
+            return [level for level, _ in self.along(places)]
+        import numpy as np
+
+        at, middles, medians = np.asarray(places, float), np.asarray(self._middles), np.asarray(self._medians)
+        right = np.searchsorted(middles, at, side="right")
+        inner = np.clip(right, 1, len(middles) - 1)
+        part = (at - middles[inner - 1]) / (middles[inner] - middles[inner - 1])
+        found = medians[inner - 1] + part * (medians[inner] - medians[inner - 1])
+        found[right == 0], found[right == len(middles)] = medians[0], medians[-1]
+        return found.tolist()  # type: ignore[no-any-return]
 
     def along(self, places: Iterable[int]) -> Iterator[tuple[float, float]]:
         """Median and sigma at each of the places, which must rise."""

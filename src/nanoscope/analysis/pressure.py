@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 
 from nanoscope.analysis.findings import MemoryGrowth, SlowingDown, Verdict, WaitingForData
 from nanoscope.analysis.findings.base import Confidence
@@ -104,17 +105,11 @@ def waiting_for_data(run: Run) -> WaitingForData | None:
     """The share of a step that its data had to be waited for."""
     waited = run.series.get("data_s")
     if waited is not None:
-        if waited.steps == run.steps.step:
-            pairs = list(zip(waited.values, run.steps.time_s, strict=True))
-        else:
-            times = dict(zip(run.steps.step, run.steps.time_s, strict=True))
-            known = zip(waited.steps, waited.values, strict=True)
-            pairs = [(data, times[step]) for step, data in known if step in times]
-        pairs = [(data, time) for data, time in pairs if data >= 0 and time > 0][1:]  # the first fills the workers
-        if len(pairs) < ENOUGH_RECORDS:
+        data, times = _waits_and_times(waited, run)
+        if len(data) < ENOUGH_RECORDS:
             return None
-        data_s, step_s = median([data for data, _ in pairs]), median([time for _, time in pairs])
-        records = len(pairs)
+        data_s, step_s = median(data), median(times)
+        records = len(data)
         if data_s > step_s:  # the printed time leaves the waiting out
             step_s += data_s
     elif run.phases.get("data") and run.phases.get("step"):
@@ -128,6 +123,22 @@ def waiting_for_data(run: Run) -> WaitingForData | None:
     if share < WAITS or records < ENOUGH_RECORDS:
         return None
     return WaitingForData(data_s, step_s, share, records, confidence="sure" if share >= SURELY_WAITS else "likely")
+
+
+def _waits_and_times(waited: Series, run: Run) -> tuple[Sequence[float], Sequence[float]]:
+    """Waiting time and time of the steps that have both, without the first, which fills the workers."""
+    steps = run.steps
+    if (
+        waited.steps == steps.step
+        and min(waited.values) >= 0
+        and min(steps.time_s) > 0
+        and all(map(isfinite, steps.time_s))
+    ):
+        return waited.values[1:], steps.time_s[1:]
+    times = dict(zip(steps.step, steps.time_s, strict=True))
+    known = zip(waited.steps, waited.values, strict=True)
+    pairs = [(data, times[step]) for step, data in known if step in times and data >= 0 and times[step] > 0][1:]
+    return [data for data, _ in pairs], [time for _, time in pairs]
 
 
 def memory_growth(run: Run) -> MemoryGrowth | None:

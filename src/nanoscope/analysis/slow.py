@@ -57,7 +57,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     baseline = Baseline(plain, array("d", (times[index] for index in plain)))
     sample = [plain[i] for i in spread_indices(len(plain))]
     resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
-    plain_shares = [times[i] / level - 1 for i, (level, _) in zip(sample, baseline.along(sample), strict=True)]
+    plain_shares = [times[i] / level - 1 for i, level in zip(sample, baseline.levels(sample), strict=True)]
     spread = robust_sigma(plain_shares)
 
     explained: dict[int, float] = {}  # index → share of a normal step that it takes more

@@ -1,5 +1,6 @@
 """Reads and describes runs: in this process, or several long ones at once in others."""
 
+import gc
 import multiprocessing
 import os
 import shlex
@@ -126,6 +127,7 @@ def _size(folder: Path) -> int:
 def _begin() -> None:
     """In a new process: Ctrl-C is for the server, and without the server there is nothing to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # nothing here has cycles worth looking for, and the process ends soon
     parent = psutil.Process(os.getppid()) if os.getppid() > 1 else None
 
     def watch() -> None:
