@@ -277,7 +277,7 @@ def test_a_changed_evaluation_measures_the_best_checkpoint_again(folder: Folder)
     # A rate that spoils the model: the best stays where it was.
     words = ["--eval_iters=full", "--max_iters=40", "--learning_rate=1", "--matrix_lr=1"]
     out = folder.run("train", "run", "--init_from=resume", *words)
-    assert "evaluations now use 77 windows instead of 1: the best val loss so far" in out
+    assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
     (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
     assert new != old
     assert f"step-000020, has a val loss of {new:.4f}" in out

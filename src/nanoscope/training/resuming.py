@@ -67,8 +67,8 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
         state.best_val_loss = state.best_step = state.evaluated_at = None
         state.evaluations_since_best = 0
         if best is not None:
-            now, then = evaluation.partition(" ")[0], str(measured_on).partition(" ")[0]
-            why = f"{now} windows instead of {then}" if now != then else "other data"
+            now, then = (text.partition(" of ")[0] for text in (evaluation, str(measured_on)))
+            why = f"{now} instead of {then}" if now != then else "other data"
             return [f"evaluations now use {why}: the best val loss so far, {best:.4f} at step {step}, no longer counts"]
     elif out_of_patience(state, config):
         without, state.evaluations_since_best = state.evaluations_since_best, 0
