@@ -221,8 +221,9 @@ def go_on(file: EventFile, steps: range, of: int = 100, eval_interval: int = 10)
 def write_small_run(folder: Path, best: float, *, broken: bool = False, steps: int = 200, **settings: float) -> None:
     """A run that has ended, of a few lines; `broken`: its loss became NaN half-way. One step is slow."""
     events = EventFile(folder)
-    config = {"max_iters": steps, "eval_interval": 20, "n_layer": 2, **settings}
-    events.write(Start(t=0.0, config=config, tokens_per_step=64, device="cpu"))
+    config = {"max_iters": steps, "eval_interval": 20, "n_layer": 2, "dataset": "song", **settings}
+    data = {"dataset_fingerprint": "5077", "vocab_size": 65, "train_tokens": 1_000_000, "val_tokens": 100_000}
+    events.write(Start(t=0.0, config=config, tokens_per_step=64, device="cpu", **data))  # type: ignore[arg-type]
     end = steps // 2 if broken else steps
     for step in range(0, end, 2):
         val, now = best + 2 * math.exp(-10 * step / steps), 0.05 * step
