@@ -22,7 +22,7 @@ MAX_DESCRIBED = 60  # runs whose description is kept
 MAX_ANSWERS_KEPT = 4
 PATIENCE_SECONDS = 0.7  # until the page gets a progress report instead
 MAX_SECONDS_COUNTED = 1.5  # reading a long run for the first time says nothing about reading it again
-LEISURE = 10  # what took a second to compute is computed again after ten seconds at the earliest
+LEISURE = 25  # what took a second to compute is computed again after so many seconds at the earliest
 
 
 class GoneError(JobError):
