@@ -117,16 +117,17 @@ class Reports:
         stale = [
             name for name in names if name not in known or not known[name].is_fresh({name: versions[name]}, leisure)
         ]
-        new = [(name, self._path(name)) for name in stale if name not in self.logs and name not in self._runs]
-        if self._readers.is_worth_it([path for _, path in new]):
-            wanted = [(name, path, self.folder.label(name)) for name, path in new]
+        new = [name for name in stale if name not in self.logs and name not in self._runs]
+        wanted = [(name, self._path(name), self.folder.label(name)) for name in new]
+        if not self._readers.are_for(wanted):
+            self._readers.close()
+        else:
             for name, found in self._readers.read(wanted, until).items():
                 if isinstance(found, OSError):
                     raise GoneError(name)
                 self._keep(name, versions[name], found)
                 stale.remove(name)
-            missing = [name for name, _ in new if name in stale]
-            if missing:
+            if any(name in stale for name in new):
                 return StillReading(len(names) - len(stale), len(names))
         for done, name in enumerate(stale):
             if done and time.monotonic() > until:
