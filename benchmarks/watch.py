@@ -51,10 +51,11 @@ SCROLL = """() => new Promise((resolve) => {
 })"""
 MEGABYTE = 1e6
 ABOUT = """\
-Written by `python benchmarks/watch.py --growth 30 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
+Written by `python benchmarks/watch.py --growth 20 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
 every step is logged with all fields, every 1000th has an evaluation, and five steps of each run are slow. Server and
 Chromium share the machine. Times are from the click, or from opening the address, until the result is on the page. They
-are medians of three, each with a server that has just started, from files in the page cache."""
+are medians of three, each with a server that has just started, from files in the page cache. Memory is that of the
+server; the processes that read long runs take 75 MB each while they read, and have ended by then."""
 
 Row = tuple[str, str]
 
@@ -444,6 +445,11 @@ def markdown(rows: list[Row]) -> str:
         ABOUT,
         "",
         f"- {date.today()}, {cpu_name()}, {os.cpu_count()} cores, {versions}",
+        *(
+            [f"- Load at the end: {os.getloadavg()[2]:.1f}; above the number of cores, others kept the machine busy."]
+            if hasattr(os, "getloadavg")
+            else []
+        ),
     ]
     lines = [*head, "", "| what | measured |", "| --- | ---: |", *(f"| {what} | {value} |" for what, value in rows)]
     return "\n".join(lines) + "\n"

@@ -51,6 +51,8 @@ class WatchedFolder:
         """Settings that differ between the runs."""
         self.common: dict[str, Setting] = {}
         """Settings that are the same in all of them."""
+        self.catching_up = False
+        """Whether some runs are not read to their end yet."""
         self._compared: tuple[int, ...] = ()
 
     def look(self) -> dict[str, Entry]:
@@ -119,6 +121,7 @@ class WatchedFolder:
                     entry.outlined = entry.glance.version
             except OSError:
                 entry.outlined = entry.glance.version
+        self.catching_up = any(entry.outlined != entry.glance.version for entry in behind)
 
     def _compare_settings(self, entries: Iterable[Entry]) -> None:
         known = [entry.outline.settings for entry in entries if entry.outline.settings]

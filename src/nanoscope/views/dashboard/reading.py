@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -78,7 +78,8 @@ class Readers:
 
     def read(self, wanted: Sequence[tuple[str, Path, str]], until: float) -> dict[str, Reading | OSError]:
         """What is read by the time `until` of runs given as name, folder and label. The others are read on."""
-        self.forget(set(self._reading) - {name for name, _, _ in wanted})
+        for name in set(self._reading) - {name for name, _, _ in wanted}:  # nobody waits for these any more
+            self._reading.pop(name).cancel()
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 min(os.cpu_count() or 1, MAX_PROCESSES, len(wanted)), multiprocessing.get_context("spawn"), _begin
@@ -100,14 +101,18 @@ class Readers:
             self._pool = None
         return found
 
-    def forget(self, names: Collection[str]) -> None:
-        """Nobody waits for these any more."""
-        for name in names:
-            self._reading.pop(name).cancel()
+    def close(self) -> None:
+        """End the processes: nobody waits for them."""
+        self._reading.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
-    def is_worth_it(self, folders: Sequence[Path]) -> bool:
-        """Whether these runs are read sooner by other processes."""
-        return not self._broken and len(folders) > 1 and sum(map(_size, folders)) > 2 * LONG_BYTES
+    def are_for(self, wanted: Sequence[tuple[str, Path, str]]) -> bool:
+        """Whether these runs are being read by other processes, or would be read sooner by them."""
+        if any(name in self._reading for name, _, _ in wanted):
+            return True
+        return not self._broken and len(wanted) > 1 and sum(_size(folder) for _, folder, _ in wanted) > 2 * LONG_BYTES
 
 
 def _result(future: "Future[Reading]") -> Reading | OSError:

@@ -22,7 +22,7 @@ MAX_DESCRIBED = 60  # runs whose description is kept
 MAX_ANSWERS_KEPT = 4
 PATIENCE_SECONDS = 0.7  # until the page gets a progress report instead
 MAX_SECONDS_COUNTED = 1.5  # reading a long run for the first time says nothing about reading it again
-LEISURE = 10  # what took a second to compute is computed again after ten seconds at the earliest
+LEISURE = 25  # what took a second to compute is computed again after so many seconds at the earliest
 
 
 class GoneError(JobError):
@@ -117,16 +117,17 @@ class Reports:
         stale = [
             name for name in names if name not in known or not known[name].is_fresh({name: versions[name]}, leisure)
         ]
-        new = [(name, self._path(name)) for name in stale if name not in self.logs and name not in self._runs]
-        if self._readers.is_worth_it([path for _, path in new]):
-            wanted = [(name, path, self.folder.label(name)) for name, path in new]
+        new = [name for name in stale if name not in self.logs and name not in self._runs]
+        wanted = [(name, self._path(name), self.folder.label(name)) for name in new]
+        if not self._readers.are_for(wanted):
+            self._readers.close()
+        else:
             for name, found in self._readers.read(wanted, until).items():
                 if isinstance(found, OSError):
                     raise GoneError(name)
                 self._keep(name, versions[name], found)
                 stale.remove(name)
-            missing = [name for name, _ in new if name in stale]
-            if missing:
+            if any(name in stale for name in new):
                 return StillReading(len(names) - len(stale), len(names))
         for done, name in enumerate(stale):
             if done and time.monotonic() > until:

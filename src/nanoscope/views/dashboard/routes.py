@@ -106,7 +106,8 @@ class Dashboard:
                     gone = [name for name in sent if name not in listed]
                     yield ServerSentEvent(self._json(changed, gone), event="changes")
                 sent = listed
-                await asyncio.sleep(max(POLL_SECONDS, POLL_LEISURE * self._look_seconds))
+                rest = 0.0 if self.folder.catching_up else POLL_LEISURE * self._look_seconds
+                await asyncio.sleep(max(POLL_SECONDS, rest))
 
         return EventSourceResponse(changes(), ping=20)
 
