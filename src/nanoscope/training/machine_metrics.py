@@ -33,7 +33,8 @@ class MachineMetrics:
         found = {}
         with suppress(psutil.Error, OSError), self._process.oneshot():
             found["process_gb"] = self._process.memory_info().rss / GIGABYTE
-            found["cpu_share"] = self._process.cpu_percent() / 100 / self._cores
+            used = self._process.cpu_percent() / 100 / self._cores
+            found["cpu_share"] = min(used, 1.0)  # the system counts in ticks: over a moment it may be more
         with suppress(RuntimeError):
             if self._device.type == "cuda":
                 found["gpu_gb"] = torch.cuda.memory_allocated(self._device) / GIGABYTE
