@@ -131,6 +131,7 @@ def test_the_verdict_shows_its_evidence_on_demand(folder, open_file):
     page = open_file(folder / "run.html")
     assert not page.locator(".evidence").is_visible()
     page.get_by_text("Why").click()
+    page.locator(".evidence dt").first.wait_for()  # it is built when it opens
     assert page.locator(".evidence dt").all_inner_texts()[:2] == ["Validation", "Training"]
 
 
