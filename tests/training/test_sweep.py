@@ -48,7 +48,8 @@ def sweep_json(folder: Folder, *words: str, status: int = 0) -> dict:
 def test_a_sweep_that_is_interrupted_is_continued_by_the_printed_command(folder: Folder) -> None:
     words = [*TRAINED, "--max_iters=400", "--eval_interval=100", "--learning_rate=1e-5,1e-3,1e-2", "--seed=1,2"]
     process = folder.start("sweep", *words, "--jobs=2")
-    wait_for(lambda: steps_of(folder, "runs/rates/lr=1e-05,seed=1") > 20, process)
+    first = [f"runs/rates/lr=1e-05,seed={seed}" for seed in (1, 2)]
+    wait_for(lambda: all(steps_of(folder, run) > 20 for run in first), process)  # one that had no step begins anew
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
