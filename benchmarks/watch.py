@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -40,6 +40,7 @@ SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # positions of the slow s
 SPIKE_SECONDS = 9.5  # unlike any other number in the charts
 STEP_SECONDS = 0.030
 PATIENCE_MS = 170_000
+SETTLE_SECONDS = 3  # after opening the page, before steps are measured
 SCROLL = """() => new Promise((resolve) => {
     const { scroller } = table_, begun = performance.now();
     let frames = 0;
@@ -49,6 +50,22 @@ SCROLL = """() => new Promise((resolve) => {
     };
     requestAnimationFrame(step);
 })"""
+SLIDE = """() => new Promise((resolve) => {
+    const slider = document.querySelector("#smoothing"), took = [], begun = performance.now();
+    let before = begun;
+    const step = (now) => {
+        took.push(now - before);
+        before = now;
+        if (now - begun > 3000) return resolve(took.slice(2));
+        const share = (took.length % 40) / 40;
+        slider.value = String(Number(slider.min) + share * (Number(slider.max) - Number(slider.min)));
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+        requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+})"""
+PAGE_OFF = "() => { stream.close(); clearTimeout(lookAgain); state.connected = false; }"
+PAGE_ON = "() => connect()"
 MEGABYTE = 1e6
 ABOUT = """\
 Written by `python benchmarks/watch.py --growth 20 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
@@ -204,6 +221,7 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         page.locator(f".run-row[data-name='{newest}'] a.open").click()
         wait_until_shown(page, newest)
         found["back_drawn_s"] = time.perf_counter() - begun
+        found["slide_frames_per_s"], found["slide_slowest_ms"] = slide(page)
         selection = urlencode([("run", f"run-{run:02d}") for run in range(runs)])
         process = psutil.Process(server.process.pid)
         used = sum(process.cpu_times()[:4])
@@ -216,7 +234,14 @@ def look(browser: Browser, folder: Path, runs: int, steps: int) -> dict[str, flo
         found["overlay_mb"] = peak_megabytes(server)
         found["overlay_spikes"] = spikes_in_overlay(server, runs, steps)
         found["peak_mb"] = peak_megabytes(server)
+        found["overlay_slide_frames_per_s"], found["overlay_slide_slowest_ms"] = slide(page)
     return found
+
+
+def slide(page: Page) -> tuple[float, float]:
+    """Move the smoothing slider with every frame: frames per second, and the 95th percentile of a frame in ms."""
+    took = sorted(page.evaluate(SLIDE))
+    return 1000 / statistics.mean(took), took[int(0.95 * len(took))]
 
 
 def list_many(browser: Browser, scratch: Path, runs: int) -> dict[str, float]:
@@ -353,7 +378,7 @@ def asked_from_elsewhere(server: Watch) -> Iterator[None]:
     def ask() -> None:
         pause = 0.0
         while not stop.wait(max(pause, 1.0)):
-            pause = server.report("live")["leisure_seconds"]
+            pause = max(5.0, server.report("live")["leisure_seconds"])
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -364,35 +389,47 @@ def asked_from_elsewhere(server: Watch) -> Iterator[None]:
         asking.join()
 
 
-def disturb(browser: Browser, scratch: Path, seconds: float, turns: int = 3) -> dict[str, float]:
-    """Step time of a real run in turns: alone, watched from another machine, and shown by a browser on this one."""
+def cpu_seconds(server: Watch) -> float:
+    return sum(psutil.Process(server.process.pid).cpu_times()[:4])
+
+
+def disturb(browser: Browser, scratch: Path, seconds: float, turns: int = 16) -> dict[str, Any]:
+    """Step time of a real run in turns: nobody looks, watched from another machine, shown by a browser on this one.
+
+    The page stays open; while nobody looks it is not connected. Each turn has one of each, in changing order.
+    """
     folder = scratch / "training"
     folder.mkdir()
-    alone, asked, shown = [], [], []
-    with trained(folder) as events:
-        time.sleep(3)
-        for _ in range(turns):
-            alone.append(step_milliseconds(events, seconds, time.sleep))
-            with watching(events.parents[1]) as server:
-                with asked_from_elsewhere(server):
-                    asked.append(step_milliseconds(events, seconds, time.sleep))
-                with opened(browser) as page:
-                    page.goto(f"{server.url}#run=live")
-                    wait_until_shown(page, "live")
-                    shown.append(step_milliseconds(events, seconds, lambda s: page.wait_for_timeout(1000 * s)))
-    return {
-        "step_alone_ms": statistics.median(alone),
-        "step_asked_ms": statistics.median(asked),
-        "step_shown_ms": statistics.median(shown),
-        "asked_ratio": statistics.median(b / a for a, b in zip(alone, asked, strict=True)),
-        "shown_ratio": statistics.median(b / a for a, b in zip(alone, shown, strict=True)),
+    found: dict[str, list[float]] = {"alone": [], "asked": [], "shown": []}
+    used: dict[str, float] = dict.fromkeys(found, 0.0)
+    with trained(folder) as events, watching(events.parents[1]) as server, opened(browser) as page:
+        page.goto(f"{server.url}#run=live")
+        wait_until_shown(page, "live")
+        page.evaluate(PAGE_OFF)
+        page.wait_for_timeout(1000 * SETTLE_SECONDS)
+        for turn in range(turns):
+            for kind in found if turn % 2 else reversed(found):
+                before = cpu_seconds(server)
+                if kind == "shown":
+                    page.evaluate(PAGE_ON)
+                with asked_from_elsewhere(server) if kind == "asked" else nullcontext():
+                    took = step_milliseconds(events, seconds, lambda s: page.wait_for_timeout(1000 * s))
+                if kind == "shown":
+                    page.evaluate(PAGE_OFF)
+                found[kind].append(took)
+                used[kind] += cpu_seconds(server) - before
+    return {f"step_{kind}_ms": statistics.median(took) for kind, took in found.items()} | {
+        "asked_ratios": [b / a for a, b in zip(found["alone"], found["asked"], strict=True)],
+        "shown_ratios": [b / a for a, b in zip(found["alone"], found["shown"], strict=True)],
+        "asked_cpu_s_per_min": 60 * used["asked"] / (turns * seconds),
+        "shown_cpu_s_per_min": 60 * used["shown"] / (turns * seconds),
     }
 
 
 # --- results ---
 
 
-def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
+def table(found: dict[str, Any], runs: int, steps: int) -> list[Row]:
     """The figures that were measured, as table rows."""
     spikes = len(SPIKES)
     rows = [
@@ -402,7 +439,9 @@ def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
         ("response to a click on another run", f"{found['click_answered_s']:.2f} s"),
         ("time until that run is drawn", f"{found['another_drawn_s']:.2f} s"),
         ("back to the first run", f"{found['back_drawn_s']:.2f} s"),
+        ("… smoothing slider moved with every frame, 5 % of frames slower than", _frames(found, "slide")),
         (f"time until all {runs} are overlaid", f"{found['overlay_drawn_s']:.1f} s"),
+        ("… smoothing slider there", _frames(found, "overlay_slide")),
         ("… CPU time of the server for that", f"{found['overlay_cpu_s']:.1f} s"),
         ("peak memory of the server: started", f"{found['server_idle_mb']:.0f} MB"),
         ("… with the list", f"{found['list_mb']:.0f} MB"),
@@ -426,15 +465,26 @@ def table(found: dict[str, float], runs: int, steps: int) -> list[Row]:
             ("delay of the page behind that run", f"{found['growth_behind_s']:.1f} s"),
             ("peak memory of the server meanwhile", f"{found['growth_peak_mb']:.0f} MB"),
         ]  # fmt: skip
-    if "shown_ratio" in found:
+    if "shown_ratios" in found:
         rows += [
-            ("a step of a real run on all cores, alone", f"{found['step_alone_ms']:.2f} ms"),
+            ("a step of a real run on all cores", f"{found['step_alone_ms']:.2f} ms"),
             ("… watched from another machine", f"{found['step_asked_ms']:.2f} ms"),
-            ("… as a ratio, median of 3 pairs", f"{found['asked_ratio']:.3f}"),
+            (f"… as a ratio: median of {len(found['asked_ratios'])} pairs, quartiles", _spread(found["asked_ratios"])),
+            ("… server CPU meanwhile", f"{found['asked_cpu_s_per_min']:.1f} s/min"),
             ("… shown by a browser on the same cores", f"{found['step_shown_ms']:.2f} ms"),
-            ("… as a ratio, median of 3 pairs", f"{found['shown_ratio']:.3f}"),
+            (f"… as a ratio: median of {len(found['shown_ratios'])} pairs, quartiles", _spread(found["shown_ratios"])),
+            ("… server CPU meanwhile", f"{found['shown_cpu_s_per_min']:.1f} s/min"),
         ]
     return rows
+
+
+def _frames(found: dict[str, Any], name: str) -> str:
+    return f"{found[f'{name}_frames_per_s']:.0f} frames/s, {found[f'{name}_slowest_ms']:.0f} ms"
+
+
+def _spread(ratios: list[float]) -> str:
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
 def markdown(rows: list[Row]) -> str:
@@ -463,7 +513,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=2000, metavar="RUNS", help="small runs in one folder; 0: skip this")
     parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow for this long")
     parser.add_argument(
-        "--training", type=float, default=0, metavar="SECONDS", help="duration of each of nine turns of training"
+        "--training", type=float, default=0, metavar="SECONDS", help="of training in each of 48 turns"
     )
     parser.add_argument("--json", action="store_true", help="print only JSON")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
@@ -489,7 +539,7 @@ def main() -> None:
     rows = table(found, options.runs, options.steps)
     if not options.json:
         print("\n".join(f"{what:<60} {value:>20}" for what, value in rows))
-    print(json.dumps({key: round(value, 4) for key, value in found.items()}))
+    print(json.dumps({key: [round(each, 4) for each in value] if isinstance(value, list) else round(value, 4) for key, value in found.items()}))
     if options.markdown:
         options.markdown.write_text(markdown(rows), encoding="utf-8")
 

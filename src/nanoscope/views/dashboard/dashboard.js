@@ -2,7 +2,8 @@
 /* The page of `nanoscope watch`: the table of runs, the report of those that are chosen, and a form for any log. */
 
 const { language: usualLanguage, words: allWords } = JSON.parse(/** @type {any} */ (document.getElementById("words")).textContent);
-const REST_SECONDS = 2; // drawing takes time from training too
+const REST_SECONDS = 5; // drawing takes time from training too
+const LEISURE = 50; // what took a second to draw is drawn again after so many seconds at the earliest
 const RETRY_SECONDS = 4;
 const PHONE_WIDTH = 768;
 const DRAWER_WIDTH = 1200;
@@ -182,13 +183,22 @@ function chooseFromAddress() {
 
 // --- what is shown ---
 
+const shownRuns = () => /** @type {ListedRun[]} */ (state.chosen.map((name) => table_.runs.get(name)).filter(Boolean));
+
+/** What the list knows, without the charts: these change when the report does. */
+function showNews() {
+  const shown = shownRuns();
+  document.title = tabTitle(shown, state.connected, labelsNow());
+  showPicker();
+  showStatus(shown, labelsNow());
+}
+
 function showContent() {
   const labels = labelsNow();
   const content = byId("content");
-  const shown = /** @type {ListedRun[]} */ (state.chosen.map((name) => table_.runs.get(name)).filter(Boolean));
-  document.title = tabTitle(shown, state.connected, labels);
-  showPicker();
-  showStatus(shown, labels);
+  const shown = shownRuns();
+  showNews();
+  drawnStates = statesOf(shown);
   const one = state.chosen.length === 1 ? shown[0] : undefined;
   byId("sample").hidden = state.payload === null || !one || one.state === "log" || one.step === null;
   if (state.payload !== null) {
@@ -200,6 +210,10 @@ function showContent() {
   const waits = loading && state.chosen.length > 0 && state.failure === null;
   content.replaceChildren(...(waits ? [make("p", { class: "soft waiting" }, `${labels.loading} ${state.progress}`)] : []));
 }
+
+/** What the page says about runs besides their report. @param {ListedRun[]} runs */
+const statesOf = (runs) => runs.map((run) => `${run.name} ${run.state} ${run.step === null}`).join("\n");
+let drawnStates = "";
 
 /** The sentence and the next step of a state that the charts do not tell. @param {ListedRun[]} shown @param {Record<string, string>} labels */
 function showStatus(shown, labels) {
@@ -295,7 +309,7 @@ async function look() {
   if (known && Date.now() < rested) { lookAgain = window.setTimeout(look, rested - Date.now()); return; }
   loading = true;
   if (!known) showContent();
-  let wait = 0;
+  let wait = 0, began = performance.now();
   try {
     const place = `/api/report?${hashOf(there).slice(1)}`;
     let response = await fetch(place);
@@ -307,7 +321,9 @@ async function look() {
     }
     if (response.status !== 202 && isChosen(chosen)) {
       if (response.ok) {
-        state.payload = await response.json();
+        const text = await response.text();
+        began = performance.now();
+        state.payload = JSON.parse(text);
         state.failure = null;
         wait = state.payload.leisure_seconds;
         showMessage("");
@@ -322,7 +338,8 @@ async function look() {
   loading = false;
   if (!isChosen(chosen)) { look(); return; }
   showContent();
-  rested = Date.now() + 1000 * Math.max(wait, REST_SECONDS);
+  const drawing = performance.now() - began; // the browser needs about as long again to lay it out and paint it
+  rested = Date.now() + Math.max(1000 * wait, 1000 * REST_SECONDS, LEISURE * drawing);
   lookAgain = window.setTimeout(look, rested - Date.now());
 }
 
@@ -438,7 +455,7 @@ function heard() {
   table_.update();
   if (!state.chosen.length) chooseFromAddress();
   if (back) rested = 0;
-  showContent();
+  if (back || state.payload === null || statesOf(shownRuns()) !== drawnStates) showContent(); else showNews();
   look();
 }
 

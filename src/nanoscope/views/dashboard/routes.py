@@ -37,7 +37,8 @@ from nanoscope.views.report.payload import payload as report_payload
 from nanoscope.words.language import LANGUAGES
 
 LOG_LIMIT_BYTES = 32_000_000
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0  # each look takes time from training
+CATCH_UP_SECONDS = 0.5  # while runs are still to be read
 POLL_LEISURE = 10  # a look at the runs that took a second is repeated after ten seconds at the earliest
 MAX_SHOWN = 50  # runs overlaid
 VIEW_CHARACTERS = 4000  # of the state of the charts, in an address
@@ -106,8 +107,8 @@ class Dashboard:
                     gone = [name for name in sent if name not in listed]
                     yield ServerSentEvent(self._json(changed, gone), event="changes")
                 sent = listed
-                rest = 0.0 if self.folder.catching_up else POLL_LEISURE * self._look_seconds
-                await asyncio.sleep(max(POLL_SECONDS, rest))
+                rest = max(POLL_SECONDS, POLL_LEISURE * self._look_seconds)
+                await asyncio.sleep(CATCH_UP_SECONDS if self.folder.catching_up else rest)
 
         return EventSourceResponse(changes(), ping=20)
 
@@ -179,7 +180,7 @@ class Dashboard:
             raise HTTPException(409, "busy")
         pieces = self.writer.write(path, asked.prompt or "\n", asked.max_new_tokens, asked.temperature)
         beginning = asyncio.ensure_future(anext(pieces, ""))  # loading torch and the model takes seconds
-        while not (await asyncio.wait({beginning}, timeout=POLL_SECONDS / 4))[0]:
+        while not (await asyncio.wait({beginning}, timeout=CATCH_UP_SECONDS / 2))[0]:
             if await request.is_disconnected():
                 beginning.cancel()
                 return Response(status_code=499)
@@ -237,7 +238,7 @@ def make_app(
 async def _watch(folder: WatchedFolder, watcher: Watcher) -> None:
     """Look at the runs for as long as the server runs, whether somebody has the page open or not."""
     while True:
-        await asyncio.sleep(2 * POLL_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         await run_in_threadpool(lambda: watcher.look(folder.look()))
 
 

@@ -360,7 +360,7 @@ function hashOf(names) {
 function stateGlyph(state, labels) {
   const [glyph, tone] = { log: ["≡", "soft"], unreadable: ["!", "bad"] }[state] || STATES[/** @type {keyof typeof STATES} */ (state)] || STATES.unfinished;
   const word = labels[`state_${state}`] || state;
-  return make("span", { class: `state-glyph tone-${tone}${state === "live" ? " breathes" : ""}`, role: "img", "aria-label": word, title: word }, glyph);
+  return make("span", { class: `state-glyph tone-${tone}`, role: "img", "aria-label": word, title: word }, glyph);
 }
 
 /** The losses of a run so far, as long as the share of it that is done. @param {ListedRun} run @param {[number, number] | null} scale @param {boolean} shown */
