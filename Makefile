@@ -7,7 +7,7 @@ TYPESCRIPT := typescript@5.9.3
 TSC := $(VENV)/js/node_modules/.bin/tsc
 BROWSER_PACKAGES := chromium fonts-noto-core
 
-.PHONY: help demo check test lint format browser trainers screenshots bench soak clean
+.PHONY: help demo check test lint format catalogues browser trainers screenshots bench soak clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,15 @@ lint: $(VENV)/.dev  ## ruff, mypy, and the types of the pages' scripts
 	$(BIN)/mypy
 	@if command -v npm >/dev/null && { test -x $(TSC) || npm install --silent --no-fund --no-audit --prefix $(VENV)/js $(TYPESCRIPT) >/dev/null 2>&1; }; \
 	then echo "$(TSC) -p jsconfig.json"; $(TSC) -p jsconfig.json; else echo "The types of the pages' scripts are not checked: that needs npm and, once, a network."; fi
+
+# The messages of the code, put into the catalogues of the other languages: what is new there waits for a translation.
+LOCALE := src/nanoscope/words/locale
+KEYWORDS := -k say -k plural:1,2 -k Say -k Plural:1,2 -k Text -k Count:1,2
+catalogues: $(VENV)/.dev  ## update and compile the translations
+	@mkdir -p build
+	$(BIN)/pybabel -q extract $(KEYWORDS) --no-location --omit-header -o build/nanoscope.pot src/nanoscope
+	$(BIN)/pybabel -q update -D nanoscope -i build/nanoscope.pot -d $(LOCALE) --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 110
+	$(BIN)/pybabel -q compile -D nanoscope -d $(LOCALE)
 
 # Chromium for tests/browser, and fonts for Arabic and Hindi. Without them those tests are skipped.
 browser:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -68,7 +69,7 @@ PAGE_OFF = "() => { stream.close(); clearTimeout(lookAgain); state.connected = f
 PAGE_ON = "() => connect()"
 MEGABYTE = 1e6
 ABOUT = """\
-Written by `python benchmarks/watch.py --growth 20 --training 8 --markdown benchmarks/WATCH.md`. The runs are generated:
+Written by `python benchmarks/watch.py --growth 20 --training 6 --markdown benchmarks/WATCH.md`. The runs are generated:
 every step is logged with all fields, every 1000th has an evaluation, and five steps of each run are slow. Server and
 Chromium share the machine. Times are from the click, or from opening the address, until the result is on the page. They
 are medians of three, each with a server that has just started, from files in the page cache. Memory is that of the
@@ -512,9 +513,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="of opening the page; medians are reported")
     parser.add_argument("--many", type=int, default=2000, metavar="RUNS", help="small runs in one folder; 0: skip this")
     parser.add_argument("--growth", type=float, default=0, metavar="SECONDS", help="let a run grow for this long")
-    parser.add_argument(
-        "--training", type=float, default=0, metavar="SECONDS", help="of training in each of 48 turns"
-    )
+    parser.add_argument("--training", type=float, default=0, metavar="SECONDS", help="of training in each of 48 turns")
     parser.add_argument("--json", action="store_true", help="print only JSON")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
     options = parser.parse_args()
@@ -539,7 +538,7 @@ def main() -> None:
     rows = table(found, options.runs, options.steps)
     if not options.json:
         print("\n".join(f"{what:<60} {value:>20}" for what, value in rows))
-    print(json.dumps({key: [round(each, 4) for each in value] if isinstance(value, list) else round(value, 4) for key, value in found.items()}))
+    print(json.dumps({key: np.round(value, 4).tolist() for key, value in found.items()}))
     if options.markdown:
         options.markdown.write_text(markdown(rows), encoding="utf-8")
 

@@ -6,14 +6,28 @@ from babel.messages.extract import extract_from_dir
 
 import nanoscope
 
-KEYWORDS = {"say": None, "plural": (1, 2), "Say": None, "Plural": (1, 2)}
+SOURCES = Path(nanoscope.__file__).parent
+# Messages about findings, and the labels of views.
+FINDINGS = {"say": None, "plural": (1, 2), "Say": None, "Plural": (1, 2)}
+# Messages of commands: errors, and what the console prints.
+TEXTS = {"Text": None, "Count": (1, 2)}
+
+Messages = set[str | tuple[str, ...]]
 
 
-def messages_in_code() -> set[str | tuple[str, ...]]:
+def _extract(folder: Path, keywords: dict[str, tuple[int, ...] | None]) -> Messages:
+    return {message for _, _, message, _, _ in extract_from_dir(folder, [("**.py", "python")], keywords=keywords)}
+
+
+def messages_about_findings() -> Messages:
     """Every message of `words` and `views`; one with a plural as both of its forms."""
-    found = set()
-    for room in ("words", "views"):
-        folder = Path(nanoscope.__file__).parent / room
-        for _, _, message, _, _ in extract_from_dir(folder, [("**.py", "python")], keywords=KEYWORDS):
-            found.add(message)
-    return found
+    return _extract(SOURCES / "words", FINDINGS) | _extract(SOURCES / "views", FINDINGS)
+
+
+def texts() -> Messages:
+    return _extract(SOURCES, TEXTS)
+
+
+def messages_in_code() -> Messages:
+    """All that the catalogues translate."""
+    return messages_about_findings() | texts()

@@ -14,7 +14,7 @@ from rich.console import Console
 import compared_runs
 import generated_logs
 import made_up_scores
-from messages import messages_in_code
+from messages import messages_about_findings
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import Analysis, NoteFinding
@@ -127,7 +127,7 @@ def test_every_message_is_used_for_some_log(tmp_path):
     labels(language)
     for _ in say_everything(language, tmp_path):
         pass
-    assert messages_in_code() - language.used == set()
+    assert messages_about_findings() - language.used == set()
 
 
 @pytest.mark.slow

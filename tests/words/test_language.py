@@ -112,7 +112,7 @@ def test_a_placeholder_says_how_its_value_is_written(spec, value, text):
 
 
 def test_a_placeholder_with_an_unknown_format_is_refused():
-    with pytest.raises(ValueError, match="unknown format 'fill'"):
+    with pytest.raises(ValueError, match="Invalid format specifier 'fill'"):
         ENGLISH.say("{value:fill}", value=1)
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
-from nanoscope import __version__
+from nanoscope import __version__, messages
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
+from nanoscope.messages import shown
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 
@@ -44,6 +45,8 @@ EPILOGUE = f"""\
 Run 'nanoscope COMMAND --help' for the options of a command.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
 """
+
+LANGUAGE_OPTION = "--lang en, ar or hi: the language of the output; default: NANOSCOPE_LANG, or that of your locale."
 
 FIRST_SCREEN = f"""\
 {PURPOSE}
@@ -95,7 +98,7 @@ def _app(called: str = "", *, completing: bool = False) -> App:
             name=name,
             sort_key=number,
             help=None if name == called else summary,  # the called one shows its docstring
-            help_epilogue="",
+            help_epilogue=LANGUAGE_OPTION,
             help_flags=[] if name in OWN_HELP else app.help_flags,
         )
     return app
@@ -121,9 +124,11 @@ def run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C may not encode '±' or Hindi
             stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
-    words = [_underscored(word) for word in arguments]
+    words, wanted = _without_language([_underscored(word) for word in arguments])
     called = words[0] if words else ""
+    before = os.environ.get(messages.VARIABLE)
     try:
+        _choose_language(wanted)
         if called == COMPLETE:
             completing_app()(arguments, exit_on_error=False, print_error=False)
             return 0
@@ -136,7 +141,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return int(status or 0)
     except (JobError, UsageError) as error:
-        return _fail(str(error), error.exit_status)
+        return _fail(shown(error.text), error.exit_status)
     except CycloptsError as error:
         return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
     except KeyboardInterrupt:
@@ -146,6 +151,40 @@ def run(arguments: list[str]) -> int:
         return 0
     except Exception as error:
         return _fail(_bug_report(error), 1)
+    finally:
+        messages.use(None)
+        if wanted is not None:
+            os.environ.pop(messages.VARIABLE)
+            if before is not None:
+                os.environ[messages.VARIABLE] = before
+
+
+def _without_language(words: list[str]) -> tuple[list[str], str | None]:
+    """Take --lang, which every command has, out of the words: what is left, and the language."""
+    kept: list[str] = []
+    wanted = None
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*kept, word, *rest], wanted
+        if word == "--lang":
+            wanted = next(rest, "")
+        elif word.startswith("--lang="):
+            wanted = word.removeprefix("--lang=")
+        else:
+            kept.append(word)
+    return kept, wanted
+
+
+def _choose_language(wanted: str | None) -> None:
+    """Show texts in the language asked for, also those of the processes that this one starts."""
+    if wanted is not None:
+        os.environ[messages.VARIABLE] = wanted or "?"
+    named = os.environ.get(messages.VARIABLE)
+    if (messages.language_code(named) if named else messages.language_of_locale()) != "en":
+        from nanoscope.words.language import choose_language
+
+        messages.use(choose_language())
 
 
 def _unknown_command(words: list[str]) -> UsageError:

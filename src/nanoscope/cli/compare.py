@@ -6,7 +6,7 @@ from json import dumps
 from nanoscope.cli.logs import LogPath, check_logs, warn
 
 
-def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None:
+def compare(*logs: LogPath, json: bool = False) -> None:
     """Compare runs: at equal steps, tokens and time, and say what explains the difference.
 
     Examples:
@@ -22,8 +22,6 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     logs
         Log files or directories of nanoscope runs; a directory that contains runs stands for all of them. Or one log
         that contains several runs.
-    lang
-        en, ar or hi; default: the language of your locale.
     json
         Print the comparison as JSON (schema nanoscope.compare/2).
     """
@@ -32,7 +30,7 @@ def compare(*logs: LogPath, lang: str | None = None, json: bool = False) -> None
     from nanoscope.words.language import choose_language
 
     check_logs(logs, compare)
-    comparison = Comparison(logs, choose_language(lang), warn)
+    comparison = Comparison(logs, choose_language(), warn)
     if json:
         sys.stdout.write(dumps(comparison.json(), indent=1, allow_nan=False) + "\n")
     else:

@@ -11,7 +11,6 @@ from nanoscope.errors import JobError, UsageError
 
 def eta(
     *logs: LogPath,
-    lang: str | None = None,
     json: bool = False,
     max_iters: int | None = None,
     step_time: tuple[float, ...] = (),
@@ -28,8 +27,6 @@ def eta(
     ----------
     logs
         A log file, the directory of a nanoscope run, or '-' for standard input.
-    lang
-        en, ar or hi; default: the language of your locale.
     json
         Print the answer as JSON (schema nanoscope.eta/1).
     max_iters
@@ -52,7 +49,7 @@ def eta(
     log = logs[0]
     if any(not 0 < seconds < float("inf") for seconds in step_time):
         raise UsageError("--step_time is in seconds and must be above 0, for example --step_time=0.2")
-    language = choose_language(lang)
+    language = choose_language()
     read = read_log(log)
     runs = [run for run in read.runs if run.steps or run.evals]
     if not runs:

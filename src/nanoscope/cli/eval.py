@@ -15,7 +15,6 @@ def eval(
     windows: int | None = None,
     device: str = "auto",
     dtype: str = "auto",
-    lang: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Measure how well models predict a text: loss, perplexity, bits per character and byte, over the whole split.
@@ -45,8 +44,6 @@ def eval(
         auto, cpu, cuda, cuda:N or mps.
     dtype
         auto, float32, bfloat16 or float16.
-    lang
-        en, ar or hi; default: the language of your locale.
     as_json
         Print one JSON object (schema nanoscope.eval/1).
     """
@@ -56,7 +53,6 @@ def eval(
 
     found = evaluate(
         models, dataset=dataset, split=split, checkpoint=checkpoint, windows=windows, device=device, dtype=dtype,
-        lang=lang,
     )  # fmt: skip
     for note in found.notes:
         print(printable(note), file=sys.stderr)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 def explain(
     *logs: LogPath,
-    lang: str | None = None,
     annotate: bool = False,
     json: bool = False,
     max_iters: int | None = None,
@@ -44,8 +43,6 @@ def explain(
     ----------
     logs
         Log files, directories of runs (nanoscope's, W&B's, MLflow's, TensorBoard's), or '-' for standard input.
-    lang
-        en, ar or hi; default: the language of your locale.
     annotate
         Print the log with explanations: each kind of line where it first appears, and every slow step.
     json
@@ -74,7 +71,7 @@ def explain(
         from nanoscope.views.terminal_page import Page
         from nanoscope.words.language import choose_language
 
-        page = Page(choose_language(lang))
+        page = Page(choose_language())
         found = {}
         for number, paths in enumerate(parts):
             if number:

@@ -12,7 +12,8 @@ def check_options(paths: tuple[str, ...], command: Callable[..., None]) -> None:
     for path in paths:
         if path.startswith("-") and path != "-":
             typed = path.split("=")[0]
-            options = [f"--{name.removeprefix('as_')}" for name in signature(command).parameters]
+            named = (each.name for each in signature(command).parameters.values() if each.kind is each.KEYWORD_ONLY)
+            options = ["--lang", *(f"--{name.removeprefix('as_')}" for name in named)]
             raise UsageError(
                 f"There is no option {typed}.{did_you_mean(typed, options)}\nSee: nanoscope {command.__name__} --help"
             )

@@ -12,7 +12,6 @@ from nanoscope.errors import JobError
 def report(
     *logs: LogPath,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"))] = None,
-    lang: str | None = None,
     max_iters: int | None = None,
     device: str | None = None,
 ) -> None:
@@ -31,8 +30,6 @@ def report(
         for all of them.
     output
         The file to write; default: report.html in the run's directory, or in the current one for a log.
-    lang
-        en, ar or hi: the language that the page opens in (it contains all three); default: that of your locale.
     max_iters
         Number of steps the run will take, if the log doesn't say.
     device
@@ -45,7 +42,7 @@ def report(
 
     check_logs(logs, report)
     check_max_iters(max_iters)
-    language = choose_language(lang)
+    language = choose_language()
     sources = [Source(each.name, each.run, each.log) for each in trained_runs(logs, warn)]
     page = render(describe(sources, Options(max_iters, device), language.code))
     file = output or (Path(logs[0]) if len(logs) == 1 and Path(logs[0]).is_dir() else Path()) / "report.html"

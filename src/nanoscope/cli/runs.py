@@ -17,7 +17,6 @@ def runs(
     sort: str = "age",
     filter: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     columns: str = "",
-    lang: str | None = None,
     json: bool = False,
 ) -> None:
     """List the runs of a folder and of the folders in it: state, step, best validation loss, time left, age.
@@ -43,8 +42,6 @@ def runs(
         Given several times, all must hold.
     columns
         Settings to show, separated by commas.
-    lang
-        en, ar or hi; default: the language of your locale.
     json
         Print one JSON document (schema nanoscope.runs/1, see docs/sweeps.md).
     """
@@ -53,7 +50,7 @@ def runs(
     from nanoscope.views.terminal_page import Page
     from nanoscope.words.language import choose_language
 
-    language = choose_language(lang)
+    language = choose_language()
     if folder is not None and folder.is_file():
         raise UsageError(f"{folder} is a file: runs takes a directory.\nFor a log: nanoscope explain {folder}")
     if folder is not None and not folder.is_dir():

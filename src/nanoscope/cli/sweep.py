@@ -20,7 +20,6 @@ def sweep(
     jobs: int = 1,
     stop_hopeless: bool = False,
     dry_run: bool = False,
-    lang: str | None = None,
     json: bool = False,
 ) -> int:
     """Train one run for each combination of settings, and rank them.
@@ -53,8 +52,6 @@ def sweep(
         step, once 4 runs have finished. It can be resumed: run the sweep again without this option.
     dry_run
         List the runs and what would be done, and train nothing.
-    lang
-        en, ar or hi: the language of the ranking; default: the language of your locale.
     json
         Print the result as one JSON document (schema nanoscope.sweep/1, see docs/sweeps.md); progress goes to stderr.
     """
@@ -63,11 +60,11 @@ def sweep(
     from nanoscope.training.sweep_plan import open_record, plan_sweep
     from nanoscope.words.language import choose_language
 
-    language = choose_language(lang)
+    language = choose_language()
     if jobs < 1:
         raise UsageError(f"--jobs={jobs}: must be at least 1")
     planned = plan_sweep(words, random)
-    options = {"random": random, "jobs": jobs if jobs > 1 else None, "lang": lang}
+    options = {"random": random, "jobs": jobs if jobs > 1 else None}
     flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
     flags += [f"--{name}" for name, given in (("stop_hopeless", stop_hopeless), ("json", json)) if given]
     command = shlex.join(["nanoscope", "sweep", *words, *flags])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from nanoscope.cli import LANGUAGE_OPTION
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
 
@@ -50,6 +51,7 @@ Examples:
 A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
 and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
+{language}
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
 
 
@@ -67,7 +69,7 @@ def help_text() -> str:
             default = "" if key.default == "" else f" [{key.default}]"
             mark = MARKS[key.metadata["lasts"]]
             lines.append(_hanging(f"  --{key.name:<28} ", f"{key.metadata['help']}{default}{mark}", width))
-    return HELP.format(presets=listed, keys="\n".join(lines))
+    return HELP.format(presets=listed, keys="\n".join(lines), language=LANGUAGE_OPTION)
 
 
 def _hanging(label: str, text: str, width: int) -> str:

@@ -18,7 +18,6 @@ def watch(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     token: str | None = None,
-    lang: str | None = None,
     notify: str | None = None,
     open: bool = False,
 ) -> None:
@@ -48,8 +47,6 @@ def watch(
         The port; if the default is in use, the next free one. 0: any free port.
     token
         The token that remote browsers need (with --host); default: a random one.
-    lang
-        en, ar or hi: the language that the page opens in; default: that of your locale.
     notify
         A command to run, or an http(s) address to post to, when a loss is not finite and when a run stalls, fails,
         stops or finishes. Both get JSON (on standard input, or as the body); the command also gets the variables
@@ -59,7 +56,7 @@ def watch(
     """
     from nanoscope.words.language import choose_language
 
-    language = choose_language(lang)
+    language = choose_language()
     if not 0 <= port <= 65535:
         raise UsageError(f"--port={port}: a port is a number from 0 to 65535")
     if folder is not None and folder.is_file():

@@ -5,10 +5,9 @@ English messages are the keys of the catalogues, so English needs none. A placeh
 """
 
 import gettext
-import locale
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
+from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Text, language_code, language_of_locale
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
     from babel import Locale
 
-LANGUAGES: Mapping[str, str] = {"en": "English", "ar": "العربية", "hi": "हिन्दी"}
-NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
 RIGHT_TO_LEFT = frozenset({"ar"})
 CATALOGUES = Path(__file__).parent / "locale"
 
@@ -54,7 +52,7 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
     "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains", "at",
+    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count",
 }  # fmt: skip
 
 
@@ -101,6 +99,11 @@ class Language:
         """Return the form of the message that goes with `n`, which also fills the placeholder {n}."""
         return self.fill(self.translate(one, many, n), {"n": n, **values}.__getitem__)
 
+    def text(self, text: Text) -> str:
+        """A text of any room in this language."""
+        template = self.translate(text.template, text.many, text.n)
+        return self.fill(template, text.values.__getitem__) if text.values else template
+
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""
         if many is None:
@@ -113,11 +116,13 @@ class Language:
 
     def write(self, value: object, spec: str = "") -> str:
         """Write a value as the format of a placeholder asks: text as it is and numbers grouped if there is none."""
+        if isinstance(value, Text):
+            return self.text(value)
         if not spec:
             return value if isinstance(value, str) else self.number(value)  # type: ignore[arg-type]
         name = spec.rstrip("0123456789")
         if name not in FORMATS:
-            raise ValueError(f"unknown format {spec!r}")
+            return format(value, spec)
         arguments = [int(spec[len(name) :])] if len(spec) > len(name) else []
         return str(getattr(self, name)(value, *arguments))
 
@@ -186,6 +191,10 @@ class Language:
             if abs(value) >= size * 0.9995:
                 return self.significant(value / size) + letter
         return self.number(value)
+
+    def count(self, value: float) -> str:
+        """A count as console lines print it."""
+        return self.large(value)
 
     def losses(self, ends: tuple[float, float]) -> str:
         """A range of losses."""
@@ -271,28 +280,14 @@ class Language:
 
 
 def choose_language(wanted: str | None = None) -> Language:
-    """Return the language asked for, or that of the locale, or English."""
-    if wanted:
-        code = wanted.lower().replace("-", "_").split("_")[0]
-        code = NAMES.get(code, code)
-        if code in LANGUAGES:
-            return Language(code)
-        hint = did_you_mean(wanted.lower(), [*LANGUAGES, *NAMES], lambda name: f"--lang {NAMES.get(name, name)}")
-        raise UsageError(
-            f"There is no language {wanted!r}.{hint}\n"
-            f"There are: {', '.join(f'{code} ({name})' for code, name in LANGUAGES.items())}."
-        )
-    return Language(_of_locale())
-
-
-def _of_locale() -> str:
-    """Return the language of the environment, found as gettext does; Windows and macOS have it in `locale`."""
-    for variable in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        value = os.environ.get(variable)
-        if value:
-            break
-    else:
-        value = locale.getlocale()[0] or ""
-    code = value.lower().split("_")[0].split(".")[0].split("-")[0]
-    code = NAMES.get(code, code)  # 'Arabic_Egypt' on Windows
-    return code if code in LANGUAGES else "en"
+    """Return the language asked for, or that of NANOSCOPE_LANG, or of the locale, or English."""
+    wanted = wanted or os.environ.get(VARIABLE)
+    if not wanted:
+        return Language(language_of_locale())
+    if code := language_code(wanted):
+        return Language(code)
+    hint = did_you_mean(wanted.lower(), [*LANGUAGES, *NAMES], lambda name: f"--lang {NAMES.get(name, name)}")
+    raise UsageError(
+        "There is no language {wanted}.{hint}\nThere are: {languages}.",
+        wanted=repr(wanted), hint=hint, languages=", ".join(f"{code} ({name})" for code, name in LANGUAGES.items()),
+    )  # fmt: skip

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
+from nanoscope.messages import LANGUAGES
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
@@ -34,7 +35,6 @@ from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.dashboard.shell import page, scripts_and_styles
 from nanoscope.views.report.html import render
 from nanoscope.views.report.payload import payload as report_payload
-from nanoscope.words.language import LANGUAGES
 
 LOG_LIMIT_BYTES = 32_000_000
 POLL_SECONDS = 2.0  # each look takes time from training

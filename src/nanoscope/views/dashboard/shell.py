@@ -3,9 +3,10 @@
 from functools import cache
 from pathlib import Path
 
+from nanoscope.messages import LANGUAGES
 from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.report import html as report
-from nanoscope.words.language import LANGUAGES, Language
+from nanoscope.words.language import Language
 
 HERE = Path(__file__).parent
 SCRIPTS = (*report.SCRIPTS, "runs.js", "table.js", "states.js", "paste.js", "dashboard.js")

@@ -25,6 +25,7 @@ from nanoscope.analysis.findings import (
 from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
+from nanoscope.messages import LANGUAGES
 from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
@@ -33,7 +34,7 @@ from nanoscope.views.report.labels import labels
 from nanoscope.views.report.series import Series, extremes, packed, thinned_series
 from nanoscope.views.report.tiles import evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
-from nanoscope.words.language import LANGUAGES, Language
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import causes_name
 from nanoscope.words.verdicts import verdict_title
