@@ -75,8 +75,9 @@ $(VENV)/.trainers: $(VENV)/.dev
 trainers: $(VENV)/.trainers  ## small real runs of other trainers, and what explain reads in them
 	NANOSCOPE_TRAINERS=$(abspath $(VENV)/trainers) $(BIN)/python -m pytest tests/trainers
 
-screenshots: $(VENV)/.dev browser  ## the README's pictures, by the tests that look at those pages
+screenshots: $(VENV)/.dev browser  ## the README's pictures, and build/gallery: every page in every language, theme and width
 	NANOSCOPE_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser -k screenshots
+	NANOSCOPE_SCREENSHOTS=build $(BIN)/python -m pytest tests/browser/test_gallery.py
 
 format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix

@@ -239,6 +239,21 @@ def write_small_run(folder: Path, best: float, *, broken: bool = False, steps: i
     events.close()
 
 
+RATES = {1e-4: 1.9, 1e-3: 1.6, 1e-2: 1.5}
+
+
+def write_sweep(folder: Path) -> Path:
+    """Three learning rates with two seeds each, one run of which broke, and a run beside the sweep."""
+    for rate, best in RATES.items():
+        for seed in (1, 2):
+            write_small_run(
+                folder / f"sweep/lr{rate:g}_s{seed}", best + seed / 100, broken=rate == 1e-2 and seed == 2,
+                learning_rate=rate, seed=seed,
+            )  # fmt: skip
+    write_small_run(folder / "alone", 1.75, learning_rate=1e-3, seed=3)
+    return folder
+
+
 @contextmanager
 def training(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the folder's lock, as training does."""

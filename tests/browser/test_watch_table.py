@@ -10,26 +10,13 @@ import pytest
 
 import example_logs
 from nanoscope.runs.events import End
-from watching import Watch, begin_run, training, watching, write_small_run
+from watching import Watch, begin_run, training, watching, write_small_run, write_sweep
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[web]'")
 
-RATES = {1e-4: 1.9, 1e-3: 1.6, 1e-2: 1.5}
 NAMES = "table_.shown.map((run) => run.name)"
-
-
-def write_sweep(folder: Path) -> Path:
-    """Three learning rates with two seeds each, one run of which broke, and a run beside the sweep."""
-    for rate, best in RATES.items():
-        for seed in (1, 2):
-            write_small_run(
-                folder / f"sweep/lr{rate:g}_s{seed}", best + seed / 100, broken=rate == 1e-2 and seed == 2,
-                learning_rate=rate, seed=seed,
-            )  # fmt: skip
-    write_small_run(folder / "alone", 1.75, learning_rate=1e-3, seed=3)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +98,10 @@ def test_groups_by_a_setting_have_their_mean_and_spread(page) -> None:
     broken = next(text for text in texts if "learning_rate 0.01 " in text)
     assert "1 failed" in broken
     before = page.locator(".run-row[data-name]").count()
+    page.locator("#group").select_option("folder")  # different rates have no mean: the best of them is shown
+    assert "1.5103" in page.locator(".group-row").last.inner_text()
+    assert "±" not in page.locator(".group-row").last.inner_text()
+    page.locator("#group").select_option("learning_rate")
     groups.first.locator("button.open").click()
     assert page.locator(".run-row[data-name]").count() < before
 

@@ -8,7 +8,7 @@
  * @property {number | null} nan_step @property {number | null} tok_s @property {boolean | null} compiled @property {string | null} reason
  * @property {Record<string, string | number | boolean>} settings @property {(number | null)[]} spark
  *
- * @typedef {{key: string, label: string, value: string, runs: ListedRun[], folder: boolean, mean: number | null, spread: number | null, failed: number}} Group
+ * @typedef {{key: string, label: string, value: string, runs: ListedRun[], folder: boolean, best: number | null, mean: number | null, spread: number | null, failed: number}} Group
  * @typedef {{group: Group} | {run: ListedRun, group?: undefined, scale: [number, number] | null}} Row
  */
 
@@ -53,13 +53,20 @@ function isLive(run) {
   return run.state === "live" || run.state === "starting" || run.state === "stalled";
 }
 
-/** Mean and spread of the best losses. @param {ListedRun[]} runs */
+/** Whether runs differ by nothing but the seed, so that their mean says something. @param {ListedRun[]} runs */
+function areRepeats(runs) {
+  const settingsOf = (/** @type {ListedRun} */ run) => JSON.stringify(Object.entries(run.settings).filter(([name]) => name !== "seed").sort());
+  return runs.every((run) => settingsOf(run) === settingsOf(runs[0]));
+}
+
+/** The best losses of a group: mean and spread of repeats, else the lowest. @param {ListedRun[]} runs */
 function statistics(runs) {
   const broken = runs.filter((run) => run.state === "failed");
   const values = runs.filter((run) => run.best !== null && run.state !== "failed").map((run) => Number(run.best));
+  if (!areRepeats(runs)) return { best: values.length ? Math.min(...values) : null, mean: null, spread: null, failed: broken.length };
   const mean = values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
   const spread = mean !== null && values.length > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1)) : null;
-  return { mean, spread, failed: broken.length };
+  return { best: null, mean, spread, failed: broken.length };
 }
 
 /** The lowest and the highest loss that sparklines of these runs show, without their steep beginning. @param {ListedRun[]} runs @returns {[number, number] | null} */
@@ -99,7 +106,7 @@ function tableRows(runs, { search, chip, sort, down, group, closed, hidden }) {
   for (const run of ordered) {
     const [label, value] = groupOf(run, group);
     const id = `${label}\n${value}`;
-    const known = groups.get(id) || { key: id, label, value, runs: [], folder: group === "folder", mean: null, spread: null, failed: 0 };
+    const known = groups.get(id) || { key: id, label, value, runs: [], folder: group === "folder", best: null, mean: null, spread: null, failed: 0 };
     known.runs.push(run);
     groups.set(id, known);
   }

@@ -194,7 +194,7 @@ class RunTable {
       const key = keyOf(row);
       kept.add(key);
       const known = this.drawn.get(key);
-      const stamp = row.group ? JSON.stringify([row.group.runs.length, row.group.mean, row.group.spread, row.group.failed, this.closed.has(key), labels.column_run])
+      const stamp = row.group ? JSON.stringify([row.group.runs.length, row.group.best, row.group.mean, row.group.spread, row.group.failed, this.closed.has(key), labels.column_run])
         : JSON.stringify([row.run.version, row.run.state, row.run.best, row.scale, row.run.spark.length, chosen.has(row.run.name), chosen.size === 1, this.settings, this.wide, this.group, this.prefix, this.lead === row.run.name, this.hidden.has(row.run.name), labels.column_run]);
       let element = known && known.element;
       if (!known || known.stamp !== stamp) {
@@ -251,10 +251,11 @@ class RunTable {
       this.update();
     }, icon("more"), group.folder ? make("bdi", { dir: "ltr" }, group.value) : make("bdi", { dir: "ltr" }, make("code", {}, group.label), " ", make("strong", {}, group.value)), make("span", { class: "faint" }, ` ${count}`));
     const all = makeButton({ class: "link", "aria-label": `${labels.show_all}: ${group.value}`, tabindex: "-1" }, () => this.page.choose(group.runs.slice(0, MOST_SHOWN).map(({ name }) => name)), labels.show);
-    const mean = group.mean === null ? NOTHING : group.mean.toFixed(group.runs.length > 1 ? 3 : 4);
+    const single = group.best !== null || group.runs.length < 2;
+    const value = group.best ?? group.mean;
     return make("div", { role: "row", class: `run-row group-row${open ? "" : " closed"}` }, make("div", { role: "gridcell", class: "cell cell-group" }, button),
       make("div", { role: "gridcell", class: "cell cell-show" }, all),
-      make("div", { role: "gridcell", class: "cell cell-mean", title: labels.mean_spread }, make("bdi", { dir: "ltr" }, make("strong", {}, mean), group.spread === null ? null : make("span", { class: "faint" }, ` ± ${group.spread.toFixed(3)}`))));
+      make("div", { role: "gridcell", class: "cell cell-mean", title: single ? labels.column_best : labels.mean_spread }, make("bdi", { dir: "ltr" }, make("strong", {}, value === null ? NOTHING : value.toFixed(single ? 4 : 3)), group.spread === null ? null : make("span", { class: "faint" }, ` ± ${group.spread.toFixed(3)}`))));
   }
 
   /** @param {ListedRun} run @param {[number, number] | null} scale @param {Set<string>} chosen @param {Record<string, string>} labels */

@@ -38,6 +38,7 @@ def labels(language: Language) -> dict[str, str]:
         "stderr": say("standard error"),
         "best_short": say("best"),
         "best_val": say("best validation loss"),
+        "if_continues": say("if it continues"),
         "guessing": say("guessing"),
         "nan_from": say("not a number from step {step}", step="{step}"),
         "between": say("between evaluations"),

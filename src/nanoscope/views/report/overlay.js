@@ -80,6 +80,10 @@ function settingFigures(payload, { labels, view, level }) {
     const place = (/** @type {any} */ value) => (numeric ? Number(value) : distinct.indexOf(value));
     const ends = [place(distinct[0]), place(distinct[distinct.length - 1])];
     const range = /** @type {[number, number]} */ (log ? [ends[0] / (ends[1] / ends[0]) ** 0.12, ends[1] * (ends[1] / ends[0]) ** 0.12] : [ends[0] - (ends[1] - ends[0]) * 0.12, ends[1] + (ends[1] - ends[0]) * 0.12]);
+    // Means say something about this setting if the others take the same values with each of its own.
+    const others = payload.settings.filter((/** @type {any} */ other) => other.key !== key);
+    const besides = (/** @type {any} */ value) => values.flatMap((/** @type {any} */ own, /** @type {number} */ i) => (own === value ? [JSON.stringify(others.map((/** @type {any} */ other) => other.values[i]))] : [])).sort().join();
+    const fair = distinct.every((value) => besides(value) === besides(distinct[0]));
     const groups = distinct.map((value) => {
       const members = known.filter((each) => each.value === value);
       const numbers = members.map(({ result }) => result).filter((result) => result !== null);
@@ -91,7 +95,7 @@ function settingFigures(payload, { labels, view, level }) {
       key: `setting ${key}`, title: key, quantity: "loss", lines: [], xRange: range, yRange: /** @type {[number, number]} */ ([low - margin, high + margin]), xLog: log,
       xTicks: distinct.map(place), xLabels: distinct.map((value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : fitting(String(value), 90))), xTitle: "", runs: [key],
       points: known.map(({ value, result, name }) => ({ x: place(value), y: result === null ? NaN : result, key: name, text: result === null ? "NaN" : result.toFixed(4) })),
-      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view, bestOf(runs)),
+      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view, bestOf(runs), fair),
     };
     const whole = figure(spec, view, labels, level + 1, { head: make("span", { class: "faint" }, `→ ${labels.best_val}`) });
     whole.classList.add("setting");
@@ -100,14 +104,14 @@ function settingFigures(payload, { labels, view, level }) {
   }).filter((/** @type {any} */ each) => each !== null);
 }
 
-/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best */
-function paintSetting(groups, at, pen, view, best) {
+/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best @param {boolean} fair whether means are drawn */
+function paintSetting(groups, at, pen, view, best, fair) {
   const hidden = view.state.hidden;
   const means = groups.flatMap(({ x, mean }) => (mean === null ? [] : [at.x(x), at.y(mean)]));
-  if (means.length > 2) pen.line(means, { colour: ink("ghost"), width: 1.25 });
+  if (fair && means.length > 2) pen.line(means, { colour: ink("ghost"), width: 1.25 });
   for (const { x, members, mean, spread } of groups) {
     const left = at.x(x);
-    if (mean !== null && members.length > 1) {
+    if (fair && mean !== null && members.length > 1) {
       pen.line([left - 14, at.y(mean), left - 6, at.y(mean)], { colour: ink("ink"), width: 2 });
       if (spread) pen.line([left - 10, at.y(mean - spread), left - 10, at.y(mean + spread)], { colour: ink("ink"), width: 1.5 });
     }
