@@ -100,14 +100,16 @@ def test_a_page_fits_every_screen_and_axe_finds_nothing_serious(
     for width, height in WIDTHS.items():
         page.set_viewport_size({"width": width, "height": height})
         if name == "list" and width < 1440:
-            page.keyboard.press("b")
-            page.locator(".drawer-open #search").wait_for()
+            page.evaluate("openDrawer(true)")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
             page.screenshot(path=folder / f"{name}-{language}-{width}-{scheme}.png")
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{wide} px wider than {width}"
+    if name == "list":
+        assert page.locator(".drawer-open #search").is_visible()  # through all changes of colours
+        assert page.locator(".run-row[data-name] .cell-name").first.bounding_box()["width"] > 100
     assert page.locator("html").get_attribute("lang") == language
     assert serious_findings(page) == []  # of the narrowest, dark
     if name == "gone":  # the browser reports that the server does not answer

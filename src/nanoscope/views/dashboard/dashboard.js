@@ -90,7 +90,7 @@ function showFrame() {
   byId("log-panel").hidden = !open;
   byId("log-open").setAttribute("aria-expanded", String(Boolean(open)));
   table_.scroller.scrollTop = scrolled;
-  openDrawer(false, false);
+  openDrawer(isDrawerOpen(), false);
   showConnection();
   showContent();
 }
@@ -473,7 +473,7 @@ connect();
 document.addEventListener("visibilitychange", look);
 addEventListener("popstate", () => { const parts = viewFromHash(location.hash); const { language, theme } = view.state; Object.assign(view.state, view.usual, parts, { language, theme }); chooseFromAddress(); });
 addEventListener("hashchange", chooseFromAddress);
-addEventListener("resize", () => openDrawer(isDrawerOpen(), false));
+addEventListener("resize", () => { table_.update(); openDrawer(isDrawerOpen(), false); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!view.state.theme) view.set({ theme: null }); });
 setInterval(() => { // times that pass without news
   if (document.hidden || state.chosen.length !== 1 || !state.connected) return;

@@ -55,7 +55,10 @@ class RunTable {
     return [...this.runs.values()].some((run) => run.label.includes("/") && run.state !== "log") ? "folder" : "none";
   }
 
+  get hasRoom() { return innerWidth >= 768; } // for the settings beside the names
+
   get wide() {
+    if (!this.hasRoom) return false;
     if (this.wideChoice !== null) return this.wideChoice;
     return this.columns.length > 0 && (this.page.chosen().length > 1 || this.columns.includes(this.group));
   }
@@ -115,7 +118,7 @@ class RunTable {
     this.showGrouping(labels);
     this.showHead(labels);
     this.widen.setAttribute("aria-pressed", String(this.wide));
-    this.widen.hidden = !this.columns.length;
+    this.widen.hidden = !this.columns.length || !this.hasRoom;
     this.grid.setAttribute("aria-rowcount", String(rows.length + 1));
     this.grid.classList.toggle("wide", this.wide);
     this.grid.style.setProperty("--settings", `repeat(${this.settings.length}, minmax(44px, 72px))`);

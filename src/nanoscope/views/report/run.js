@@ -37,7 +37,7 @@ function tileStrip(run, words, { labels, stateOf }) {
   const tiles = words.tiles.map((/** @type {any} */ tile) => {
     const whole = make("div", { class: `tile tile-${tile.key}` }, make("dt", { class: "label" }, tile.label),
       make("dd", { class: "number" }, make("bdi", { dir: tile.unit ? "ltr" : null }, tile.value, tile.unit ? make("span", { class: "tile-unit" }, ` ${tile.unit}`) : null)));
-    const parts = tile.seconds && state === "stalled" ? [labels.if_continues] : [...tile.foot];
+    const parts = tile.seconds && (state === "stalled" || state === "stopped") ? [labels.if_continues] : [...tile.foot];
     if (tile.seconds && state === "live") parts.push(labels.done_about.replace("{time}", new Date(Date.now() + 1000 * tile.seconds).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
     if (tile.share === undefined) whole.append(make("dd", {}, foot(parts)));
     else whole.append(make("dd", { class: "with-bar" }, make("progress", { max: "1", value: String(tile.share), "aria-label": tile.label }), foot(parts)));
