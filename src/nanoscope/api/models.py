@@ -48,7 +48,7 @@ class Model:
 
     def __init__(self, opened: "OpenedModel", choice: "Choice", notes: list[str]) -> None:
         self._opened, self._choice = opened, choice
-        self.notes = [*opened.problems, *notes]
+        self.notes = [*map(str, opened.problems), *notes]
         self.module: LanguageModel = opened.build(choice.device)
 
     @property
@@ -92,7 +92,7 @@ class Model:
         """
         count = 1 if num_samples is None else num_samples
         if count < 1:
-            raise UsageError(f"num_samples must be positive, got {count}")
+            raise UsageError("num_samples must be positive, got {count}", count=count)
         texts = [""] * count
         for number, piece in self._pieces(prompt, sampling, count):
             texts[number] += piece
