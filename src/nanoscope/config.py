@@ -22,6 +22,14 @@ class Range(NamedTuple):
     description: Text
     contains: Callable[[float], bool]
 
+    def refusal(self, key: str, value: object, word: str | None = None) -> Text:
+        """The mistake of a value that is not such a number; `word` is accepted too."""
+        if word is None:
+            return Text("{key} must be {range}, got {value}", key=key, range=self.description, value=value)
+        return Text(
+            "{key} must be {range} or {word}, got {value}", key=key, range=self.description, word=word, value=value
+        )
+
 
 POSITIVE = Range(Text("positive"), lambda number: number > 0)
 NOT_NEGATIVE = Range(Text("0 or greater"), lambda number: number >= 0)
@@ -224,9 +232,7 @@ def _check_ranges(config: TrainConfig, mistakes: Mistakes) -> None:
         accepts, value = item.metadata["accepts"], getattr(config, key)
         if accepts is not None and not isinstance(value, str) and not accepts.contains(value):
             word = next((option for option in alternatives(TYPES[key]) if isinstance(option, str)), None)
-            found: dict[str, object] = {"key": key, "range": accepts.description, "value": str(value), "word": word}
-            wrong = Text("{key} must be {range} or {word}, got {value}", **found)
-            mistakes.add(wrong if word else Text("{key} must be {range}, got {value}", **found), key)
+            mistakes.add(accepts.refusal(key, value, word), key)
 
 
 def _check_shape(config: TrainConfig, mistakes: Mistakes) -> None:

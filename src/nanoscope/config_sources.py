@@ -283,7 +283,7 @@ def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
     """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
     if did_you_mean(key, KEYS, cutoff=MISSPELT):
         mistakes.add(
-            Text("{where}: unknown key {key}.{hint}", where=where, key=briefly(key), hint=did_you_mean(key, KEYS))
+            Text("{file}: unknown key {key}.{hint}", file=where, key=briefly(key), hint=did_you_mean(key, KEYS))
         )
     else:
         mistakes.notes.append(f"{where}: {briefly(key)} is not a setting, and was ignored.{did_you_mean(key, KEYS)}")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.api.shown import Shown
+from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
 from nanoscope.messages import Text
@@ -38,7 +39,7 @@ def evaluate(
     if not given:
         raise UsageError("Which model? Give a run, a checkpoint, nanoGPT's ckpt.pt or gpt2.")
     if windows is not None and windows < 1:
-        raise UsageError("windows must be positive, got {windows}", windows=windows)
+        raise UsageError(POSITIVE.refusal("windows", windows))
     language = choose_language(lang)
     make_cpu_ready(device, dtype)  # before torch is imported
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
+from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
 
@@ -92,7 +93,7 @@ class Model:
         """
         count = 1 if num_samples is None else num_samples
         if count < 1:
-            raise UsageError("num_samples must be positive, got {count}", count=count)
+            raise UsageError(POSITIVE.refusal("num_samples", count))
         texts = [""] * count
         for number, piece in self._pieces(prompt, sampling, count):
             texts[number] += piece

@@ -26,7 +26,7 @@ def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:
 def check_max_iters(max_iters: int | None) -> None:
     """Refuse a number of steps below 1."""
     if max_iters is not None and max_iters <= 0:
-        raise UsageError("--max_iters={max_iters}: must be at least 1.", max_iters=max_iters)
+        raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
 def warn(text: Text) -> None:

@@ -14,8 +14,8 @@ KINDS = {int: Text("an integer"), float: Text("a number"), bool: Text("True or F
 
 def usage_error(error: CycloptsError, command: str) -> UsageError:
     """The error that the user reads instead of the parser's."""
-    help_line = Text("See: nanoscope {command} --help", command=command)
-    return UsageError(Joined("\n", [_mistake(error), help_line]))
+    see = Text("See: nanoscope {command} --help", command=command)
+    return UsageError(Joined("\n", [_mistake(error), see]))
 
 
 def _mistake(error: CycloptsError) -> Text:

@@ -54,12 +54,14 @@ def runs(
     language = choose_language()
     if folder is not None and folder.is_file():
         raise UsageError(
-            "{folder} is a file: runs takes a directory.\nFor a log: nanoscope explain {quoted}",
-            folder=folder, quoted=shlex.quote(str(folder)),
+            "{folder} is a file: {command} takes a directory.\nFor a log: nanoscope explain {quoted}",
+            folder=folder, quoted=shlex.quote(str(folder)), command="runs",
         )  # fmt: skip
     if folder is not None and not folder.is_dir():
         raise JobError(
-            "There is no directory {folder}.\nGive the directory of your runs: nanoscope runs DIR", folder=folder
+            "There is no directory {folder}.\nGive the directory of your runs: nanoscope {command} DIR",
+            folder=folder,
+            command="runs",
         )
     root = folder or RUNS
     found = list_runs(root)

@@ -61,12 +61,14 @@ def watch(
         raise UsageError("--port={port}: a port is a number from 0 to 65535", port=port)
     if folder is not None and folder.is_file():
         raise UsageError(
-            "{folder} is a file: watch takes a directory.\nFor a log: nanoscope explain {quoted}",
-            folder=folder, quoted=shlex.quote(str(folder)),
+            "{folder} is a file: {command} takes a directory.\nFor a log: nanoscope explain {quoted}",
+            folder=folder, quoted=shlex.quote(str(folder)), command="watch",
         )  # fmt: skip
     if folder is not None and not folder.is_dir():
         raise JobError(
-            "There is no directory {folder}.\nGive the directory of your runs: nanoscope watch DIR", folder=folder
+            "There is no directory {folder}.\nGive the directory of your runs: nanoscope {command} DIR",
+            folder=folder,
+            command="watch",
         )
     try:
         from nanoscope.views.dashboard.serve import serve

@@ -53,7 +53,7 @@ class Documents:
                 found.add(source)
             found.check_ext()
         except OSError as error:
-            raise JobError("Cannot read {filename}: {reason}.", filename=error.filename, reason=why(error)) from error
+            raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
         self.files, self.skipped, self.notes = found.files, found.skipped, found.notes
         self.total_bytes = sum(file.size_bytes for file in self.files)
         self.read_bytes = 0  # so far in the current pass

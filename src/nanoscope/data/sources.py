@@ -68,7 +68,7 @@ class TextFile:
             with self.open_raw() as raw:
                 yield COMPRESSED[self.compression](raw) if self.compression else raw, raw.tell
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise JobError("Cannot read {name}: {reason}.", name=self.name, reason=why(error)) from error
+            raise JobError("Cannot read {path}: {reason}.", path=self.name, reason=why(error)) from error
 
     def head(self) -> bytes:
         with self.open() as (stream, _):
@@ -265,7 +265,7 @@ class Sources:
             self.notes.append(got.note)
         size_bytes, open_raw = got.path.stat().st_size, lambda: got.path.open("rb")
         if not size_bytes:
-            raise JobError("{url} is empty.", url=url)
+            raise JobError("{path} is empty.", path=url)
         known = {*TEXT_SUFFIXES, *ROW_SUFFIXES, *self._wanted, ".json", ".zip", ".tar", ".tgz", ".zst"}
         names = [PurePath(urlsplit(address).path) for address in (url, got.final_url)]
         for path in (*names, PurePath(f"x{MEDIA_TYPES.get(got.media_type, '')}")):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nanoscope.config import POSITIVE
 from nanoscope.config_values import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
@@ -31,9 +32,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
-            raise UsageError(
-                "max_new_tokens must be positive, got {max_new_tokens}", max_new_tokens=self.max_new_tokens
-            )
+            raise UsageError(POSITIVE.refusal("max_new_tokens", self.max_new_tokens))
         if not 0 <= self.temperature < math.inf:
             raise UsageError(
                 "temperature must be 0 or greater, got {temperature} (0: the most likely token)",

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from nanoscope.config import POSITIVE
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.generation.interactive import converse
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
@@ -30,7 +31,7 @@ def write_samples(
 ) -> None:
     """Write `count` texts to standard output, and which checkpoint wrote them to standard error."""
     if count < 1:
-        raise UsageError("num_samples must be positive, got {count}", count=count)
+        raise UsageError(POSITIVE.refusal("num_samples", count))
     if interactive and (as_json or count > 1 or prompt == "-"):
         raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)

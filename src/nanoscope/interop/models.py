@@ -190,11 +190,13 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
         except (ValueError, JobError) as error:
             problem = why(error)
     step = re.fullmatch(r"step-(\d+)", folder.name)
+    state = folder / STATE
+    unchecked = Text("{state} is missing, so {file} could not be checked for damage", state=state, file=WEIGHTS)
     return OpenedModel(
         name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
         run=run, dataset=str(settings.get("dataset", "")),
-        problems=[Text("{state} is missing, so {file} could not be checked for damage", state=folder / STATE, file=WEIGHTS)],
+        problems=[unchecked],
     )  # fmt: skip
 
 

@@ -31,7 +31,8 @@ CATALOGUES = Path(__file__).parent / "locale"
 # its order inside an Arabic sentence.
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 # What one types, with its values: '--out {folder}', 'nanoscope train {run}', 'batch_size={n}'.
-CODE = re.compile(r"(?:--?[A-Za-z{]|\w+=|(?:nanoscope|pip|python|zstd) )[!-~]*(?: [!-~]+)*(?<![.:;,)'])", re.ASCII)
+_WORD = r"(?:(?![.:;,)]+(?:\s|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
+CODE = re.compile(rf"(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
 RIGHT_TO_LEFT_MARK = "\u200f"
 
 NOTHING = "—"  # a value that is missing or not finite
