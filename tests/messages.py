@@ -9,8 +9,9 @@ import nanoscope
 SOURCES = Path(nanoscope.__file__).parent
 # Messages about findings, and the labels of views.
 FINDINGS = {"say": None, "plural": (1, 2), "Say": None, "Plural": (1, 2)}
-# Messages of commands: errors, and what the console prints.
-TEXTS = {"Text": None, "Count": (1, 2)}
+# Messages of commands: errors, and what the console prints. The Makefile has the same list.
+ERRORS = ("JobError", "UsageError", "LockedError", "OtherVersionError", "NewerVersionError")
+TEXTS = {"Text": None, "Count": (1, 2), **dict.fromkeys(ERRORS)}
 
 Messages = set[str | tuple[str, ...]]
 

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from nanoscope.errors import UsageError
+from nanoscope.messages import Count, Joined, Text
 
 Auto = Literal["auto"]
 
@@ -18,13 +19,21 @@ Auto = Literal["auto"]
 class Range(NamedTuple):
     """The numbers that a setting accepts."""
 
-    description: str
+    description: Text
     contains: Callable[[float], bool]
 
+    def refusal(self, key: str, value: object, word: str | None = None) -> Text:
+        """The mistake of a value that is not such a number; `word` is accepted too."""
+        if word is None:
+            return Text("{key} must be {range}, got {value}", key=key, range=self.description, value=value)
+        return Text(
+            "{key} must be {range} or {word}, got {value}", key=key, range=self.description, word=word, value=value
+        )
 
-POSITIVE = Range("positive", lambda number: number > 0)
-NOT_NEGATIVE = Range("0 or greater", lambda number: number >= 0)
-FRACTION = Range("at least 0 and less than 1", lambda number: 0 <= number < 1)
+
+POSITIVE = Range(Text("positive"), lambda number: number > 0)
+NOT_NEGATIVE = Range(Text("0 or greater"), lambda number: number >= 0)
+FRACTION = Range(Text("at least 0 and less than 1"), lambda number: 0 <= number < 1)
 
 
 Lasts = Literal["run", "session", "invocation"]
@@ -83,8 +92,8 @@ class TrainConfig:
     n_embd: int = _key("model", 768, "embedding width, a multiple of n_head", POSITIVE)
     dropout: float = _key("model", 0.0, "dropout probability; 0 for pre-training, 0.1 or more for small data or fine-tuning", FRACTION)
     bias: bool = _key("model", False, "biases in LayerNorm and Linear layers, as in GPT-2", recipe="classic")
-    token_shift: int = _key("model", 0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range("between 0 and 8", lambda number: 0 <= number <= 8), "modern")
-    ngrams: int = _key("model", 4, "length of the longest n-gram that has its own embedding; 1: none", Range("positive and at most 8", lambda number: 0 < number <= 8), "modern")
+    token_shift: int = _key("model", 0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range(Text("between 0 and 8"), lambda number: 0 <= number <= 8), "modern")
+    ngrams: int = _key("model", 4, "length of the longest n-gram that has its own embedding; 1: none", Range(Text("positive and at most 8"), lambda number: 0 < number <= 8), "modern")
     ngram_dropout: float = _key("model", 0.0, "dropout probability of the n-gram embeddings; 0.5 if the data is read several times", FRACTION, "modern")
 
     learning_rate: float | Auto = _key("optimizer", "auto", "peak learning rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern", POSITIVE)
@@ -99,7 +108,7 @@ class TrainConfig:
     grad_clip: float = _key("optimizer", 1.0, "maximum gradient norm; 0: no clipping", NOT_NEGATIVE)
     decay_lr: bool = _key("optimizer", True, "warm up and decay the learning rate (classic: cosine, modern: linear); False: constant")
     warmup_iters: int | Auto = _key("optimizer", "auto", "iterations of linear warm-up; auto: 2000 for classic, 0 for modern", NOT_NEGATIVE)
-    cooldown: float = _key("optimizer", 0.6, "the learning rate decays over this last share of the iterations", Range("positive and at most 1", lambda number: 0 < number <= 1), "modern")
+    cooldown: float = _key("optimizer", 0.6, "the learning rate decays over this last share of the iterations", Range(Text("positive and at most 1"), lambda number: 0 < number <= 1), "modern")
     lr_decay_iters: int | Auto = _key("optimizer", "auto", "iteration at which the learning rate reaches min_lr; auto: max_iters", POSITIVE)
     min_lr: float | Auto = _key("optimizer", "auto", "final learning rate; auto: a tenth of learning_rate for classic, 0 for modern")
 
@@ -160,23 +169,35 @@ def alternatives(kind: Any) -> list[Any]:
     return list(get_args(kind)) if get_origin(kind) is Literal else [kind]
 
 
+class InvalidConfigError(UsageError):
+    """All that is wrong with a configuration."""
+
+    def __init__(self, mistakes: list[Text]) -> None:
+        self.mistakes = mistakes
+        several = Count(
+            "{n} mistake in the configuration:\n- {listed}", "{n} mistakes in the configuration:\n- {listed}",
+            len(mistakes), listed=Joined("\n- ", mistakes),
+        )  # fmt: skip
+        super().__init__(several if len(mistakes) > 1 else mistakes[0])
+
+
 class Mistakes:
     """What is wrong with a configuration. All mistakes are collected, then reported in one message."""
 
     def __init__(self) -> None:
-        self.messages: list[str] = []
+        self.messages: list[Text] = []
         self.notes: list[str] = []
         """What is worth a warning, but no mistake."""
         self._unread_keys: set[str] = set()
         self._unread_source = False
 
-    def add(self, message: str, key: str = "") -> None:
+    def add(self, message: Text, key: str = "") -> None:
         """Add a mistake; `key` names the setting that could not be read because of it."""
         if message not in self.messages:
             self.messages.append(message)
         self._unread_keys.add(key)
 
-    def add_source(self, message: str) -> None:
+    def add_source(self, message: Text) -> None:
         """Add a mistake because of which any setting may be missing."""
         self.add(message)
         self._unread_source = True
@@ -193,14 +214,16 @@ def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConf
     _check_ranges(config, mistakes)
     _check_shape(config, mistakes)
     if config.overwrite and config.init_from in ("resume", "auto"):
-        mistakes.add(f"overwrite=True would delete the run that init_from={config.init_from} resumes: leave one out")
+        mistakes.add(
+            Text(
+                "overwrite=True would delete the run that init_from={init_from} resumes: leave one out",
+                init_from=config.init_from,
+            )
+        )
     if not mistakes.affect("recipe"):
         _check_recipe(config, mistakes)
-    messages = mistakes.messages
-    if len(messages) > 1:
-        raise UsageError(f"{len(messages)} mistakes in the configuration:\n" + "\n".join(f"- {m}" for m in messages))
-    if messages:
-        raise UsageError(messages[0])
+    if mistakes.messages:
+        raise InvalidConfigError(mistakes.messages)
     return config
 
 
@@ -208,20 +231,34 @@ def _check_ranges(config: TrainConfig, mistakes: Mistakes) -> None:
     for key, item in KEYS.items():
         accepts, value = item.metadata["accepts"], getattr(config, key)
         if accepts is not None and not isinstance(value, str) and not accepts.contains(value):
-            words = "".join(f" or {word}" for word in alternatives(TYPES[key]) if isinstance(word, str))
-            mistakes.add(f"{key} must be {accepts.description}{words}, got {value}", key)
+            word = next((option for option in alternatives(TYPES[key]) if isinstance(option, str)), None)
+            mistakes.add(accepts.refusal(key, value, word), key)
 
 
 def _check_shape(config: TrainConfig, mistakes: Mistakes) -> None:
     """Check settings against each other. One that could not be read has its default here and is not compared."""
     if not mistakes.affect("n_embd", "n_head") and config.n_embd % config.n_head:
         near = max(round(config.n_embd / config.n_head), 1) * config.n_head
-        mistakes.add(f"n_embd={config.n_embd} is not divisible by n_head={config.n_head}; use n_embd={near}", "n_embd")
+        mistakes.add(
+            Text(
+                "n_embd={n_embd} is not divisible by n_head={n_head}; use n_embd={near}",
+                n_embd=config.n_embd,
+                n_head=config.n_head,
+                near=near,
+            ),
+            "n_embd",
+        )
     compared = (
         config.decay_lr and config.min_lr != "auto" and not mistakes.affect("min_lr", "learning_rate", "decay_lr")
     )
     if compared and not 0 <= config.lowest_lr <= config.peak_lr:
-        mistakes.add(f"min_lr must be between 0 and learning_rate={config.peak_lr:g}, got {config.lowest_lr:g}")
+        mistakes.add(
+            Text(
+                "min_lr must be between 0 and learning_rate={peak_lr:g}, got {lowest_lr:g}",
+                peak_lr=config.peak_lr,
+                lowest_lr=config.lowest_lr,
+            )
+        )
 
 
 def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
@@ -230,10 +267,17 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
         only_for = item.metadata["recipe"]
         changed = getattr(config, key) != item.default
         if only_for and only_for != config.recipe and changed and not mistakes.affect(key):
-            mistakes.add(f"{key} has no effect with recipe={config.recipe}; it is only for recipe={only_for}")
+            mistakes.add(
+                Text(
+                    "{key} has no effect with recipe={recipe}; it is only for recipe={only_for}",
+                    key=key,
+                    recipe=config.recipe,
+                    only_for=only_for,
+                )
+            )
     can_divide = not mistakes.affect("n_embd", "n_head")
     if config.recipe == "modern" and can_divide and (channels := config.n_embd // config.n_head) % 2:
-        mistakes.add(f"n_embd / n_head must be even for recipe=modern, got {channels}")
+        mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
 
 
 def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:

@@ -28,8 +28,9 @@ from nanoscope.config import (
     build,
     without_per_invocation,
 )
-from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, shown
-from nanoscope.errors import JobError, UsageError
+from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, quoted
+from nanoscope.errors import JobError, UsageError, why
+from nanoscope.messages import Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import read_small
 
@@ -71,16 +72,16 @@ def resolve(words: Iterable[str]) -> Resolved:
         try:
             given |= _with_its_tokenizer(_read_source(source, mistakes))
         except UsageError as error:
-            mistakes.add_source(str(error))
+            mistakes.add_source(error.text)
     begin_from = given.get("init_from", "scratch")
     given |= _with_its_tokenizer(typed)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
-        quoted = shlex.quote(theirs)
         raise UsageError(
-            f"{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
-            f"Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}"
-        )
+            "{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+            "Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}",
+            theirs=theirs, quoted=shlex.quote(theirs),
+        )  # fmt: skip
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
@@ -110,13 +111,13 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
         key = key.replace("-", "_")
         if not word.startswith("-"):
             if equals and not os.path.exists(word):  # noqa: PTH110
-                meant = did_you_mean(key, KEYS, partial(_flag, text))
-                mistakes.add(f"{word!r} is neither a preset nor a config file.{meant}")
+                hint = did_you_mean(key, KEYS, partial(_flag, text))
+                mistakes.add(Text("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
             else:
                 sources.append(word)
             continue
         if key not in KEYS:
-            mistakes.add(f"unknown flag --{key}.{did_you_mean(key, KEYS, '--{}'.format)}")
+            mistakes.add(Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
             if not equals and words and not words[0].startswith("-"):
                 words.pop(0)
         elif equals:
@@ -126,11 +127,18 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
         elif bool in alternatives(TYPES[key]):
             typed[key] = True
         else:
-            mistakes.add(f"--{key} needs a value, for example --{key}={KEYS[key].default or 'TEXT'}", key)
+            mistakes.add(
+                Text(
+                    "--{key} needs a value, for example {example}",
+                    key=key,
+                    example=_flag(KEYS[key].default or "TEXT", key),
+                ),
+                key,
+            )
     return sources, typed
 
 
-def _flag(value: str, key: str) -> str:
+def _flag(value: object, key: str) -> str:
     return f"--{key}={value}"
 
 
@@ -138,7 +146,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """Return the values of a preset, a config file or a run folder."""
     path = Path(source)
     if source in presets():
-        return _from_toml(preset_text(source), f"preset {source}", mistakes)
+        return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if os.path.isfile(path / "config.toml"):  # noqa: PTH113
         saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
@@ -146,25 +154,31 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": source}
     if not os.path.isfile(path):  # noqa: PTH113
-        listed = f"Presets: {', '.join(presets())}"
+        known = ", ".join(presets())
         if os.path.isdir(path):  # noqa: PTH112
-            raise UsageError(f"config {source} is a folder without config.toml\n{listed}")
+            raise UsageError(
+                "config {source} is a folder without config.toml\nPresets: {known}", source=source, known=known
+            )
         if path.suffix in (".py", ".toml") or "/" in source or "\\" in source:
-            raise UsageError(f"config {source} does not exist\n{listed}")
-        raise UsageError(f"no preset or config file is named {source!r}.{did_you_mean(source, presets())}\n{listed}")
+            raise UsageError("config {source} does not exist\nPresets: {known}", source=source, known=known)
+        raise UsageError(
+            "no preset or config file is named {source!r}.{hint}\nPresets: {known}",
+            source=source, hint=did_you_mean(source, presets()), known=known,
+        )  # fmt: skip
     try:
         text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"cannot read config {source}: {error}") from None
+        raise JobError("cannot read config {source}: {reason}", source=source, reason=why(error)) from None
     if path.suffix == ".py":
         return _from_nanogpt(text, source, mistakes)
     if path.suffix == ".toml":
         return _from_toml(text, source, mistakes)
     name = shlex.quote(source)
     raise UsageError(
-        f"config {source} is neither a .toml file nor a .py file of nanoGPT\n"
-        f"If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}"
-    )
+        "config {source} is neither a .toml file nor a .py file of nanoGPT\n"
+        "If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}",
+        source=source, name=name,
+    )  # fmt: skip
 
 
 def presets() -> list[str]:
@@ -189,29 +203,31 @@ def preset_size(name: str) -> str:
     return found[1] if found else ""
 
 
-def _from_toml(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
+def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
     try:
         if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-            raise ValueError("a line has too many dots")
+            raise ValueError(Text("a line has too many dots"))
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib lets errors of int() and of deep nesting through
-        raise UsageError(f"{file} is not valid TOML: {briefly(str(error))}") from None
+        raise UsageError("{file} is not valid TOML: {reason}", file=file, reason=_reason(error)) from None
     values: dict[str, Any] = {}
     for key, value in data.items():
         if _too_many(mistakes, file):
             break
         if key == "preset":
             if isinstance(value, str) and value in presets():
-                values = _from_toml(preset_text(value), f"preset {value}", mistakes) | values
+                values = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes) | values
             else:
                 hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
-                mistakes.add_source(f"{file}: no preset is named {shown(value)}.{hint}")
+                mistakes.add_source(
+                    Text("{file}: no preset is named {value}.{hint}", file=file, value=quoted(value), hint=hint)
+                )
         elif key in KEYS:
             put(values, key, value, mistakes, file=file)
         elif key != RUN_NOTES:
-            in_table = " Settings belong at the top level, not in a [table]."
+            in_table = Text(" Settings belong at the top level, not in a [table].")
             hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
-            mistakes.add(f"{file}: unknown key {briefly(key)}.{hint}")
+            mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=briefly(key), hint=hint))
     return values
 
 
@@ -226,7 +242,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{file} is not valid Python: {briefly(str(error))}") from None
+        raise UsageError("{file} is not valid Python: {reason}", file=file, reason=_reason(error)) from None
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
     values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
@@ -234,7 +250,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     for statement in tree.body:
         if _too_many(mistakes, file):
             break
-        where = f"{file}, line {statement.lineno}"
+        where = Text("{file}, line {line}", file=file, line=str(statement.lineno))
         match statement:
             case ast.Expr(ast.Constant()) | ast.Import([ast.alias("time", None)]):
                 continue  # a docstring; finetune_shakespeare.py imports time for the name of its run
@@ -242,21 +258,33 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
                 try:
                     assigned[key] = _literal(statement.value, assigned)
                 except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
-                    mistakes.add(f"{where}: cannot read {briefly(key)} = {_source(statement.value)}: {error}", key)
+                    mistakes.add(
+                        Text(
+                            "{where}: cannot read {statement}: {reason}",
+                            where=where,
+                            statement=f"{briefly(key)} = {_source(statement.value)}",
+                            reason=why(error),
+                        ),
+                        key,
+                    )
                     continue
                 if key in KEYS:
                     put(values, key, assigned[key], mistakes, file=where)
                 elif key not in used:
                     _report_unknown(key, where, mistakes)
             case _:
-                mistakes.add(f"{where}: only plain assignments are read, not '{_source(statement)}'")
+                mistakes.add(
+                    Text("{where}: only plain assignments are read, not '{code}'", where=where, code=_source(statement))
+                )
     return values
 
 
-def _report_unknown(key: str, where: str, mistakes: Mistakes) -> None:
+def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
     """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
     if did_you_mean(key, KEYS, cutoff=MISSPELT):
-        mistakes.add(f"{where}: unknown key {briefly(key)}.{did_you_mean(key, KEYS)}")
+        mistakes.add(
+            Text("{file}: unknown key {key}.{hint}", file=where, key=briefly(key), hint=did_you_mean(key, KEYS))
+        )
     else:
         mistakes.notes.append(f"{where}: {briefly(key)} is not a setting, and was ignored.{did_you_mean(key, KEYS)}")
 
@@ -265,9 +293,9 @@ def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:
     """Return the value of an expression. Each value is small, so that no chain of lines can fill the memory."""
     value = _evaluated(node, assigned)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError("the text is too long")
+        raise ValueError(Text("the text is too long"))
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        raise ValueError("the number is too large")
+        raise ValueError(Text("the number is too large"))
     return value
 
 
@@ -277,7 +305,7 @@ def _evaluated(node: ast.expr, assigned: dict[str, Any]) -> Any:
             return value
         case ast.Name(name):
             if name not in assigned:
-                raise ValueError(f"{briefly(name)} has no value yet")
+                raise ValueError(Text("{name} has no value yet", name=briefly(name)))
             return assigned[name]
         case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
             return ARITHMETIC[type(op)](_number(_literal(operand, assigned)))
@@ -288,13 +316,18 @@ def _evaluated(node: ast.expr, assigned: dict[str, Any]) -> Any:
             return ARITHMETIC[type(op)](_number(a), _number(b))
         case ast.Call() if _source(node) == "str(time.time())":
             return str(time.time())
-    raise ValueError("only literals and + - * / are read")
+    raise ValueError(Text("only literals and + - * / are read"))
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError("arithmetic needs numbers")
+        raise ValueError(Text("arithmetic needs numbers"))
     return value
+
+
+def _reason(error: Exception) -> Text | str:
+    reason = why(error)
+    return briefly(reason) if isinstance(reason, str) else reason
 
 
 def _source(node: ast.AST) -> str:
@@ -304,8 +337,8 @@ def _source(node: ast.AST) -> str:
         return "an expression"
 
 
-def _too_many(mistakes: Mistakes, file: str) -> bool:
+def _too_many(mistakes: Mistakes, file: Text | str) -> bool:
     if len(mistakes.messages) < MOST_MISTAKES and len(mistakes.notes) < MOST_NOTES:
         return False
-    mistakes.add_source(f"{file}: too many mistakes, the rest was not read")
+    mistakes.add_source(Text("{file}: too many mistakes, the rest was not read", file=file))
     return True

@@ -5,6 +5,8 @@ import re
 from typing import Any
 
 from nanoscope.config import KEYS, TYPES, Mistakes, alternatives
+from nanoscope.errors import why
+from nanoscope.messages import Joined, Text
 from nanoscope.suggest import did_you_mean
 
 LONGEST_TEXT = 4096
@@ -18,23 +20,24 @@ def briefly(text: str) -> str:
     return line if len(line) <= 100 else line[:97] + "..."
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> Text | str:
     """Return a value as it is quoted in a message."""
     try:
         return briefly(repr(value))
     except ValueError:  # Python refuses to print an integer with thousands of digits
-        return "a huge number"
+        return Text("a huge number")
 
 
-def put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, *, file: str = "") -> None:
+def put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, *, file: Text | str = "") -> None:
     """Convert a value to the type of its key and store it. `file` names where it was read; without it: a flag."""
     try:
         if key == "overwrite" and file:
-            raise ValueError("only the command line may set it, because it deletes a run")
+            raise ValueError(Text("only the command line may set it, because it deletes a run"))
         values[key] = _converted(key, value)
     except ValueError as error:
-        where, name = (f"{file}: ", key) if file else ("", f"--{key}")
-        mistakes.add(f"{where}invalid value {shown(value)} for {name}: {error}", key)
+        wrong = {"value": quoted(value), "name": key if file else f"--{key}", "reason": why(error)}
+        mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
+        mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
 
 
 def _converted(key: str, value: Any) -> Any:
@@ -44,7 +47,7 @@ def _converted(key: str, value: Any) -> Any:
     if isinstance(value, str) and value in words:
         return value
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError("the text is too long")
+        raise ValueError(Text("the text is too long"))
     if str in options:
         return _text(value, may_be_empty=not KEYS[key].default)
     text = str(value).strip()
@@ -56,19 +59,19 @@ def _converted(key: str, value: Any) -> Any:
                 return convert(text)
             except (ValueError, OverflowError):
                 pass
-    names = {bool: "True or False", int: "an integer", float: "a number"}
-    wanted = [names[option] for option in options if option in names] + words
-    listed = " or ".join(wanted) if len(wanted) < 3 else ", ".join(wanted)
-    raise ValueError(f"expected {listed}.{did_you_mean(text, words)}")
+    names = {bool: Text("True or False"), int: Text("an integer"), float: Text("a number")}
+    wanted = [*(names[option] for option in options if option in names), *words]
+    listed = Text("{one} or {other}", one=wanted[0], other=wanted[1]) if len(wanted) == 2 else Joined(", ", wanted)
+    raise ValueError(Text("expected {listed}.{hint}", listed=listed, hint=did_you_mean(text, words)))
 
 
 def _text(value: Any, may_be_empty: bool) -> str:
     if not isinstance(value, str):
-        raise ValueError("expected a text")
+        raise ValueError(Text("expected a text"))
     if not value and not may_be_empty:
-        raise ValueError("must not be empty")
+        raise ValueError(Text("must not be empty"))
     if UNWRITABLE.search(value):
-        raise ValueError("must not contain line breaks, control characters or broken characters")
+        raise ValueError(Text("must not contain line breaks, control characters or broken characters"))
     return value
 
 

@@ -4,6 +4,8 @@ Each carries one message of at most three lines: what happened, what it means, w
 placeholders, because the catalogues translate it: `JobError("{path} is empty", path=path)`.
 """
 
+import errno
+
 from nanoscope.messages import Text
 
 
@@ -23,3 +25,30 @@ class UsageError(_ReportedError):
     """The command line or a config file is invalid. Exit status 2."""
 
     exit_status = 2
+
+
+# What the system says most often. It has no language of its own in a program that never calls setlocale().
+_SYSTEM = {
+    errno.ENOENT: Text("No such file or directory"),
+    errno.EACCES: Text("Permission denied"),
+    errno.EPERM: Text("Operation not permitted"),
+    errno.EEXIST: Text("File exists"),
+    errno.EISDIR: Text("Is a directory"),
+    errno.ENOTDIR: Text("Not a directory"),
+    errno.ENOSPC: Text("No space left on device"),
+    errno.EROFS: Text("Read-only file system"),
+    errno.ENAMETOOLONG: Text("File name too long"),
+    errno.EADDRINUSE: Text("Address already in use"),
+    errno.ECONNREFUSED: Text("Connection refused"),
+}
+
+
+def why(error: object) -> Text | str:
+    """The reason that an exception gives, for the placeholder of a message."""
+    if isinstance(error, _ReportedError):
+        return error.text
+    if isinstance(error, OSError) and error.errno is not None:
+        return _SYSTEM.get(error.errno) or error.strerror or str(error)
+    if isinstance(error, Exception) and error.args and isinstance(error.args[0], Text):
+        return error.args[0]
+    return str(error)

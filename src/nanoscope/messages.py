@@ -6,12 +6,13 @@ for files and for programs; `shown(text)` is for people.
     Text("{path} is not a run", path=path)
     Count("{n} run", "{n} runs", len(runs))
 
-A value may itself be a `Text`. The format after a colon is `duration` (of seconds), `count` (33.2k), or Python's own.
+A value may itself be a `Text`; `Joined` puts several side by side. The format after a colon is `duration` (of seconds),
+`count` (33.2k), or Python's own; without one, a value is written by `str` in every language.
 """
 
 import locale
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ class Translator(Protocol):
     """What `words.language.Language` does."""
 
     code: str
+    right_to_left: bool
 
     def text(self, text: "Text") -> str: ...
 
@@ -52,6 +54,20 @@ class Text:
         template = self.template if self.many is None or self.n == 1 else self.many
         return _English().vformat(template, (), self.values) if self.values else template
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Text | str) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class Joined(Text):
+    """Texts, or what is the same in every language, with a separator between them."""
+
+    def __init__(self, separator: str, parts: Iterable[object], /) -> None:
+        values = {f"part{number}": part for number, part in enumerate(parts)}
+        super().__init__(separator.join(f"{{{name}}}" for name in values), **values)
+
 
 class Count(Text):
     """A message in the form that goes with a number, which also fills {n}."""
@@ -73,6 +89,11 @@ def use(translator: Translator | None) -> None:
     """Show texts in this language from now on; None is English."""
     global _translator
     _translator = translator
+
+
+def right_to_left() -> bool:
+    """Whether the user's language is written from right to left."""
+    return _translator is not None and _translator.right_to_left
 
 
 def shown(text: object) -> str:

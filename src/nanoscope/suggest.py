@@ -4,10 +4,13 @@ import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nanoscope.messages import Text
 from nanoscope.paths import RUNS
 
 
-def did_you_mean(word: str, choices: Iterable[str], show: Callable[[str], str] = str, *, cutoff: float = 0.6) -> str:
+def did_you_mean(
+    word: str, choices: Iterable[str], show: Callable[[str], object] = str, *, cutoff: float = 0.6
+) -> Text | str:
     """Return `" Did you mean X?"` for the choice closest to a misspelt word, or `""` if none is close.
 
     The hint follows a full stop. `show` formats the suggestion, for example by adding the dashes of a flag. `cutoff` is
@@ -16,10 +19,14 @@ def did_you_mean(word: str, choices: Iterable[str], show: Callable[[str], str] =
     from difflib import get_close_matches  # imported late: few commands end with a spelling mistake
 
     close = get_close_matches(word, list(choices), n=1, cutoff=cutoff)
-    return f" Did you mean {show(close[0])}?" if close else ""
+    return _hint(show(close[0])) if close else ""
 
 
-def did_you_mean_run(name: str | Path) -> str:
+def did_you_mean_run(name: str | Path) -> Text | str:
     """Return `" Did you mean runs/NAME?"` if there is such a run, which is called by its name alone."""
     folder = RUNS / name
-    return f" Did you mean {shlex.quote(str(folder))}?" if (folder / "events.jsonl").is_file() else ""
+    return _hint(shlex.quote(str(folder))) if (folder / "events.jsonl").is_file() else ""
+
+
+def _hint(meant: object) -> Text:
+    return Text(" Did you mean {meant}?", meant=meant)

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
+from nanoscope.messages import Text
 
 # Our largest JSON file, a vocabulary of 2^18 merges, has 4 MB. Parsed JSON takes up to 25 times its size in memory.
 JSON_LIMIT_BYTES = 8 << 20
 
 # What a terminal would act on: control characters, bidirectional overrides and lone surrogates.
+ISOLATES = "\u2068\u2069"  # what Language puts around values in a right-to-left text
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, keep: str = "") -> str:
     """Return text that is safe to print: control characters become their symbols (␛), other unsafe ones '�'."""
-    return _UNSAFE.sub(_symbol, text)
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _symbol(match), text)
 
 
 def _symbol(match: re.Match[str]) -> str:
@@ -27,11 +29,15 @@ def _symbol(match: re.Match[str]) -> str:
 def read_small(path: Path, limit_bytes: int = JSON_LIMIT_BYTES) -> bytes:
     """Return the content of a file that should be small; refuse larger files, devices and pipes."""
     if not path.is_file():
-        raise JobError(f"{path} is {'not a file' if path.exists() else 'missing'}")
+        missing = Text("{path} is missing", path=path)
+        raise JobError(Text("{path} is not a file", path=path) if path.exists() else missing)
     with path.open("rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
-        raise JobError(f"{path} was not read: it is larger than {limit_bytes:,} bytes, the limit for such a file")
+        raise JobError(
+            "{path} was not read: it is larger than {limit:,} bytes, the limit for such a file",
+            path=path, limit=limit_bytes,
+        )  # fmt: skip
     return content
 
 

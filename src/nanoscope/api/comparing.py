@@ -36,9 +36,9 @@ class Comparison(Shown):
         self.skipped: list[str] = []
         if not logs:
             raise UsageError("There is nothing to compare: give the logs of two or more runs.")
-        named = trained_runs(logs, warn or self.skipped.append)
+        named = trained_runs(logs, warn or (lambda text: self.skipped.append(str(text).splitlines()[0])))
         if len(named) < 2:
-            raise UsageError(f"{logs[0]} contains only one run. Give another log to compare it with.")
+            raise UsageError("{log} contains only one run. Give another log to compare it with.", log=logs[0])
         same_log = len({each.path for each in named}) == 1
         self.found: ComparedRuns = compare_runs(
             [each.run for each in named], [each.name for each in named], same_log=same_log

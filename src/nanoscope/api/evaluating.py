@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.api.shown import Shown
+from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
+from nanoscope.messages import Text
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language
@@ -37,7 +39,7 @@ def evaluate(
     if not given:
         raise UsageError("Which model? Give a run, a checkpoint, nanoGPT's ckpt.pt or gpt2.")
     if windows is not None and windows < 1:
-        raise UsageError(f"windows must be positive, got {windows}")
+        raise UsageError(POSITIVE.refusal("windows", windows))
     language = choose_language(lang)
     make_cpu_ready(device, dtype)  # before torch is imported
 
@@ -52,15 +54,16 @@ def evaluate(
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
-    problems = [f"warning: {problem}" for model in opened for problem in model.problems]
+    problems = [Text("warning: {problem}", problem=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 
 
 class Evaluation(Shown):
     """Models on the same text. `notes` says if something had to be used instead of what was asked for."""
 
-    def __init__(self, found: Scores, language: Language, notes: Sequence[str] = ()) -> None:
-        self.found, self.language, self.notes = found, language, list(notes)
+    def __init__(self, found: Scores, language: Language, notes: Sequence[Text | str] = ()) -> None:
+        self.found, self.language = found, language
+        self.notes = [language.text(note) if isinstance(note, Text) else note for note in notes]
 
     @property
     def scores(self) -> tuple[Score, ...]:

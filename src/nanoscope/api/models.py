@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
+from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
 
@@ -48,7 +49,7 @@ class Model:
 
     def __init__(self, opened: "OpenedModel", choice: "Choice", notes: list[str]) -> None:
         self._opened, self._choice = opened, choice
-        self.notes = [*opened.problems, *notes]
+        self.notes = [*map(str, opened.problems), *notes]
         self.module: LanguageModel = opened.build(choice.device)
 
     @property
@@ -92,7 +93,7 @@ class Model:
         """
         count = 1 if num_samples is None else num_samples
         if count < 1:
-            raise UsageError(f"num_samples must be positive, got {count}")
+            raise UsageError(POSITIVE.refusal("num_samples", count))
         texts = [""] * count
         for number, piece in self._pieces(prompt, sampling, count):
             texts[number] += piece

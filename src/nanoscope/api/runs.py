@@ -76,7 +76,7 @@ def list_runs(folder: str | os.PathLike[str] = RUNS) -> "list[Run]":
     """
     root = Path(folder)
     if not root.is_dir():
-        raise JobError(f"There is no folder {root}.")
+        raise JobError("There is no folder {root}.", root=root)
     return [Run(run.folder) for run in listing.list_runs(root)]
 
 
@@ -91,7 +91,7 @@ class Run(os.PathLike[str]):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         if not (self.folder / "events.jsonl").is_file():
-            raise JobError(f"{self.folder} is not a run of nanoscope: it has no events.jsonl")
+            raise JobError("{folder} is not a run of nanoscope: it has no events.jsonl", folder=self.folder)
 
     def __fspath__(self) -> str:
         return str(self.folder)

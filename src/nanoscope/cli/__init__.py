@@ -18,9 +18,9 @@ from cyclopts import App, CycloptsError, Parameter
 from nanoscope import __version__, messages
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
-from nanoscope.messages import shown
+from nanoscope.messages import Text, shown
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import printable
+from nanoscope.untrusted import ISOLATES, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,11 +141,13 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return int(status or 0)
     except (JobError, UsageError) as error:
-        return _fail(shown(error.text), error.exit_status)
+        return _fail(error.text, error.exit_status)
     except CycloptsError as error:
-        return _fail(f"{_plain(error)}\nSee: nanoscope {called} --help", 2)
+        from nanoscope.cli.parsing import usage_error
+
+        return _fail(usage_error(error, called).text, 2)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+        return _fail(Text("interrupted"), INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
         _discard_output(sys.stdout, sys.stderr)
         return 0
@@ -194,14 +196,20 @@ def _unknown_command(words: list[str]) -> UsageError:
     called, path = words[0], Path(words[0])
     if called.startswith("-"):
         options = ("--help", "--version")
-        return UsageError(f"there is no option {called}.{did_you_mean(called, options)}\nSee: nanoscope --help")
+        hint = did_you_mean(called, options)
+        return UsageError("there is no option {called}.{hint}\nSee: nanoscope --help", called=called, hint=hint)
     meant = ""
     if called in presets() or (path.suffix in (".py", ".toml") and path.is_file()):
         meant = "train"
     elif path.is_file() or (path / "events.jsonl").is_file():
         meant = "explain"
-    hint = f" Did you mean: {shlex.join(['nanoscope', meant, *words])}" if meant else did_you_mean(called, COMMANDS)
-    return UsageError(f"there is no command {called!r}.{hint}\nCommands: {', '.join(COMMANDS)}")
+    hint = did_you_mean(called, COMMANDS)
+    if meant:
+        hint = Text(" Did you mean: {command}", command=shlex.join(["nanoscope", meant, *words]))
+    return UsageError(
+        "there is no command {called!r}.{hint}\nCommands: {commands}",
+        called=called, hint=hint, commands=", ".join(COMMANDS),
+    )  # fmt: skip
 
 
 def _help_console(words: list[str]) -> "Console | None":
@@ -225,14 +233,12 @@ def _underscored(word: str) -> str:
     return "--" + key[2:].replace("-", "_") + equals + value
 
 
-def _plain(error: CycloptsError) -> str:
-    return " ".join(str(error).split())
-
-
-def _fail(message: str, status: int) -> int:
-    first, *rest = [printable(line) for line in message.splitlines()] or ["failed"]
+def _fail(message: Text, status: int) -> int:
+    """Print the message. In a right-to-left language every line begins with a mark of that direction."""
+    mark = "\u200f" if messages.right_to_left() else ""
+    first, *rest = [printable(line, keep=ISOLATES) for line in (shown(message) or "failed").splitlines()]
     try:
-        print(f"nanoscope: {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr)
+        print(f"{mark}nanoscope: {first}", *(f"{mark}  {line}" for line in rest), sep="\n", file=sys.stderr)
     except OSError:  # '2>&1 | head' has read enough
         _discard_output(sys.stderr)
     return status
@@ -245,20 +251,24 @@ def _discard_output(*streams: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _bug_report(error: Exception) -> str:
+def _bug_report(error: Exception) -> Text:
     """The message about an unexpected exception. Its details go to a file, not to the screen."""
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
-    reason = " ".join(str(error).split())[:200]
-    unexpected = f"unexpected {type(error).__name__}: {reason}\nThis is a bug in nanoscope, or in what it runs on."
+    unexpected = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     try:
         handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
             traceback.print_exc(file=file)
     except OSError:  # a full disk may be the cause of it all
-        return f"{unexpected}\nNANOSCOPE_DEBUG=1 prints the details; please attach them to your report."
-    return (
-        f"{unexpected} Details are in {Path(name)}\n"
-        "Please attach that file to your report; NANOSCOPE_DEBUG=1 prints them here."
-    )
+        return Text(
+            "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on.\n"
+            "NANOSCOPE_DEBUG=1 prints the details; please attach them to your report.",
+            error=unexpected,
+        )
+    return Text(
+        "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on. Details are in {file}\n"
+        "Please attach that file to your report; NANOSCOPE_DEBUG=1 prints them here.",
+        error=unexpected, file=name,
+    )  # fmt: skip

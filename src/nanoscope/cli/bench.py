@@ -61,8 +61,10 @@ def bench(
     """
     for name in only or []:
         if name not in GROUPS:
-            choices = f"Valid values: {', '.join(GROUPS)}"
-            raise UsageError(f"invalid value for --only: {name!r}.{did_you_mean(name, GROUPS)}\n{choices}")
+            raise UsageError(
+                "invalid value for --only: {name!r}.{hint}\nValid values: {choices}",
+                name=name, hint=did_you_mean(name, GROUPS), choices=", ".join(GROUPS),
+            )  # fmt: skip
     _progress("looking at this machine")
     from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
 

@@ -1,6 +1,7 @@
 """`nanoscope demo`: the other commands, one after another."""
 
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import shown
 
 
 def demo(*, minutes: float = 1.5) -> int:
@@ -18,7 +19,7 @@ def demo(*, minutes: float = 1.5) -> int:
         Stop training after this time.
     """
     if not 0 < minutes < float("inf"):
-        raise UsageError(f"invalid value for --minutes: {minutes} is not a positive number")
+        raise UsageError("invalid value for --minutes: {minutes} is not a positive number", minutes=minutes)
 
     from nanoscope.cli.explain import explain
     from nanoscope.cli.report import report
@@ -36,7 +37,9 @@ def demo(*, minutes: float = 1.5) -> int:
     try:
         find_dataset(corpus, "char")
     except JobError as error:
-        print(f"   {str(error).splitlines()[0]}\n   Using Python's own library instead: nanoscope prepare python")
+        print(
+            f"   {shown(error.text).splitlines()[0]}\n   Using Python's own library instead: nanoscope prepare python"
+        )
         corpus = "python"
     data = find_dataset(corpus, "char")
 
@@ -64,7 +67,7 @@ def demo(*, minutes: float = 1.5) -> int:
     try:
         report(run)
     except JobError as error:  # charts need the extra 'web'
-        print(f"   {' '.join(str(error).splitlines())}")
+        print(f"   {' '.join(shown(error.text).splitlines())}")
 
     print(f"""
 6. What you have now

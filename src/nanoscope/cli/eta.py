@@ -7,6 +7,7 @@ from json import dumps
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 
 
 def eta(
@@ -54,9 +55,10 @@ def eta(
     runs = [run for run in read.runs if run.steps or run.evals]
     if not runs:
         raise JobError(
-            f"No training step was found in {'standard input' if log == '-' else log}: can't estimate the time left.\n"
-            f"To see what the log does say: nanoscope explain {shlex.quote(log)}"
-        )
+            "No training step was found in {log}: can't estimate the time left.\n"
+            "To see what the log does say: nanoscope explain {quoted}",
+            log=Text("standard input") if log == "-" else log, quoted=shlex.quote(log),
+        )  # fmt: skip
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
     if step_time and isinstance(analysis.eta, Eta):
         asked = tuple(scenario(analysis.eta, seconds) for seconds in step_time)

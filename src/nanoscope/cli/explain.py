@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Count, Joined
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def explain(
             found[" + ".join(paths)] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
     wrong = [f"{path}: {', '.join(sorted(codes & unwanted))}" for path, codes in found.items() if codes & unwanted]
     if wrong:
-        raise JobError("\n".join([*wrong[:2], *([f"and {len(wrong) - 2} more logs"] if len(wrong) > 2 else [])]))
+        more = [Count("and {n} more log", "and {n} more logs", len(wrong) - 2)] if len(wrong) > 2 else []
+        raise JobError(Joined("\n", [*wrong[:2], *more]))
 
 
 def _verdict_codes(text: str | None) -> set[str]:
@@ -91,8 +93,9 @@ def _verdict_codes(text: str | None) -> set[str]:
     named = {word.strip().replace("-", "_") for word in (text or "").split(",") if word.strip()}
     for name in sorted(named - known):
         raise UsageError(
-            f"--fail_on: there is no verdict {name!r}.{did_you_mean(name, known)}\nVerdicts: {', '.join(sorted(known))}"
-        )
+            "--fail_on: there is no verdict {name!r}.{hint}\nVerdicts: {known}",
+            name=name, hint=did_you_mean(name, known), known=", ".join(sorted(known)),
+        )  # fmt: skip
     return named
 
 

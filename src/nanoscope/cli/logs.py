@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.untrusted import printable
+from nanoscope.messages import Text, shown
+from nanoscope.untrusted import ISOLATES, printable
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
@@ -25,9 +26,9 @@ def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:
 def check_max_iters(max_iters: int | None) -> None:
     """Refuse a number of steps below 1."""
     if max_iters is not None and max_iters <= 0:
-        raise UsageError(f"--max_iters={max_iters}: must be at least 1.")
+        raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
-def warn(text: str) -> None:
+def warn(text: Text) -> None:
     """Print a warning to standard error."""
-    print(printable(f"nanoscope: {text}"), file=sys.stderr)
+    print(printable(f"nanoscope: {shown(text).splitlines()[0]}", keep=ISOLATES), file=sys.stderr)

@@ -15,5 +15,6 @@ def check_options(paths: tuple[str, ...], command: Callable[..., None]) -> None:
             named = (each.name for each in signature(command).parameters.values() if each.kind is each.KEYWORD_ONLY)
             options = ["--lang", *(f"--{name.removeprefix('as_')}" for name in named)]
             raise UsageError(
-                f"There is no option {typed}.{did_you_mean(typed, options)}\nSee: nanoscope {command.__name__} --help"
-            )
+                "There is no option {typed}.{hint}\nSee: nanoscope {command} --help",
+                typed=typed, hint=did_you_mean(typed, options), command=command.__name__,
+            )  # fmt: skip

@@ -44,7 +44,10 @@ def presets(
         print(json.dumps(rows) if as_json else _table(rows))
         return
     if name not in names:
-        raise UsageError(f"no preset is named {name!r}.{did_you_mean(name, names)}\nPresets: {', '.join(names)}")
+        raise UsageError(
+            "no preset is named {name!r}.{hint}\nPresets: {names}",
+            name=name, hint=did_you_mean(name, names), names=", ".join(names),
+        )  # fmt: skip
     print(json.dumps(_row(name) | {"settings": resolve([name]).given}) if as_json else preset_text(name).rstrip())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, warn
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 
 
 def report(
@@ -49,5 +49,7 @@ def report(
     try:
         file.write_text(page, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise JobError(f"Can't write {file}: {error.strerror or error}\nChoose another file with -o FILE") from None
+        raise JobError(
+            "Can't write {file}: {reason}\nChoose another file with -o FILE", file=file, reason=why(error)
+        ) from None
     print(f"{file}: {len(page.encode('utf-8')) / 1000:.0f} kB. Open it in any browser: {file.resolve().as_uri()}")

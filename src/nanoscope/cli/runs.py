@@ -1,5 +1,6 @@
 """`nanoscope runs`: a table of the runs in a folder."""
 
+import shlex
 import sys
 from json import dumps
 from pathlib import Path
@@ -52,9 +53,16 @@ def runs(
 
     language = choose_language()
     if folder is not None and folder.is_file():
-        raise UsageError(f"{folder} is a file: runs takes a directory.\nFor a log: nanoscope explain {folder}")
+        raise UsageError(
+            "{folder} is a file: {command} takes a directory.\nFor a log: nanoscope explain {quoted}",
+            folder=folder, quoted=shlex.quote(str(folder)), command="runs",
+        )  # fmt: skip
     if folder is not None and not folder.is_dir():
-        raise JobError(f"There is no directory {folder}.\nGive the directory of your runs: nanoscope runs DIR")
+        raise JobError(
+            "There is no directory {folder}.\nGive the directory of your runs: nanoscope {command} DIR",
+            folder=folder,
+            command="runs",
+        )
     root = folder or RUNS
     found = list_runs(root)
     settings = [name.strip() for name in columns.split(",") if name.strip()]

@@ -62,7 +62,7 @@ def sweep(
 
     language = choose_language()
     if jobs < 1:
-        raise UsageError(f"--jobs={jobs}: must be at least 1")
+        raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
     planned = plan_sweep(words, random)
     options = {"random": random, "jobs": jobs if jobs > 1 else None}
     flags = [f"--{name}={value}" for name, value in options.items() if value is not None]

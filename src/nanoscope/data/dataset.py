@@ -14,7 +14,8 @@ import numpy as np
 
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.data.tokenizer import Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
+from nanoscope.messages import Text
 from nanoscope.untrusted import printable, read_small
 
 FORMAT, VERSION = "nanoscope-dataset", 1
@@ -93,9 +94,10 @@ class TokenSplit:
             part = array[first : first + count]
             if part.max() >= self._vocab_size:
                 raise JobError(
-                    f"{self._paths[shard]} contains the token id {part.max()}, but the vocabulary ends at "
-                    f"{self._vocab_size - 1}.\nThe file is damaged or made with another tokenizer: prepare it again."
-                )
+                    "{path} contains the token id {largest}, but the vocabulary ends at {last}.\n"
+                    "The file is damaged or made with another tokenizer: prepare it again.",
+                    path=self._paths[shard], largest=part.max(), last=self._vocab_size - 1,
+                )  # fmt: skip
             parts.append(part)
             start, count, shard = start + part.size, count - part.size, shard + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -130,11 +132,12 @@ def open_dataset(folder: Path | str) -> Dataset:
         if (folder / "train.bin").is_file():
             return _open_nanogpt(folder)
     except OSError as error:
-        raise JobError(f"Cannot read {error.filename or folder}: {error.strerror or error}.") from error
+        raise JobError("Cannot read {path}: {reason}.", path=error.filename or folder, reason=why(error)) from error
     raise JobError(
-        f"{folder} is not a prepared dataset: it has neither {META} nor train.bin.\n"
-        f"Prepare one with: nanoscope prepare FILE --out {shlex.quote(str(folder))}"
-    )
+        "{folder} is not a prepared dataset: it has neither {meta} nor train.bin.\n"
+        "Prepare one with: nanoscope prepare FILE --out {quoted}",
+        folder=folder, meta=META, quoted=shlex.quote(str(folder)),
+    )  # fmt: skip
 
 
 def read_meta(folder: Path) -> DatasetMeta:
@@ -144,16 +147,23 @@ def read_meta(folder: Path) -> DatasetMeta:
     try:
         header = msgspec.json.decode(content, type=Header)
         if header.format != FORMAT:
-            raise JobError(f"{path} was not written by nanoscope prepare: {folder} is not a dataset.")
+            raise JobError(
+                "{path} was not written by nanoscope prepare: {folder} is not a dataset.", path=path, folder=folder
+            )
         if header.version != VERSION:
-            raise JobError(f"{path} was written by another version of nanoscope: update it, or prepare the data again.")
+            raise JobError(
+                "{path} was written by another version of nanoscope: update it, or prepare the data again.", path=path
+            )
         return msgspec.json.decode(content, type=DatasetMeta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged(path, why(error)) from error
 
 
-def _damaged(path: Path, why: str) -> JobError:
-    return JobError(f"{path} is damaged: {why}.\nPrepare the dataset again (nanoscope prepare … --overwrite).")
+def _damaged(path: Path, reason: Text | str) -> JobError:
+    return JobError(
+        "{path} is damaged: {reason}.\nPrepare the dataset again (nanoscope prepare … --overwrite).",
+        path=path, reason=reason,
+    )  # fmt: skip
 
 
 def _open_ours(folder: Path) -> Dataset:
@@ -161,13 +171,16 @@ def _open_ours(folder: Path) -> Dataset:
     tokenizer = tokenizer_from_json(meta.tokenizer)
     dtype = dtype_for(tokenizer.vocab_size)
     if (meta.vocab_size, meta.dtype) != (tokenizer.vocab_size, dtype.name):
-        raise _damaged(path, f"its tokenizer has {tokenizer.vocab_size} tokens, stored as {dtype.name}")
+        raise _damaged(
+            path,
+            Text("its tokenizer has {n} tokens, stored as {dtype}", n=tokenizer.vocab_size, dtype=dtype.name),
+        )
     splits = {}
     for name in SPLITS:
         shards = meta.splits[name].shards if name in meta.splits else []
         names = [shard.name for shard in shards]
         if not names or names != [f"{name}-{number:05d}.bin" for number in range(len(shards))]:
-            raise _damaged(path, f"its shards of the {name} split are invalid")
+            raise _damaged(path, Text("its shards of the {split} split are invalid", split=name))
         for shard in shards:
             _check_size(folder / shard.name, shard.tokens * dtype.itemsize)
         splits[name] = TokenSplit([folder / shard.name for shard in shards], tokenizer.vocab_size)
@@ -176,9 +189,10 @@ def _open_ours(folder: Path) -> Dataset:
 
 def _check_size(path: Path, expected_bytes: int) -> None:
     if not path.is_file():
-        raise _damaged(path.parent, f"{path.name} is missing")
+        raise _damaged(path.parent, Text("{path} is missing", path=path.name))
     if path.stat().st_size != expected_bytes:
-        raise _damaged(path, f"it has {path.stat().st_size:,} bytes instead of {expected_bytes:,}")
+        size = path.stat().st_size
+        raise _damaged(path, Text("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected_bytes))
 
 
 def _open_nanogpt(folder: Path) -> Dataset:
@@ -193,10 +207,15 @@ def _open_nanogpt(folder: Path) -> Dataset:
     for name in SPLITS:
         path = folder / f"{name}.bin"
         if not path.is_file():
-            raise JobError(f"{folder} has a train.bin but no {path.name}: run its prepare.py again.")
+            raise JobError(
+                "{folder} has a train.bin but no {name}: run its prepare.py again.", folder=folder, name=path.name
+            )
         size = path.stat().st_size
         if size == 0 or size % 2:
-            raise JobError(f"{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again.")
+            raise JobError(
+                "{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again.",
+                path=path, size=size,
+            )  # fmt: skip
         splits[name] = TokenSplit([path], vocab_size)
         with path.open("rb") as handle:  # size, start and end: large files are not read in full
             digest.update(b"%d" % size + handle.read(1 << 20))
@@ -214,11 +233,15 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
         vocab_size = meta.get("vocab_size", characters and len(characters))
     except Exception as error:  # a hostile or damaged pickle may raise anything
         raise JobError(
-            f"{path} is not nanoGPT's metadata ({printable(str(error)[:80])}), and nothing in it was run.\n"
-            "Delete it if the ids are GPT-2's, or run its prepare.py again."
-        ) from error
+            "{path} is not nanoGPT's metadata ({reason}), and nothing in it was run.\n"
+            "Delete it if the ids are GPT-2's, or run its prepare.py again.",
+            path=path, reason=printable(str(error)[:80]),
+        ) from error  # fmt: skip
     if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
-        raise JobError(f"{path} has an invalid vocab_size for uint16 ids: {reprlib.repr(vocab_size)}.")
+        raise JobError(
+            "{path} has an invalid vocab_size for uint16 ids: {vocab_size}.",
+            path=path, vocab_size=reprlib.repr(vocab_size),
+        )  # fmt: skip
     try:
         alphabet = [characters[i] for i in range(vocab_size)]
         if not all(isinstance(character, str) and len(character) == 1 for character in alphabet):

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
+from nanoscope.messages import Text
 from nanoscope.paths import cache_folder
 from nanoscope.untrusted import read_json
 
@@ -46,14 +47,17 @@ def without_query(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def check_space(folder: Path, needed_bytes: int, way_out: str) -> None:
+WAY_OUT = Text("Free some space, or set NANOSCOPE_CACHE to another disk.")
+
+
+def check_space(folder: Path, needed_bytes: int, way_out: Text) -> None:
     """Raise JobError unless the disk of a folder has room for so much more."""
     free = shutil.disk_usage(folder).free
     if free < needed_bytes + SPARE_BYTES:
         raise JobError(
-            f"The disk of {folder} is too full: {needed_bytes >> 20:,} MB are needed, {free >> 20:,} MB are left.\n"
-            f"{way_out}"
-        )
+            "The disk of {folder} is too full: {needed:,} MB are needed, {free:,} MB are left.\n{way_out}",
+            folder=folder, needed=needed_bytes >> 20, free=free >> 20, way_out=way_out,
+        )  # fmt: skip
 
 
 def download(url: str, on_progress: OnProgress | None = None) -> Download:
@@ -65,12 +69,13 @@ def download(url: str, on_progress: OnProgress | None = None) -> Download:
             return _Transfer(url, folder, on_progress).run()
     except Timeout:
         raise JobError(
-            f"Another process is downloading {without_query(url)}. Try again when it has finished."
+            "Another process is downloading {url}. Try again when it has finished.", url=without_query(url)
         ) from None
     except OSError as error:
         raise JobError(
-            f"Cannot use the cache {folder}: {error.strerror or error}.\nSet NANOSCOPE_CACHE to a writable folder."
-        ) from error
+            "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
+            folder=folder, reason=why(error),
+        ) from error  # fmt: skip
 
 
 class _Transfer:
@@ -94,9 +99,9 @@ class _Transfer:
                     self.part.unlink()
                     continue
                 raise JobError(
-                    f"Cannot download {self.shown}: the server answered {error.code} {error.reason}.\n"
-                    "Check the address in a browser."
-                ) from None
+                    "Cannot download {url}: the server answered {code} {reason}.\nCheck the address in a browser.",
+                    url=self.shown, code=error.code, reason=error.reason,
+                ) from None  # fmt: skip
             except (OSError, http.client.HTTPException, ValueError) as error:
                 return self._unreachable(error)
             with response:
@@ -104,9 +109,10 @@ class _Transfer:
                     self.part.replace(self.complete)
                     return self._result()
         raise JobError(
-            f"The download of {self.shown} broke off {ATTEMPTS} times; {self._have() >> 10:,} kB are kept.\n"
-            "Run the same command again to continue."
-        )
+            "The download of {url} broke off {attempts} times; {kilobytes:,} kB are kept.\n"
+            "Run the same command again to continue.",
+            url=self.shown, attempts=ATTEMPTS, kilobytes=self._have() >> 10,
+        )  # fmt: skip
 
     def _have(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
@@ -134,14 +140,14 @@ class _Transfer:
         total = start_bytes + int(length) if length.isdecimal() and len(length) < 16 else None
         if not continued:
             self._begin(response)
-        check_space(self.folder, (total or 0) - start_bytes, "Free some space, or set NANOSCOPE_CACHE to another disk.")
+        check_space(self.folder, (total or 0) - start_bytes, WAY_OUT)
         received = start_bytes
         with self.part.open("ab" if continued else "wb") as file, suppress(http.client.HTTPException, TimeoutError):
             while block := _next_block(response):
                 file.write(block)
                 received += len(block)
                 if total is None:
-                    check_space(self.folder, len(block), "Free some space, or set NANOSCOPE_CACHE to another disk.")
+                    check_space(self.folder, len(block), WAY_OUT)
                 if self.on_progress:
                     stage = "downloading" if total else f"downloading ({received >> 24 << 4} MB)"
                     self.on_progress(stage, received / total if total else 0.0)
@@ -152,8 +158,10 @@ class _Transfer:
         headers = response.headers
         if headers.get_content_type() == "text/html":
             raise JobError(
-                f"{self.shown} is a web page, not a text file.\n"
-                "Give the address of the file itself (on GitHub: its Raw button), or save the text and give its path."
+                "{url} is a web page, not a text file.\n"
+                "Give the address of the file itself (on GitHub: its Raw button), or save the text and give "
+                "its path.",
+                url=self.shown,
             )
         self.answer = {
             "etag": headers.get("ETag", ""), "modified": headers.get("Last-Modified", ""), "url": response.url,
@@ -166,11 +174,20 @@ class _Transfer:
     def _unreachable(self, error: Exception) -> Download:
         reason = getattr(error, "reason", None) or error
         if self.complete.exists():
-            return self._result(f"{self.shown} cannot be reached ({reason}): using the copy downloaded earlier")
+            return self._result(
+                str(
+                    Text(
+                        "{url} cannot be reached ({reason}): using the copy downloaded earlier",
+                        url=self.shown,
+                        reason=reason,
+                    )
+                )
+            )
         raise JobError(
-            f"Cannot download {self.shown}: {getattr(reason, 'strerror', None) or reason}.\n"
-            "Check the network and the address, or get the file in another way and give its path."
-        ) from None
+            "Cannot download {url}: {reason}.\n"
+            "Check the network and the address, or get the file in another way and give its path.",
+            url=self.shown, reason=why(reason),
+        ) from None  # fmt: skip
 
     def _result(self, note: str = "") -> Download:
         return Download(self.complete, self.answer.get("url", self.url), self.answer.get("type", ""), note)

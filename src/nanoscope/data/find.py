@@ -40,7 +40,10 @@ def find_dataset(
         _check_tokenizer(found[0], tokenizer)
         return found[0]
     if tokenizer not in ("auto", kind):
-        raise UsageError(f"{name} means {corpus} with the {kind} tokenizer; for {tokenizer} use --dataset={corpus}.")
+        raise UsageError(
+            "{name} means {corpus} with the {kind} tokenizer; for {tokenizer} use --dataset={corpus}.",
+            name=name, corpus=corpus, kind=kind, tokenizer=tokenizer,
+        )  # fmt: skip
     if known:
         return _prepare_known(corpus, kind, on_progress)
     raise _missing(name, tokenizer)
@@ -81,36 +84,44 @@ def _missing(name: str, tokenizer: str) -> UsageError:
     path = Path(name)
     kind = NANOGPT_TOKENIZERS.get(path.name, "auto") if tokenizer == "auto" else tokenizer
     option = "" if kind == "auto" else f" --tokenizer={kind}"
-    own_text = f"To prepare your own text: nanoscope prepare FILE{option} --out {shlex.quote(f'data/{path.name}')}"
+    command = f"nanoscope prepare FILE{option} --out {shlex.quote(f'data/{path.name}')}"
     for script in (path / "prepare.py", DATA / name / "prepare.py"):
         if script.is_file():  # nanoGPT has one in the folder of each dataset
             return UsageError(
-                f"The dataset {name!r} is not prepared yet. Its own script does it: python {shlex.quote(str(script))}\n"
-                f"{own_text}"
-            )
+                "The dataset {name!r} is not prepared yet. Its own script does it: python {script}\n"
+                "To prepare your own text: {command}",
+                name=name, script=shlex.quote(str(script)), command=command,
+            )  # fmt: skip
     if path.exists():
         out = shlex.quote(f"data/{path.stem}")
         return UsageError(
-            f"{name} is not a prepared dataset. Prepare it, then train on the result:\n"
-            f"  nanoscope prepare {shlex.quote(name)}{option} --out {out}\n  --dataset={out}"
-        )
+            "{name} is not a prepared dataset. Prepare it, then train on the result:\n  {command}\n  --dataset={out}",
+            name=name, command=f"nanoscope prepare {shlex.quote(name)}{option} --out {out}", out=out,
+        )  # fmt: skip
     prepared = [folder.name for folder in DATA.glob("*") if is_dataset(folder)]
     known = sorted({*CORPORA, *ALIASES, *prepared})
     return UsageError(
-        f"There is no dataset {name!r}.{did_you_mean(path.name, known)}\nAvailable: {', '.join(known)}.\n{own_text}"
-    )
+        "There is no dataset {name!r}.{hint}\nAvailable: {known}.\nTo prepare your own text: {command}",
+        name=name, hint=did_you_mean(path.name, known), known=", ".join(known), command=command,
+    )  # fmt: skip
 
 
 def _check_tokenizer(folder: Path, wanted: str) -> None:
     if wanted == "auto":
         return
     tokenizer = open_dataset(folder).tokenizer
-    kind = tokenizer.kind if tokenizer else "an unknown"
-    if kind != wanted:
+    if tokenizer is None:
         raise UsageError(
-            f"{folder} was prepared with the {kind} tokenizer, not with {wanted}.\n"
-            f"Omit --tokenizer, or prepare the text again with --tokenizer={wanted} into another folder."
-        )
+            "{folder} was prepared with an unknown tokenizer, not with {wanted}.\n"
+            "Omit --tokenizer, or prepare the text again with --tokenizer={wanted} into another folder.",
+            folder=folder, wanted=wanted,
+        )  # fmt: skip
+    if tokenizer.kind != wanted:
+        raise UsageError(
+            "{folder} was prepared with the {kind} tokenizer, not with {wanted}.\n"
+            "Omit --tokenizer, or prepare the text again with --tokenizer={wanted} into another folder.",
+            folder=folder, kind=tokenizer.kind, wanted=wanted,
+        )  # fmt: skip
 
 
 def _prepare_known(corpus: str, kind: str, on_progress: OnProgress | None) -> Path:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from nanoscope.messages import Text
+
 DECODER = json.JSONDecoder()
 WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 LONGEST_TOKEN = 16  # characters of an escape or a literal that the end of a block may have cut
@@ -85,7 +87,7 @@ class JsonReader:
         parts = [self._text[self._at :]]
         wanted = len(parts[0]) or 1
         if wanted > self._limit:
-            raise NotJsonError(f"a value has over {self._limit:,} characters")
+            raise NotJsonError(Text("a value has over {n:,} characters", n=self._limit))
         while wanted > 0 and (block := next(self._blocks, None)) is not None:
             parts.append(block)
             wanted -= len(block)
@@ -94,7 +96,7 @@ class JsonReader:
 
     def _error(self, what: str, position: int) -> NotJsonError:
         line = self._lines_before + self._text.count("\n", 0, position) + 1
-        return NotJsonError(f"line {line:,}: {what}")
+        return NotJsonError(Text("line {line:,}: {what}", line=line, what=what))
 
 
 def find_records(json_text: JsonReader, field: str) -> str | None:

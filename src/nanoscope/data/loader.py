@@ -28,9 +28,10 @@ def check_length(split: TokenSplit, name: str, block_size: int) -> None:
     """Raise JobError unless the split has at least one window and its last target."""
     if len(split) <= block_size:
         raise JobError(
-            f"block_size={block_size} is longer than the {name} split, which has {len(split):,} tokens\n"
-            f"Use --block_size={max(len(split) - 1, 1)} or less, or prepare more text."
-        )
+            "block_size={block_size} is longer than the {split} split, which has {n:,} tokens\n"
+            "Use --block_size={most} or less, or prepare more text.",
+            block_size=block_size, split=name, n=len(split), most=max(len(split) - 1, 1),
+        )  # fmt: skip
 
 
 class WindowOrder:

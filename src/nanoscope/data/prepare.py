@@ -63,9 +63,15 @@ def prepare(
     """
     if tokenizer not in ("auto", *KINDS):
         hint = did_you_mean(tokenizer, KINDS)
-        raise UsageError(f"There is no tokenizer {tokenizer!r}: choose auto, {', '.join(KINDS)}.{hint}")
+        raise UsageError(
+            "There is no tokenizer {tokenizer!r}: choose auto, {kinds}.{hint}",
+            tokenizer=tokenizer, kinds=", ".join(KINDS), hint=hint,
+        )  # fmt: skip
     if not 0 < val_fraction < 1:
-        raise UsageError(f"val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.")
+        raise UsageError(
+            "val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.",
+            val_fraction=val_fraction,
+        )
     documents = Documents(sources, field, encoding, ext, on_progress)
     kind = _suitable_tokenizer(sources, documents.total_bytes) if tokenizer == "auto" else tokenizer
     vocab_size = _checked_vocab_size(kind, vocab_size)
@@ -129,13 +135,15 @@ def _suitable_tokenizer(sources: Sequence[str | Path], total_bytes: int) -> str:
 
 def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
     if vocab_size is not None and kind != "bpe":
-        raise UsageError(f"vocab_size is only for the bpe tokenizer; the vocabulary of {kind} has a fixed size.")
+        raise UsageError(
+            "vocab_size is only for the bpe tokenizer; the vocabulary of {kind} has a fixed size.", kind=kind
+        )
     vocab_size = BPE_VOCAB_SIZE if vocab_size is None else vocab_size
     if not BPE_SMALLEST_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
         raise UsageError(
-            f"vocab_size must be between {BPE_SMALLEST_VOCAB_SIZE} and {MAX_VOCAB_SIZE}, got {vocab_size}; "
-            f"{BPE_VOCAB_SIZE} suits a small model."
-        )
+            "vocab_size must be between {least} and {most}, got {vocab_size}; {usual} suits a small model.",
+            least=BPE_SMALLEST_VOCAB_SIZE, most=MAX_VOCAB_SIZE, vocab_size=vocab_size, usual=BPE_VOCAB_SIZE,
+        )  # fmt: skip
     return vocab_size
 
 
@@ -144,10 +152,11 @@ def _check_sizes(splits: dict[Split, SplitMeta], characters: int) -> None:
     for name, split in splits.items():
         if split.tokens < 2:
             raise JobError(
-                f"The text is too short to train on: of {characters:,} characters, the {name} split has fewer than "
-                "2 tokens.\n"
-                "Prepare more text: a model begins to learn words from about 100,000 characters."
-            )
+                "The text is too short to train on: of {characters:,} characters, the {split} split has fewer "
+                "than 2 tokens.\n"
+                "Prepare more text: a model begins to learn words from about 100,000 characters.",
+                characters=characters, split=name,
+            )  # fmt: skip
 
 
 def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from nanoscope.data.download import OnProgress
 from nanoscope.data.json_records import JsonReader, NotJsonError, SeveralArraysError, find_records, records
 from nanoscope.data.sources import BOMB_BYTES, BOMB_RATIO, Sources, TextFile, bomb, marked_encoding
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
+from nanoscope.messages import Text
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
 LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON value or a CSV field must be held in full
@@ -43,14 +44,16 @@ class Documents:
         try:
             io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
         except LookupError as error:
-            raise UsageError(f"Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.") from error
+            raise UsageError(
+                "Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.", encoding=encoding
+            ) from error
         found = Sources(ext, field, on_progress)
         try:
             for source in self.sources:
                 found.add(source)
             found.check_ext()
         except OSError as error:
-            raise JobError(f"Cannot read {error.filename}: {error.strerror}.") from error
+            raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
         self.files, self.skipped, self.notes = found.files, found.skipped, found.notes
         self.total_bytes = sum(file.size_bytes for file in self.files)
         self.read_bytes = 0  # so far in the current pass
@@ -87,9 +90,10 @@ class Documents:
                     text = decoder.decode(block, final=not block)
                 except UnicodeDecodeError as error:
                     raise JobError(
-                        f"{file.name} is not {encoding.upper()}: byte {offset - waiting + error.start:,} is invalid.\n"
-                        "If the text has another encoding, name it, for example --encoding=cp1252."
-                    ) from error
+                        "{name} is not {encoding}: byte {position:,} is invalid.\n"
+                        "If the text has another encoding, name it, for example --encoding=cp1252.",
+                        name=file.name, encoding=encoding.upper(), position=offset - waiting + error.start,
+                    ) from error  # fmt: skip
                 if offset == 0:
                     text = text.removeprefix("\ufeff")  # the byte order mark
                 yield newlines.decode(text, final=not block)
@@ -117,8 +121,9 @@ class Documents:
             yield from (line + "\n" for line in lines)
             if len(rest) > LINE_LIMIT_CHARACTERS:
                 raise JobError(
-                    f"{file.name} has a line of over {LINE_LIMIT_CHARACTERS:,} characters: is this its format?"
-                )
+                    "{name} has a line of over {limit:,} characters: is this its format?",
+                    name=file.name, limit=LINE_LIMIT_CHARACTERS,
+                )  # fmt: skip
         if rest:
             yield rest
 
@@ -129,8 +134,10 @@ class Documents:
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise JobError(f"{file.name}, line {number} is not JSON: {error}.") from error
-            yield from self._record(record, f"{file.name}, line {number}")
+                raise JobError(
+                    "{file}, line {line} is not JSON: {reason}.", file=file.name, line=number, reason=why(error)
+                ) from error
+            yield from self._record(record, Text("{file}, line {line}", file=file.name, line=number))
 
     def _json_file(self, file: TextFile) -> Iterator[Piece]:
         def read() -> JsonReader:
@@ -140,22 +147,23 @@ class Documents:
             if file.name not in self._arrays:
                 self._arrays[file.name] = find_records(read(), self.field)
             for number, record in enumerate(records(read(), self._arrays[file.name]), start=1):
-                yield from self._record(record, f"{file.name}, record {number}")
+                yield from self._record(record, Text("{file}, record {number}", file=file.name, number=number))
         except NotJsonError as error:
-            raise JobError(f"{file.name} is not JSON: {error}.") from error
+            raise JobError("{name} is not JSON: {reason}.", name=file.name, reason=why(error)) from error
         except SeveralArraysError as error:
             raise JobError(
-                f"{file.name} has several lists of records: {error}.\nSave one of them as a file of its own."
-            ) from error
+                "{name} has several lists of records: {lists}.\nSave one of them as a file of its own.",
+                name=file.name, lists=error,
+            ) from error  # fmt: skip
 
-    def _record(self, record: Any, where: str) -> Iterator[Piece]:
+    def _record(self, record: Any, where: Text | str) -> Iterator[Piece]:
         """Yield the text of a JSON record: an object with the field, or the text itself."""
         if isinstance(record, dict):
             if self.field not in record:
                 raise self._missing_field(where, record)
             record = record[self.field]
         elif not isinstance(record, str):
-            raise JobError(f"{where} is not a JSON object with a field {self.field!r}.")
+            raise JobError("{where} is not a JSON object with a field {field!r}.", where=where, field=self.field)
         if isinstance(record, str) and not record.isascii():  # an escape may be a lone surrogate
             record = record.encode("utf-8", "replace").decode("utf-8")
         yield from self._document(record, where)
@@ -172,11 +180,15 @@ class Documents:
             for row in rows:
                 if row and len(row) <= column:
                     raise JobError(
-                        f"{file.name}, line {rows.line_num} has {len(row)} columns instead of {len(columns)}."
-                    )
+                        "{name}, line {line_num} has {columns} columns instead of {expected}.",
+                        name=file.name, line_num=rows.line_num, columns=len(row), expected=len(columns),
+                    )  # fmt: skip
                 yield from self._document(row[column] if row else "", file.name)
         except csv.Error as error:
-            raise JobError(f"{file.name}, line {rows.line_num} is not CSV: {error}.") from error
+            raise JobError(
+                "{name}, line {line_num} is not CSV: {reason}.",
+                name=file.name, line_num=rows.line_num, reason=why(error),
+            ) from error  # fmt: skip
 
     def _parquet_file(self, file: TextFile) -> Iterator[Piece]:
         try:
@@ -184,7 +196,7 @@ class Documents:
             import pyarrow.parquet
         except ImportError as error:
             raise JobError(
-                f'{file.name} needs pyarrow, which is not installed: pip install "nanoscope[data]"'
+                '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
             ) from error
         start_bytes, rows_read = self.read_bytes, 0
         try:
@@ -195,32 +207,42 @@ class Documents:
                     raise self._missing_field(file.name, texts)
                 for batch in table.iter_batches(batch_size=512, columns=[self.field]):
                     for text in batch.column(0).to_pylist():
-                        yield from self._document(text, f"{file.name}, row {rows_read}")
+                        yield from self._document(text, Text("{file}, row {number}", file=file.name, number=rows_read))
                         rows_read += 1
                     self.read_bytes = start_bytes + file.size_bytes * rows_read // max(table.metadata.num_rows, 1)
         except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-            raise JobError(f"{file.name} is not a valid Parquet file: {str(error).splitlines()[0]}") from error
+            raise JobError(
+                "{name} is not a valid Parquet file: {reason}", name=file.name, reason=str(error).splitlines()[0]
+            ) from error
 
-    def _document(self, text: Any, where: str) -> Iterator[Piece]:
+    def _document(self, text: Any, where: Text | str) -> Iterator[Piece]:
         """Yield the value of a field in pieces; null and empty values are skipped."""
         if text is None:
             return
         if not isinstance(text, str):
-            raise JobError(f"{where}: the field {self.field!r} is {type(text).__name__}, not text.")
+            raise JobError(
+                "{where}: the field {field!r} is {kind}, not text.",
+                where=where, field=self.field, kind=type(text).__name__,
+            )  # fmt: skip
         for start in range(0, len(text), BLOCK_SIZE):
             yield Piece(text[start : start + BLOCK_SIZE], ends_document=start + BLOCK_SIZE >= len(text))
 
-    def _missing_field(self, where: str, record: Mapping[str, Any]) -> JobError:
+    def _missing_field(self, where: Text | str, record: Mapping[str, Any]) -> JobError:
         """The error names the fields that hold text, and proposes the closest by name, else the longest."""
         texts = {str(name)[:40]: value for name, value in record.items() if isinstance(value, str)}
-        problem = f"{where} has no field {self.field!r}."
         if not texts:
             names = [str(name)[:40] for name in record]
-            return JobError(f"{problem}\nNone of its fields holds text: {', '.join(names[:20]) or 'it has none'}.")
+            return JobError(
+                "{where} has no field {field!r}.\nNone of its fields holds text: {names}.",
+                where=where, field=self.field, names=", ".join(names[:20]) or Text("it has none"),
+            )  # fmt: skip
         close = get_close_matches(self.field, texts, n=1)
         best = close[0] if close else max(texts, key=lambda name: len(texts[name]))
         words = ["nanoscope", "prepare", *self.sources, f"--field={best}"]
-        return JobError(f"{problem} These hold text: {', '.join([*texts][:20])}.\nFor example: {shlex.join(words)}")
+        return JobError(
+            "{where} has no field {field!r}. These hold text: {names}.\nFor example: {command}",
+            where=where, field=self.field, names=", ".join([*texts][:20]), command=shlex.join(words),
+        )  # fmt: skip
 
 
 _READERS = {
@@ -237,5 +259,8 @@ def _not_text(file: TextFile, head: bytes) -> JobError:
     """The error about NUL bytes: every second byte of most UTF-16 is one."""
     for encoding, start in (("utf-16-le", 1), ("utf-16-be", 0)):
         if head[start::2].count(0) > len(head) // 5 > head[1 - start :: 2].count(0):
-            return JobError(f"{file.name} is not UTF-8. It looks like UTF-16: add --encoding={encoding}")
-    return JobError(f"{file.name} is not a text file: it has NUL bytes.")
+            return JobError(
+                "{name} is not UTF-8. It looks like UTF-16: add --encoding={encoding}",
+                name=file.name, encoding=encoding,
+            )  # fmt: skip
+    return JobError("{name} is not a text file: it has NUL bytes.", name=file.name)

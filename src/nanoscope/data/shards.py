@@ -15,7 +15,7 @@ import psutil
 
 from nanoscope.data.dataset import META, DatasetMeta, Shard, SplitMeta, read_meta
 from nanoscope.data.tokenizer import TokenArray, Tokenizer, dtype_for
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.files import sync_to_disk
 
 SHARD_TOKENS = 1 << 28
@@ -130,9 +130,10 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         sync_to_disk(out.parent)
     except OSError as error:
         raise JobError(
-            f"The dataset could not be written to {out}: {error.strerror or error}.\n"
-            "Nothing was kept. Free some space, or choose another folder with --out."
-        ) from error
+            "The dataset could not be written to {out}: {reason}.\n"
+            "Nothing was kept. Free some space, or choose another folder with --out.",
+            out=out, reason=why(error),
+        ) from error  # fmt: skip
     finally:
         for folder in (temporary, replaced):
             shutil.rmtree(folder, ignore_errors=True)
@@ -149,13 +150,14 @@ def _check_replaceable(out: Path, overwrite: bool) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / META).is_file():
-        raise JobError(f"{out} exists and is not a dataset of nanoscope: choose another folder with --out.")
+        raise JobError("{out} exists and is not a dataset of nanoscope: choose another folder with --out.", out=out)
     if overwrite:
         return
     read_meta(out)
     raise JobError(
-        f"{out} already contains a prepared dataset, which was not changed.\n"
-        "Add --overwrite to replace it, or choose another folder with --out."
+        "{out} already contains a prepared dataset, which was not changed.\n"
+        "Add --overwrite to replace it, or choose another folder with --out.",
+        out=out,
     )
 
 

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.download import OnProgress, check_space, download, is_url
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
+from nanoscope.messages import Joined, Text
 from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
@@ -67,7 +68,7 @@ class TextFile:
             with self.open_raw() as raw:
                 yield COMPRESSED[self.compression](raw) if self.compression else raw, raw.tell
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise JobError(f"Cannot read {self.name}: {getattr(error, 'strerror', None) or error}.") from error
+            raise JobError("Cannot read {path}: {reason}.", path=self.name, reason=why(error)) from error
 
     def head(self) -> bytes:
         with self.open() as (stream, _):
@@ -131,11 +132,11 @@ class Sources:
             self._add_folder(path)
         elif path.is_file():
             if path.stat().st_size == 0:
-                raise JobError(f"{path} is empty.")
+                raise JobError("{path} is empty.", path=path)
             self._add_file(local_file(path))
         else:
-            hint = did_you_mean(source, CORPORA, "the corpus {}".format)
-            raise JobError(f"There is no file or folder {source!r}.{hint}")
+            hint = did_you_mean(source, CORPORA, lambda name: Text("the corpus {name}", name=name))
+            raise JobError("There is no file or folder {source!r}.{hint}", source=source, hint=hint)
 
     def check_ext(self) -> None:
         """Raise UsageError if --ext was given without a folder to search."""
@@ -146,16 +147,23 @@ class Sources:
         if file.suffix == ".zip":
             self._add_zip(file)
             return
-        name = shlex.quote(file.name)
         if file.suffix in (".tar", ".tgz"):
-            raise JobError(f"{file.name} is a tar archive. Unpack it into a folder, then: nanoscope prepare FOLDER")
+            raise JobError(
+                "{name} is a tar archive. Unpack it into a folder, then: nanoscope prepare FOLDER", name=file.name
+            )
         if file.suffix == ".zst":
-            raise JobError(f"{file.name} is compressed with zstd. Try: zstd -dc {name} | nanoscope prepare -")
+            raise JobError(
+                "{name} is compressed with zstd. Try: zstd -dc {quoted} | nanoscope prepare -",
+                name=file.name, quoted=shlex.quote(file.name),
+            )  # fmt: skip
         self.files.append(file)
 
     def _add_folder(self, folder: Path) -> None:
         if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
-            raise UsageError(f"{folder} is a training run, not text. Try: nanoscope explain {shlex.quote(str(folder))}")
+            raise UsageError(
+                "{folder} is a training run, not text. Try: nanoscope explain {quoted}",
+                folder=folder, quoted=shlex.quote(str(folder)),
+            )  # fmt: skip
 
         def candidates() -> Iterator[tuple[PurePath, TextFile | None]]:
             for path in sorted(folder.rglob("*")):
@@ -170,13 +178,15 @@ class Sources:
         try:
             archive = zipfile.ZipFile(file.open_raw())  # stays open: its members are read later, twice
         except zipfile.BadZipFile as error:
-            raise JobError(f"{file.name} is not a valid zip archive: {error}.") from error
+            raise JobError("{name} is not a valid zip archive: {reason}.", name=file.name, reason=why(error)) from error
         members = [member for member in archive.infolist() if not member.is_dir()]
         total_bytes = sum(member.file_size for member in members)
         if total_bytes > max(BOMB_BYTES, BOMB_RATIO * file.size_bytes):
             raise bomb(file.name, total_bytes)
         if any(member.flag_bits & 1 for member in members):
-            raise JobError(f"{file.name} is encrypted. Unpack it into a folder, then: nanoscope prepare FOLDER")
+            raise JobError(
+                "{name} is encrypted. Unpack it into a folder, then: nanoscope prepare FOLDER", name=file.name
+            )
 
         def candidates() -> Iterator[tuple[PurePath, TextFile]]:
             for member in sorted(members, key=lambda member: member.filename):
@@ -212,16 +222,22 @@ class Sources:
         self.skipped += skipped
 
     def _nothing_chosen(self, place: str, skipped: Counter[str], examples: dict[str, TextFile]) -> JobError:
-        wanted = " or ".join(self._wanted) or "supported"
-        found = f"{place} contains no {wanted} files. It has: {listed(skipped) or 'nothing'}."
+        found: dict[str, object] = {"place": place, "found": listed(skipped) if skipped else Text("nothing")}
+        if self._wanted:
+            missing = Text(
+                "{place} contains no {wanted} files. It has: {found}.", wanted=", ".join(self._wanted), **found
+            )
+        else:
+            missing = Text("{place} contains no supported files. It has: {found}.", **found)
         for suffix, _ in skipped.most_common():
             if suffix in examples and not examples[suffix].is_binary():
                 command = shlex.join(["nanoscope", "prepare", self._source, f"--ext={suffix.removeprefix('.')}"])
-                return JobError(f"{found}\nRead them with: {command}")
+                return JobError("{missing}\nRead them with: {command}", missing=missing, command=command)
         supported = " ".join(TEXT_SUFFIXES + ROW_SUFFIXES)
         return JobError(
-            f"{found}\nSupported: {supported} (also with {' '.join(COMPRESSED)}), others with --ext or by their names."
-        )
+            "{missing}\nSupported: {supported} (also with {compressed}), others with --ext or by their names.",
+            missing=missing, supported=supported, compressed=" ".join(COMPRESSED),
+        )  # fmt: skip
 
     def _standard_input(self) -> TextFile:
         """Copy standard input to a file, because a dataset takes two passes. The system removes the file."""
@@ -230,7 +246,7 @@ class Sources:
         spool = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the TextFile)
         folder = Path(tempfile.gettempdir())
         while block := sys.stdin.buffer.read(SPOOL_BLOCK_BYTES):
-            check_space(folder, len(block), "Set TMPDIR to a folder with more space.")
+            check_space(folder, len(block), Text("Set TMPDIR to a folder with more space."))
             spool.write(block)
         spool.flush()
         if not spool.tell():
@@ -249,7 +265,7 @@ class Sources:
             self.notes.append(got.note)
         size_bytes, open_raw = got.path.stat().st_size, lambda: got.path.open("rb")
         if not size_bytes:
-            raise JobError(f"{url} is empty.")
+            raise JobError("{path} is empty.", path=url)
         known = {*TEXT_SUFFIXES, *ROW_SUFFIXES, *self._wanted, ".json", ".zip", ".tar", ".tgz", ".zst"}
         names = [PurePath(urlsplit(address).path) for address in (url, got.final_url)]
         for path in (*names, PurePath(f"x{MEDIA_TYPES.get(got.media_type, '')}")):
@@ -275,14 +291,22 @@ class Sources:
         return TextFile(name, suffix, size_bytes, open_raw, compression)
 
 
-def listed(skipped: Counter[str]) -> str:
+# Why files of a folder are skipped, if not for their extensions.
+KINDS = {
+    "hidden": Text("hidden"), "not a file": Text("not a file"), "without extension": Text("without extension"),
+    "empty": Text("empty"), "binary": Text("binary"),
+}  # fmt: skip
+
+
+def listed(skipped: Counter[str]) -> Text:
     """12 .py, 3 .html, 1 hidden."""
-    shown = [f"{count:,} {kind}" for kind, count in skipped.most_common(6)]
-    return ", ".join([*shown, "…"] if len(skipped) > 6 else shown)
+    shown: list[object] = [Joined(" ", [f"{count:,}", KINDS.get(kind, kind)]) for kind, count in skipped.most_common(6)]
+    return Joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)
 
 
 def bomb(name: str, size_bytes: int) -> JobError:
     return JobError(
-        f"{name} was not read: it unpacks to over {size_bytes >> 30:,} GiB, over {BOMB_RATIO} times its own size.\n"
-        "If it really holds text, unpack it yourself and prepare the result."
-    )
+        "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
+        "If it really holds text, unpack it yourself and prepare the result.",
+        name=name, size=size_bytes >> 30, ratio=BOMB_RATIO,
+    )  # fmt: skip

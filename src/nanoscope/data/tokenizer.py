@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nanoscope.data import corpora
 from nanoscope.errors import JobError
+from nanoscope.messages import Count
 
 TokenArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -96,9 +97,14 @@ class CharTokenizer(Tokenizer):
             unknown = self.unknown(text)
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
             raise JobError(
-                f"The char tokenizer does not know {len(unknown)} characters of the text: {shown}"
-                f"{' …' if len(unknown) > 8 else ''}.\n"
-                "Remove them, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text."
+                Count(
+                    "The char tokenizer does not know {n} character of the text: {shown}.\n"
+                    "Remove it, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
+                    "The char tokenizer does not know {n} characters of the text: {shown}.\n"
+                    "Remove them, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
+                    len(unknown),
+                    shown=shown + (" …" if len(unknown) > 8 else ""),
+                )
             )
         return ids.astype(dtype_for(self.vocab_size), copy=False)
 
@@ -299,7 +305,10 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         if data.get("words") != WORDS_VERSION:
             raise JobError("The bpe tokenizer was written by another version of nanoscope: update nanoscope.")
         return BpeTokenizer(data.get("merges"))
-    raise JobError(f"The tokenizer is damaged: its kind is {reprlib.repr(kind)}, not one of {', '.join(KINDS)}.")
+    raise JobError(
+        "The tokenizer is damaged: its kind is {kind}, not one of {kinds}.",
+        kind=reprlib.repr(kind), kinds=", ".join(KINDS),
+    )  # fmt: skip
 
 
 def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -317,7 +326,9 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
             and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
             and tuple(pair) not in done
         ):
-            raise JobError(f"The bpe tokenizer is damaged: merge {len(done)} is invalid: {reprlib.repr(pair)}.")
+            raise JobError(
+                "The bpe tokenizer is damaged: merge {n} is invalid: {pair}.", n=len(done), pair=reprlib.repr(pair)
+            )
         done.add((pair[0], pair[1]))
         token = tokens[pair[0]] + tokens[pair[1]]
         if token not in known:  # two merges may give the same bytes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nanoscope.config import POSITIVE
 from nanoscope.config_values import LARGEST_INTEGER
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
@@ -31,15 +32,18 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
-            raise UsageError(f"max_new_tokens must be positive, got {self.max_new_tokens}")
+            raise UsageError(POSITIVE.refusal("max_new_tokens", self.max_new_tokens))
         if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature must be 0 or greater, got {self.temperature} (0: the most likely token)")
+            raise UsageError(
+                "temperature must be 0 or greater, got {temperature} (0: the most likely token)",
+                temperature=self.temperature,
+            )
         if self.top_k < 0:
-            raise UsageError(f"top_k must be 0 or greater, got {self.top_k} (0: all tokens)")
+            raise UsageError("top_k must be 0 or greater, got {top_k} (0: all tokens)", top_k=self.top_k)
         if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p must be greater than 0 and at most 1, got {self.top_p}")
+            raise UsageError("top_p must be greater than 0 and at most 1, got {top_p}", top_p=self.top_p)
         if abs(self.seed) > LARGEST_INTEGER:
-            raise UsageError(f"seed must be less than 2^63, got {self.seed}")
+            raise UsageError("seed must be less than 2^63, got {seed}", seed=self.seed)
 
 
 def window_start(length: int, block_size: int) -> int:
@@ -163,10 +167,10 @@ def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
     if unknown := tokenizer.unknown(prompt):
         shown = " ".join(repr(character) for character in unknown[:10])
         raise UsageError(
-            f"the model does not know {shown}: its vocabulary is the {tokenizer.vocab_size} characters of its "
-            "training text\n"
-            "Remove them from the prompt, or train on a text that contains them or with --tokenizer=bpe."
-        )
+            "the model does not know {shown}: its vocabulary is the {vocab_size} characters of its training text\n"
+            "Remove them from the prompt, or train on a text that contains them or with --tokenizer=bpe.",
+            shown=shown, vocab_size=tokenizer.vocab_size,
+        )  # fmt: skip
     ids = [int(token) for token in tokenizer.encode(prompt)]
     if not ids:  # the model needs at least one token
         ids = [0 if tokenizer.end_of_text is None else tokenizer.end_of_text]

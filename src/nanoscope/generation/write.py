@@ -5,14 +5,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from nanoscope.errors import JobError, UsageError
+from nanoscope.config import POSITIVE
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.generation.interactive import converse
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.interop.models import open_model
+from nanoscope.messages import Text, shown
 from nanoscope.paths import RUNS
-from nanoscope.untrusted import printable
+from nanoscope.untrusted import ISOLATES, printable
 
 
 def write_samples(
@@ -29,12 +31,12 @@ def write_samples(
 ) -> None:
     """Write `count` texts to standard output, and which checkpoint wrote them to standard error."""
     if count < 1:
-        raise UsageError(f"num_samples must be positive, got {count}")
+        raise UsageError(POSITIVE.refusal("num_samples", count))
     if interactive and (as_json or count > 1 or prompt == "-"):
         raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)
     for problem in found.problems:
-        print(f"warning: {printable(problem)}", file=sys.stderr)
+        print(printable(shown(Text("warning: {problem}", problem=problem)), keep=ISOLATES), file=sys.stderr)
     tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
@@ -59,7 +61,10 @@ def newest_run() -> Path:
     """Return the run under runs/ with the latest checkpoint."""
     checkpoints = [folder for folder in RUNS.glob("*/checkpoints") if any(folder.glob("step-*"))]
     if not checkpoints:
-        raise UsageError(f"no run with a checkpoint in {RUNS}/: name one, or train one with: nanoscope train laptop")
+        raise UsageError(
+            "no run with a checkpoint in {folder}: name one, or train one with: nanoscope train laptop",
+            folder=f"{RUNS}/",
+        )
     return max(checkpoints, key=lambda folder: folder.stat().st_mtime).parent
 
 
@@ -72,7 +77,7 @@ def read_prompt(prompt: str) -> str:
             return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
         return Path(prompt.removeprefix("FILE:")).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"cannot read the prompt {prompt}: {error}") from None
+        raise JobError("cannot read the prompt {prompt}: {reason}", prompt=prompt, reason=why(error)) from None
 
 
 def _show(text: str) -> None:

@@ -16,6 +16,7 @@ from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
 from nanoscope.hardware.peaks import find_peak
 from nanoscope.hardware.probe import cpu_name
+from nanoscope.messages import Count, Text
 from nanoscope.paths import cache_folder
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -76,9 +77,9 @@ def decide(
 ) -> Choice:
     """Resolve 'auto'; UsageError for a device that this machine does not have."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", device):
-        raise UsageError(f"invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps")
+        raise UsageError("invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps", device=device)
     if dtype not in ("auto", *DTYPES):
-        raise UsageError(f"invalid dtype {dtype!r}: expected auto, {', '.join(DTYPES)}")
+        raise UsageError("invalid dtype {dtype!r}: expected auto, {dtypes}", dtype=dtype, dtypes=", ".join(DTYPES))
     device_reason = dtype_reason = compile_reason = ""  # only a choice needs one, a request does not
     kind, _, index = device.partition(":")
     if kind == "auto":
@@ -101,16 +102,26 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
     """Return torch's name of a device and the name of its model."""
     if kind == "cpu":
         return "cpu", f"{facts.cpu_name}, {facts.cpu_threads} threads"
-    advice = "Use --device=cpu, or omit --device to choose automatically."
+    advice = Text("Use --device=cpu, or omit --device to choose automatically.")
     if kind == "mps":
         if not facts.mps:
-            raise UsageError(f"device=mps: torch finds no Apple GPU\n{advice}")
+            raise UsageError("device=mps: torch finds no Apple GPU\n{advice}", advice=advice)
         return "mps", f"{facts.cpu_name} GPU"
     if not facts.cuda_names:
-        why = "its driver is missing or hides it" if facts.torch_has_cuda else "this torch is built without CUDA"
-        raise UsageError(f"device=cuda: this machine has no usable CUDA GPU ({why})\n{advice}")
+        driver, torch = Text("its driver is missing or hides it"), Text("this torch is built without CUDA")
+        reason = driver if facts.torch_has_cuda else torch
+        raise UsageError(
+            "device=cuda: this machine has no usable CUDA GPU ({reason})\n{advice}", reason=reason, advice=advice
+        )
     if number >= len(facts.cuda_names):
-        raise UsageError(f"device=cuda:{number}: this machine has {len(facts.cuda_names)} GPUs, numbered from 0")
+        raise UsageError(
+            Count(
+                "device=cuda:{number}: this machine has {n} GPU, numbered 0",
+                "device=cuda:{number}: this machine has {n} GPUs, numbered from 0",
+                len(facts.cuda_names),
+                number=number,
+            )
+        )
     return f"cuda:{number}", facts.cuda_names[number]
 
 

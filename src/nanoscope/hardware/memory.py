@@ -7,13 +7,16 @@ import psutil
 import torch
 
 from nanoscope.errors import JobError
+from nanoscope.messages import Text
 
 
 class SequenceTooLargeError(JobError):
     """Memory ran out although the micro-batch is a single sequence."""
 
     def __init__(self) -> None:
-        super().__init__("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
+        super().__init__(
+            Text("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
+        )
 
 
 def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
@@ -22,16 +25,17 @@ def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits
     model_bytes = training_bytes(parameters)
     if model_bytes > available:
         raise JobError(
-            f"training {parameters / 1e9:.2f}B parameters needs {_gigabytes(model_bytes)}, "
-            f"this device has {_gigabytes(available)}\nReduce --n_layer or --n_embd."
-        )
+            "training {billions:.2f}B parameters needs {needed}, this device has {available}\n"
+            "Reduce --n_layer or --n_embd.",
+            billions=parameters / 1e9, needed=_gigabytes(model_bytes), available=_gigabytes(available),
+        )  # fmt: skip
     logits_bytes = 4 * batch_size * logits_per_sequence
     if logits_bytes > available:
         raise JobError(
-            f"batch_size={batch_size} needs {_gigabytes(logits_bytes)} for the logits alone, "
-            f"this device has {_gigabytes(available)}\n"
-            "Reduce --batch_size and increase --gradient_accumulation_steps."
-        )
+            "batch_size={batch_size} needs {needed} for the logits alone, this device has {available}\n"
+            "Reduce --batch_size and increase --gradient_accumulation_steps.",
+            batch_size=batch_size, needed=_gigabytes(logits_bytes), available=_gigabytes(available),
+        )  # fmt: skip
 
 
 def available_bytes(device: torch.device) -> int:

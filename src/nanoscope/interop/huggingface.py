@@ -32,7 +32,7 @@ def load_gpt2(source: str) -> tuple[ModelConfig, dict[str, Tensor]]:
         check_weights(config, weights)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
         reason = printable(" ".join(f"{type(error).__name__}: {error}".split())[:160])
-        raise JobError(f"{source} does not contain GPT-2 weights: {reason}") from None
+        raise JobError("{source} does not contain GPT-2 weights: {reason}", source=source, reason=reason) from None
     return config, weights
 
 
@@ -55,7 +55,8 @@ def _downloaded(name: str) -> tuple[Path, Path]:
         return Path(hf_hub_download(NAMES[name], WEIGHTS)), Path(hf_hub_download(NAMES[name], CONFIG))
     except Exception as error:  # the client has many kinds of errors
         raise JobError(
-            f"cannot download the weights of {name} from Hugging Face ({type(error).__name__})\n"
-            f"On a machine with a network, download {WEIGHTS} and {CONFIG} of {NAMES[name]}, and use their folder "
-            f"instead of {name}."
-        ) from None
+            "cannot download the weights of {name} from Hugging Face ({error})\n"
+            "On a machine with a network, download {weights} and {config} of {repository}, and use their folder "
+            "instead of {name}.",
+            name=name, error=type(error).__name__, weights=WEIGHTS, config=CONFIG, repository=NAMES[name],
+        ) from None  # fmt: skip

@@ -16,9 +16,10 @@ from nanoscope.config_sources import resolve
 from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
@@ -26,10 +27,6 @@ from nanoscope.paths import DATA, RUNS
 from nanoscope.suggest import did_you_mean, did_you_mean_run
 from nanoscope.untrusted import printable, read_json
 
-ACCEPTED = (
-    "a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with GPT-2's model.safetensors and config.json, "
-    f"or {', '.join(huggingface.NAMES)}"
-)
 GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, as it is and padded
 
 
@@ -43,7 +40,7 @@ class OpenedModel:
     config: ModelConfig
     weights: dict[str, Tensor] = field(repr=False)
     tokenizer: Tokenizer | None = None
-    tokenizer_problem: str = ""
+    tokenizer_problem: Text | str = ""
     """Why the tokenizer is None."""
     step: int | None = None
     val_loss: float | None = None
@@ -51,7 +48,7 @@ class OpenedModel:
     """The folder of the run of nanoscope that it belongs to."""
     dataset: str = ""
     """The setting `dataset` of its training, if known."""
-    problems: list[str] = field(default_factory=list)
+    problems: list[Text] = field(default_factory=list)
     """Damage met on the way: what was used instead."""
 
     def build(self, device: str | torch.device = "cpu") -> LanguageModel:
@@ -68,7 +65,10 @@ class OpenedModel:
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""
         if self.tokenizer is None:
-            raise JobError(f"the tokenizer of {self.folder} is unknown: {self.tokenizer_problem}")
+            raise JobError(
+                "the tokenizer of {folder} is unknown: {reason}",
+                folder=self.folder, reason=self.tokenizer_problem,
+            )  # fmt: skip
         return self.tokenizer
 
 
@@ -79,7 +79,7 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
     if path is None:
         if text in huggingface.NAMES:
             return _open_gpt2(text)
-        raise UsageError(_not_a_model(text))
+        raise _not_a_model(text)
     if path.name == WEIGHTS:
         path = path.parent
     elif path.is_file():
@@ -92,7 +92,7 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
         return _open_nanogpt(path / NANOGPT)
     if (path / "checkpoints").is_dir() or (path / "config.toml").is_file():
         find_checkpoint(path, checkpoint)  # says that there is none
-    raise UsageError(_not_a_model(text))
+    raise _not_a_model(text)
 
 
 def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedModel]:
@@ -123,11 +123,21 @@ def _existing(text: str) -> Path | None:
     return Path(text) if os.path.exists(text) else None  # noqa: PTH110  Path raises for an impossible name
 
 
-def _not_a_model(text: str) -> str:
+def _not_a_model(text: str) -> UsageError:
     runs = [folder.parent.as_posix() for folder in RUNS.glob("*/checkpoints")]
     hint = did_you_mean_run(text) or did_you_mean(text, [*huggingface.NAMES, *runs], shlex.quote)
-    what = "is not a model" if _existing(text) else "does not exist"
-    return f"{text} {what}.{hint}\nExpected {ACCEPTED}."
+    values: dict[str, object] = {"path": text, "hint": hint, "names": ", ".join(huggingface.NAMES)}
+    if _existing(text):
+        return UsageError(
+            "{path} is not a model.{hint}\nExpected a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with "
+            "GPT-2's model.safetensors and config.json, or {names}.",
+            **values,
+        )
+    return UsageError(
+        "{path} does not exist.{hint}\nExpected a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with "
+        "GPT-2's model.safetensors and config.json, or {names}.",
+        **values,
+    )
 
 
 def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
@@ -140,12 +150,12 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
     tokenizer = None if saved is None else tokenizer_from_json(saved)
     if tokenizer is not None and tokenizer.vocab_size > found.model_config.vocab_size:
         raise JobError(
-            f"{found.folder} is damaged: its tokenizer has {tokenizer.vocab_size} tokens, "
-            f"its model {found.model_config.vocab_size}"
-        )
+            "{folder} is damaged: its tokenizer has {tokens} tokens, its model {vocab_size}",
+            folder=found.folder, tokens=tokenizer.vocab_size, vocab_size=found.model_config.vocab_size,
+        )  # fmt: skip
     return OpenedModel(
         name=_name(path), folder=found.folder, config=found.model_config, weights=found.model, tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else "its training data had none", step=progress.step,
+        tokenizer_problem="" if tokenizer else Text("its training data had none"), step=progress.step,
         val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
         run=run, dataset=str(settings.get("dataset", "")), problems=problems,
     )  # fmt: skip
@@ -167,20 +177,26 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
         weights = read_tensors(file)
         config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = "the config.toml of its run is missing" if not settings else printable(str(error)[:160])
-        raise JobError(f"{file} can't be used without {STATE}: {reason}") from None
-    problem, tokenizer = f"there is no {TOKENIZER} beside {WEIGHTS}", None
+        missing = Text("the config.toml of its run is missing")
+        reason = printable(str(error)[:160]) if settings else missing
+        raise JobError(
+            "{file} can't be used without {state}: {reason}", file=file, state=STATE, reason=reason
+        ) from None
+    tokenizer = None
+    problem: Text | str = Text("there is no {file} beside {weights}", file=TOKENIZER, weights=WEIGHTS)
     if (folder / TOKENIZER).is_file():
         try:
             tokenizer = tokenizer_from_json(read_json(folder / TOKENIZER))
         except (ValueError, JobError) as error:
-            problem = str(error)
+            problem = why(error)
     step = re.fullmatch(r"step-(\d+)", folder.name)
+    state = folder / STATE
+    unchecked = Text("{state} is missing, so {file} could not be checked for damage", state=state, file=WEIGHTS)
     return OpenedModel(
         name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
         run=run, dataset=str(settings.get("dataset", "")),
-        problems=[f"{folder / STATE} is missing, so {WEIGHTS} could not be checked for damage"],
+        problems=[unchecked],
     )  # fmt: skip
 
 
@@ -249,5 +265,5 @@ def _open_gpt2(source: str) -> OpenedModel:
     tokenizer = Gpt2Tokenizer() if config.vocab_size in GPT2_SIZES else None
     return OpenedModel(
         name=Path(source).name, folder=Path(source), config=config, weights=weights, tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else f"its {config.vocab_size} tokens are not GPT-2's",
+        tokenizer_problem="" if tokenizer else Text("its {n} tokens are not GPT-2's", n=config.vocab_size),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from torch import Tensor
 from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.data.plain_pickle import check_tuples
 from nanoscope.errors import JobError
+from nanoscope.messages import Text
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
 from nanoscope.untrusted import printable
@@ -42,16 +43,17 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
     """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device."""
     file = Path(path) / NANOGPT if Path(path).is_dir() else Path(path)
     if not file.is_file():
-        raise JobError(f"there is no nanoGPT checkpoint at {file}")
+        raise JobError("there is no nanoGPT checkpoint at {file}", file=file)
     try:
         _check_archive(file)
         # Mapped, not read: two thirds of the file belong to the optimizer.
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a hostile or damaged file may raise anything
         raise JobError(
-            f"{file} is not a nanoGPT checkpoint: torch cannot read it as tensors and plain values, "
-            f"and nothing in it was run\n({type(error).__name__}: {_briefly(error)})"
-        ) from None
+            "{file} is not a nanoGPT checkpoint: torch cannot read it as tensors and plain values, and "
+            "nothing in it was run\n({error}: {reason})",
+            file=file, error=type(error).__name__, reason=_briefly(error),
+        ) from None  # fmt: skip
     try:
         if not isinstance(saved, dict):
             raise TypeError(f"it holds a {type(saved).__name__}")
@@ -60,8 +62,8 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         check_weights(config, weights)
         moments = _moments(saved["optimizer"], weights) if optimizer else {}
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else _briefly(error)
-        raise JobError(f"{file} is not a complete nanoGPT checkpoint: {reason}") from None
+        reason = Text("it has no {key}", key=error) if isinstance(error, KeyError) else _briefly(error)
+        raise JobError("{file} is not a complete nanoGPT checkpoint: {reason}", file=file, reason=reason) from None
     # Copies: nanoGPT may be training on, and would overwrite the mapped file.
     weights, moments = ({name: tensor.clone() for name, tensor in part.items()} for part in (weights, moments))
     settings = saved.get("config")

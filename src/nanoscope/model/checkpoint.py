@@ -25,6 +25,7 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import file_sha256
+from nanoscope.messages import Joined, Text
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.suggest import did_you_mean_run
@@ -91,38 +92,42 @@ class OtherVersionError(JobError):
     """A checkpoint is of another format. That is no damage."""
 
 
-def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[str]]:
+def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[Text]]:
     """The checkpoint of a run that `wanted` names: `last`, `best` or its own name.
 
     If it is damaged: the newest undamaged one before it, and the problems found on the way. Without `optimizer`, only
     the model has to be undamaged.
     """
     if not run.is_dir():
-        why = "it is a file" if run.exists() else f"no such folder.{did_you_mean_run(run)}"
-        raise JobError(f"there is no run in {run}: {why}")
+        if run.exists():
+            raise JobError("there is no run in {run}: it is a file", run=run)
+        raise JobError("there is no run in {run}: no such folder.{hint}", run=run, hint=did_you_mean_run(run))
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     if (folder / STATE).is_file():
         return load_checkpoint(folder, optimizer=optimizer), []
     available = checkpoint_folders(folder)
     if not available:
         raise JobError(
-            f"{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends."
+            "{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends.",
+            run=run,
         )
     names = [path.name for path in available]
     named = (read_pointer(folder, wanted) or names[0]) if wanted in (LAST, BEST) else wanted
     if named not in names:
-        raise UsageError(f"{run} has no checkpoint {named!r}; it has {', '.join(names)}")
-    problems: list[str] = []
+        raise UsageError(
+            "{run} has no checkpoint {named!r}; it has {names}", run=run, named=named, names=", ".join(names)
+        )
+    problems: list[Text] = []
     damaged: list[Path] = []
     for candidate in available[names.index(named) :]:
         try:
             found = load_checkpoint(candidate, optimizer=optimizer)
             return replace(found, damaged=tuple(damaged)), problems
         except JobError as error:
-            problems.append(str(error))
+            problems.append(error.text)
             if not isinstance(error, OtherVersionError):
                 damaged.append(candidate)
-    raise JobError("no checkpoint can be used:\n" + "\n".join(problems))
+    raise JobError("no checkpoint can be used:\n{problems}", problems=Joined("\n", problems))
 
 
 def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint:
@@ -131,9 +136,12 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
         content = read_json(folder / STATE)
         if content["version"] != STATE_VERSION:
             version = f"{content['version']!r:.20}"
-            raise OtherVersionError(f"{folder} was written by another version of nanoscope (format {version})")
+            raise OtherVersionError(
+                "{folder} was written by another version of nanoscope (format {version})",
+                folder=folder, version=version,
+            )  # fmt: skip
         if content.get("checksum") != state_checksum(content):
-            raise JobError(f"{folder / STATE} is damaged: its checksum differs from the one it holds")
+            raise JobError("{file} is damaged: its checksum differs from the one it holds", file=folder / STATE)
         state = msgspec.convert(content, State)
         _check_files(folder, state.sha256, {WEIGHTS, OPTIMIZER} if optimizer else {WEIGHTS})
         config, weights = ModelConfig(**state.model), read_tensors(folder / WEIGHTS)
@@ -150,7 +158,9 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise JobError(f"checkpoint {folder} is incomplete or damaged: {printable(reason[:200])}") from None
+        raise JobError(
+            "checkpoint {folder} is incomplete or damaged: {reason}", folder=folder, reason=printable(reason[:200])
+        ) from None
 
 
 def state_checksum(state: dict[str, Any]) -> str:
@@ -162,6 +172,10 @@ def state_checksum(state: dict[str, Any]) -> str:
 def _check_files(folder: Path, sha256: dict[str, str], needed: set[str]) -> None:
     for name in needed | sha256.keys() - {OPTIMIZER}:
         if Path(name).name != name or not (folder / name).is_file():  # reading a device or pipe would never end
-            raise JobError(f"checkpoint {folder} is incomplete: {printable(name[:60])} is missing")
+            raise JobError(
+                "checkpoint {folder} is incomplete: {name} is missing", folder=folder, name=printable(name[:60])
+            )
         if file_sha256(folder / name) != sha256.get(name):
-            raise JobError(f"{folder / name} is damaged: its checksum differs from the one in {STATE}")
+            raise JobError(
+                "{file} is damaged: its checksum differs from the one in {state}", file=folder / name, state=STATE
+            )

@@ -113,7 +113,12 @@ def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None
     try:
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:  # a wrong shape, named at the end of the message
-        raise JobError(f"the weights do not fit the model: {' '.join(str(error).split()[-30:])}") from None
+        raise JobError(
+            "the weights do not fit the model: {reason}", reason=" ".join(str(error).split()[-30:])
+        ) from None
     missing = [name for name in missing if name != "lm_head.weight"]
     if missing or unexpected:
-        raise JobError(f"the weights do not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+        raise JobError(
+            "the weights do not fit the model: missing {missing}, unexpected {unexpected}",
+            missing=missing[:3], unexpected=unexpected[:3],
+        )  # fmt: skip

@@ -350,9 +350,10 @@ def check_version(event: AnyEvent | None) -> None:
 def _check_version(version: Any) -> None:
     if type(version) is int and version > EVENTS_VERSION:
         raise NewerVersionError(
-            f"this run was written by a newer nanoscope (events version {version}; this one reads up to "
-            f"{EVENTS_VERSION})\nUpdate nanoscope: pip install --upgrade nanoscope"
-        )
+            "this run was written by a newer nanoscope (events version {version}; this one reads up to "
+            "{known})\nUpdate nanoscope: pip install --upgrade nanoscope",
+            version=version, known=EVENTS_VERSION,
+        )  # fmt: skip
 
 
 def _finite(value: Any) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.runs.text import clean_lines
 
 HEAD_BYTES = 1 << 16
@@ -35,7 +35,7 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         try:
             yield from lines_of(cast("BinaryIO", _Unpacked(whole)))
         except (OSError, EOFError, zlib.error) as problem:
-            raise JobError(f"Cannot unpack this gzip file: {problem}.") from None
+            raise JobError("Cannot unpack this gzip file: {reason}.", reason=why(problem)) from None
         return
     text = None
     if head.lstrip()[:1] == b"{":

@@ -93,12 +93,14 @@ def _condition(text: str, runs: Sequence[ListedRun]) -> Callable[[ListedRun], bo
     key, compare, wanted = parsed[1], parsed[2], parsed[3]
     if key == "state":
         if wanted not in STATES:
-            raise UsageError(f"--filter={text}: there is no such state.{did_you_mean(wanted, STATES)}")
+            raise UsageError(
+                "--filter={text}: there is no such state.{hint}", text=text, hint=did_you_mean(wanted, STATES)
+            )
         wanted = STATES[wanted]
     value_of = _value_of(key, runs, "--filter")
     number = _number(wanted)
     if number is None and compare not in ("=", "==", "!="):
-        raise UsageError(f"--filter={text}: {wanted!r} is not a number")
+        raise UsageError("--filter={text}: {wanted!r} is not a number", text=text, wanted=wanted)
 
     def holds(run: ListedRun) -> bool:
         value = value_of(run)
@@ -123,9 +125,13 @@ def check_settings(names: Sequence[str], runs: Sequence[ListedRun], option: str)
     """Refuse names that are neither settings of nanoscope nor of any of the runs, which other trainers may write."""
     for name in names:
         if name not in KEYS and not any(name in run.settings for run in runs):
-            fields = "" if option == "--columns" else f" or one of {', '.join(FIELDS)}"
             hint = did_you_mean(name, [*KEYS, *FIELDS])
-            raise UsageError(f"{option}: no run has a setting {name!r}.{hint}\nGive a setting{fields}.")
+            if option == "--columns":
+                raise UsageError("{option}: no run has a setting {name!r}.{hint}", option=option, name=name, hint=hint)
+            raise UsageError(
+                "{option}: no run has a setting {name!r}.{hint}\nGive a setting or one of {fields}.",
+                option=option, name=name, hint=hint, fields=", ".join(FIELDS),
+            )  # fmt: skip
 
 
 def _number(value: Any) -> float | None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nanoscope.errors import JobError
+from nanoscope.messages import Text
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log, Run
 
-Warn = Callable[[str], None]
+Warn = Callable[[Text], None]
 """Gets a sentence for each run of a folder that is left out."""
 
 
@@ -47,28 +48,31 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
     if not inside:
         log = read_log(path)
         if not _trained(log):
-            raise JobError(f"No training step was found in {path}: there is nothing to show.")
+            raise JobError("No training step was found in {path}: there is nothing to show.", path=path)
         return [(path, log)]
     found: list[tuple[str, Log]] = []
     for each in map(str, inside.values()):
         try:
             found.append((each, read_log(each)))
         except JobError as error:
-            warn(f"skipped {each}: {str(error).splitlines()[0]}")
-    found = _without("training step", found, warn, lambda runs: bool(runs))
+            warn(Text("skipped {path}: {reason}", path=each, reason=error.text))
+    found = _without(lambda path: Text("skipped {path}: it has no training step yet", path=path), found, warn, bool)
     if any(_trained(log)[-1].evals for _, log in found):  # runs without any would leave no step to compare all at
-        found = _without("evaluation", found, warn, lambda runs: bool(runs[-1].evals))
+        found = _without(
+            lambda path: Text("skipped {path}: it has no evaluation yet", path=path),
+            found, warn, lambda runs: bool(runs[-1].evals),
+        )  # fmt: skip
     if not found:
-        raise JobError(f"No run in {path} has trained a step yet: there is nothing to show.")
+        raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
     return found
 
 
 def _without(
-    missing: str, found: list[tuple[str, Log]], warn: Warn, has: Callable[[list[Run]], bool]
+    skipped: Callable[[str], Text], found: list[tuple[str, Log]], warn: Warn, has: Callable[[list[Run]], bool]
 ) -> list[tuple[str, Log]]:
     for path, log in found:
         if not has(_trained(log)):
-            warn(f"skipped {path}: it has no {missing} yet")
+            warn(skipped(path))
     return [(path, log) for path, log in found if has(_trained(log))]
 
 

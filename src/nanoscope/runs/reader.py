@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
+from nanoscope.messages import Text
 from nanoscope.runs.detect import RECORD_BEGINS, SAMPLE_LINES, find_format
 from nanoscope.runs.facts import read_facts
 from nanoscope.runs.failures import ErrorFinder
@@ -151,12 +152,12 @@ def read_log(path: str) -> Log:
         with open_log(file) as stream:
             return read_stream(stream, path)
     except FileNotFoundError:
-        raise JobError(f"There is no file {path}.{_did_you_mean(file)}") from None
+        raise JobError("There is no file {path}.{hint}", path=path, hint=_did_you_mean(file)) from None
     except OSError as problem:
-        raise JobError(f"Cannot read {path}: {problem.strerror or problem}.") from None
+        raise JobError("Cannot read {path}: {reason}.", path=path, reason=why(problem)) from None
 
 
-def _did_you_mean(file: Path) -> str:
+def _did_you_mean(file: Path) -> Text | str:
     if hint := did_you_mean_run(file):
         return hint
     try:

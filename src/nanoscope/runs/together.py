@@ -17,15 +17,17 @@ def read_together(paths: Sequence[str]) -> Log:
         return read_log(paths[0])
     for path in paths:
         if path == "-" or Path(path).is_dir() or Path(path).name == "events.jsonl":
-            raise JobError(f"{path} is no log file, and --together is for these.")
+            raise JobError("{path} is no log file, and --together is for these.", path=path)
     logs = [read_log(path) for path in paths]
     trained = sorted((log for log in logs if log.runs), key=_first_step)
     for one, next_one in pairwise(trained):
         if not _may_continue(one, next_one):
             raise JobError(
-                f"{next_one.source} does not seem to continue {one.source}: the trainer, the number of steps or the "
-                "first step says otherwise.\nWithout --together they are explained one by one."
-            )
+                "{later} does not seem to continue {earlier}: the trainer, the number of steps or the first "
+                "step says otherwise.\n"
+                "Without --together they are explained one by one.",
+                later=next_one.source, earlier=one.source,
+            )  # fmt: skip
     # What has no steps stands where it was given: a head before them, an error behind them.
     head = logs[: next((index for index, log in enumerate(logs) if log.runs), 0)]
     rest = [log for log in logs if not log.runs and log not in head]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nanoscope.errors import JobError
+from nanoscope.messages import Count
 from nanoscope.runs.fields import meaning_after
 
 MOST_BYTES = 64 << 20  # of one metric's file
@@ -40,8 +41,9 @@ def open_log(path: Path) -> BinaryIO:
     log = _wandb(path) or _mlflow(path) or _tensorboard(path)
     if log is None:
         raise JobError(
-            f"The directory {path} is not a nanoscope run: it has no events.jsonl.\n"
-            "Pass a log file or the directory of a run (of nanoscope, W&B, MLflow or TensorBoard)."
+            "The directory {path} is not a nanoscope run: it has no events.jsonl.\n"
+            "Pass a log file or the directory of a run (of nanoscope, W&B, MLflow or TensorBoard).",
+            path=path,
         )
     return log
 
@@ -55,7 +57,9 @@ def _wandb(folder: Path) -> BinaryIO | None:
     if runs:
         return max(runs, key=lambda log: log.parts[-3].rpartition("run-")[2]).open("rb")  # the name begins with a date
     if any(folder.glob("*.wandb")):
-        raise JobError(f"The W&B run in {folder} has no files/output.log: its console output was not kept.")
+        raise JobError(
+            "The W&B run in {folder} has no files/output.log: its console output was not kept.", folder=folder
+        )
     return None
 
 
@@ -126,7 +130,15 @@ def _tensorboard_metrics(parts: dict[str, Path]) -> Metrics:
 def _only(folder: Path, runs: set[Path]) -> Path | None:
     """The one run that was found in a folder, or none."""
     if len(runs) > 1:
-        raise JobError(f"There are {len(runs)} runs in {folder}: pass one of them, as in {min(runs)}.")
+        raise JobError(
+            Count(
+                "There is {n} run in {folder}: pass it, as in {example}.",
+                "There are {n} runs in {folder}: pass one of them, as in {example}.",
+                len(runs),
+                folder=folder,
+                example=min(runs),
+            )
+        )
     return next(iter(runs), None)
 
 

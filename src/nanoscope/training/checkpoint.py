@@ -103,7 +103,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: 
         by_name.setdefault(name, {})[slot] = value
     for parameter, name in names.items():
         if any(value.dim() and value.shape != parameter.shape for value in by_name.get(name, {}).values()):
-            raise JobError(f"the optimizer state does not fit the model: that of {name} has another shape")
+            raise JobError("the optimizer state does not fit the model: that of {name} has another shape", name=name)
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     saved = optimizer.state_dict()
     saved["state"] = {i: by_name[names[p]] for i, p in enumerate(ordered) if names[p] in by_name}

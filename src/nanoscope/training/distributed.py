@@ -37,7 +37,8 @@ class Processes:
             return
         if backend == "nccl" and device_type != "cuda":
             raise UsageError(
-                f"backend=nccl needs CUDA, but the device is {device_type}: use --backend=gloo or leave it out"
+                "backend=nccl needs CUDA, but the device is {device_type}: use --backend=gloo or leave it out",
+                device_type=device_type,
             )
         chosen = backend if backend != "auto" else "nccl" if device_type == "cuda" else "gloo"
         dist.init_process_group(

@@ -8,6 +8,7 @@ from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.memory import check_fits
 from nanoscope.interop.models import OpenedModel
+from nanoscope.messages import Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
@@ -60,7 +61,7 @@ def initial_model(
             load_model_weights(model, with_block_size(shape, values, config.block_size)[1])
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
-        raise JobError(f"can't create a model of this size here: {str(error).splitlines()[0]}") from None
+        raise JobError("can't create a model of this size here: {reason}", reason=str(error).splitlines()[0]) from None
     if isinstance(model, Modern) and model.ngrams is not None:
         # Processes exchange dense gradients only, and a compiled graph has no sparse ones.
         alone_on_cpu = machine.choice.type == "cpu" and machine.processes.world == 1
@@ -77,12 +78,22 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     own = {key: getattr(shape, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] in ("", shape.recipe)}
     wanted = (typed if "init_from" in typed else given).get("block_size", typed.get("block_size", shape.block_size))
     if shape.recipe == "classic" and wanted > shape.block_size:
-        raise UsageError(f"block_size={wanted} exceeds the context length of {weights.name}, {shape.block_size}")
+        raise UsageError(
+            "block_size={wanted} exceeds the context length of {model}, {block_size}",
+            wanted=wanted, model=weights.name, block_size=shape.block_size,
+        )  # fmt: skip
     own["block_size"] = wanted
     if refused := [key for key in own if typed.get(key, own[key]) != own[key]]:
-        lines = [f"{key}={typed[key]} was typed, but {weights.name} has {key}={own[key]}" for key in refused]
+        lines = [
+            Text(
+                "{typed} was typed, but {model} has {own}",
+                typed=f"{key}={typed[key]}", model=weights.name, own=f"{key}={own[key]}",
+            )
+            for key in refused
+        ]  # fmt: skip
         raise UsageError(
-            "\n".join([*lines, "The shape comes from the weights: leave these out, or train from scratch."])
+            "{lines}\nThe shape comes from the weights: leave these out, or train from scratch.",
+            lines=Joined("\n", lines),
         )
     notes = [f"starting from {weights.describe()}: {_in_words(replace(shape, block_size=wanted))}"]
     if shape.recipe != resolved.config.recipe:  # rates for another recipe would do harm
@@ -123,6 +134,7 @@ def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
     needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
     if needed > available:
         raise UsageError(
-            f"{model} has a vocabulary of {available} tokens, {dataset.folder} one of {needed}\n"
-            "Prepare the data with the tokenizer that the model was trained with."
-        )
+            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}\n"
+            "Prepare the data with the tokenizer that the model was trained with.",
+            model=model, available=available, folder=dataset.folder, needed=needed,
+        )  # fmt: skip

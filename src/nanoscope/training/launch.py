@@ -5,7 +5,8 @@ import shlex
 from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
+from nanoscope.messages import Text, shown
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
@@ -16,7 +17,7 @@ from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
-from nanoscope.untrusted import printable
+from nanoscope.untrusted import ISOLATES, printable
 
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
@@ -46,8 +47,8 @@ def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, St
 
 def report_nothing_to_train(reason: NothingToTrainError) -> None:
     terminal = open_terminal(StopRequest())
-    for line in str(reason).splitlines():
-        terminal.line(printable(line))
+    for line in shown(why(reason)).splitlines():
+        terminal.line(printable(line, keep=ISOLATES))
 
 
 def _check(session: Session, end: End) -> None:
@@ -56,14 +57,18 @@ def _check(session: Session, end: End) -> None:
     flags = flags_to_continue(session.config, session.for_session, "interrupted")  # not further than it should go
     again = resume_command(folder, flags) if last else shlex.join(["nanoscope", "train", folder])
     if end.reason == "non_finite":
-        kept = f"The last good checkpoint, {last}, is intact" if last else "Nothing was saved before that"
+        kept = Text("The last good checkpoint, {last}, is intact", last=last)
+        kept = kept if last else Text("Nothing was saved before that")
         raise JobError(
-            f"the loss is not finite at iteration {end.step}: training stopped without saving\n"
-            f"{kept}. Try lower learning rates: {again} {_lower_rates(session.config)}"
-        )
+            "the loss is not finite at iteration {step}: training stopped without saving\n"
+            "{kept}. Try lower learning rates: {command}",
+            step=end.step, kept=kept, command=f"{again} {_lower_rates(session.config)}",
+        )  # fmt: skip
     if session.machine.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
-        kept = f"the newest complete one is {last}" if last else "there is none"
-        raise JobError(f"the last checkpoint could not be saved; {kept}\nMake room, then: {again}")
+        kept = Text("the newest complete one is {last}", last=last) if last else Text("there is none")
+        raise JobError(
+            "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
+        )
 
 
 def _lower_rates(config: TrainConfig) -> str:

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError
 from nanoscope.files import write_atomically
+from nanoscope.messages import Text
 from nanoscope.untrusted import read_small
 
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
@@ -33,8 +34,8 @@ class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Linux's id of this boot of this machine, else empty. Containers have their own host names, but share this."""
     started: str
 
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host} (since {self.started})"
+    def text(self) -> Text:
+        return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
 
     def on_same_machine(self, other: "Holder") -> bool:
         return self.host == other.host or (self.boot == other.boot and self.boot != "")
@@ -53,20 +54,23 @@ class RunLock:
         try:
             self._lock.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
         except Timeout:
+            by = self._holder()
             raise LockedError(
-                f"{self.folder} is being trained by {self._holder() or 'another process'}\n"
-                "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER"
-            ) from None
+                "{folder} is being trained by {holder}\n"
+                "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
+                folder=self.folder, holder=by.text() if by else Text("another process"),
+            ) from None  # fmt: skip
         except (OSError, NotImplementedError):
             pass
         here, holder = _this_process(), self._holder()
         if holder is not None and not holder.on_same_machine(here):
             self._lock.release()
             raise LockedError(
-                f"{self.folder} was last being trained by {holder}, which is another machine:\n"
+                "{folder} was last being trained by {holder}, which is another machine:\n"
                 "this one can't see whether that process is still running.\n"
-                f"If it isn't, delete {self.note} and try again."
-            )
+                "If it isn't, delete {note} and try again.",
+                folder=self.folder, holder=holder.text(), note=self.note,
+            )  # fmt: skip
         with suppress(OSError):  # a full disk: then the error message of others names no process
             write_atomically(self.note, msgspec.json.encode(here) + b"\n")
         return self

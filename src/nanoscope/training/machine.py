@@ -57,5 +57,8 @@ def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, 
         hardware.keep_freed_memory()
     processes.connect(config.backend, choice.type)
     if config.sequences_per_step < processes.world:
-        raise UsageError(f"{processes.world} processes cannot share {config.sequences_per_step} sequences an iteration")
+        raise UsageError(
+            "{processes} processes cannot share {sequences} sequences an iteration",
+            processes=processes.world, sequences=config.sequences_per_step,
+        )  # fmt: skip
     return Machine(choice, processes), notes

@@ -47,7 +47,9 @@ def halve_micro_batch(session: Session, step: int) -> None:
     if before == 1:
         raise SequenceTooLargeError
     if session.machine.processes.world > 1:  # the others would wait for this one's gradients
-        raise JobError(f"out of memory at iteration {step}\nUse a --batch_size smaller than {before}.")
+        raise JobError(
+            "out of memory at iteration {step}\nUse a --batch_size smaller than {before}.", step=step, before=before
+        )
     session.state.micro_batch = session.loader.micro_batch = before // 2
     release(session.machine.device)
     session.books.reporter.emit(OutOfMemory(step=step, micro_batch_before=before, micro_batch=before // 2))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nanoscope.config import KEYS, TrainConfig
+from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
@@ -25,16 +26,26 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
     ended: EndReason
     if step > config.max_iters:
         raise NothingToTrainError(
-            f"{config.out_dir} is already at iteration {step}, past max_iters={config.max_iters}: nothing to train"
-        )
+            Text(
+                "{folder} is already at iteration {step}, past max_iters={max_iters}: nothing to train",
+                folder=config.out_dir, step=step, max_iters=config.max_iters,
+            )
+        )  # fmt: skip
     if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
-        ended, what = "finished", f"has finished its {step} iterations"
+        ended = "finished"
     elif auto and out_of_patience(state, config):
-        ended, what = "patience", f"is out of patience at iteration {step}"
+        ended = "patience"
     else:
         return
     command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, ended))
-    raise NothingToTrainError(f"{config.out_dir} {what}: nothing to train\ntrain longer: {command}")
+    facts: dict[str, object] = {"folder": config.out_dir, "step": step, "command": command}
+    if ended == "finished":
+        raise NothingToTrainError(
+            Text("{folder} has finished its {step} iterations: nothing to train\ntrain longer: {command}", **facts)
+        )
+    raise NothingToTrainError(
+        Text("{folder} is out of patience at iteration {step}: nothing to train\ntrain longer: {command}", **facts)
+    )
 
 
 def _has_said_so(folder: str) -> bool:

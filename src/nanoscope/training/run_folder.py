@@ -9,7 +9,8 @@ from typing import Any
 from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders
 from nanoscope.config import KEYS, PER_INVOCATION, SHAPE_KEYS, TrainConfig, build, without_per_invocation
 from nanoscope.config_sources import Resolved, resolve
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
+from nanoscope.messages import Joined, Text
 from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "events.jsonl", "console.log", "report.html", "trackers.json", ".trackers.lock")
@@ -73,8 +74,9 @@ def new_run(resolved: Resolved) -> RunFolder:
         if folder.holds_run() and not config.overwrite:
             folder.release()
             raise UsageError(
-                f"{folder.path} already holds a run with checkpoints\n"
-                "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True"
+                "{path} already holds a run with checkpoints\n"
+                "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True",
+                path=folder.path,
             )
     else:
         folder = unused(resolved.name)
@@ -100,8 +102,10 @@ def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
             return _locked(folder.path) if lock else folder
     places = candidates[-1].path if candidates else Path("runs") / resolved.name
     raise UsageError(
-        f"there is nothing to resume in {places}: no checkpoint was saved there\n"
-        "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without --init_from."
+        "there is nothing to resume in {folder}: no checkpoint was saved there\n"
+        "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without "
+        "--init_from.",
+        folder=places,
     )
 
 
@@ -134,9 +138,16 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
     typed = {**resolved.typed, **once, **place}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
     if refused:
-        lines = [f"{key}={typed[key]} was typed, the run was trained with {key}={saved[key]}" for key in refused]
+        lines = [
+            Text(
+                "{typed} was typed, the run was trained with {saved}",
+                typed=f"{key}={typed[key]}", saved=f"{key}={saved[key]}",
+            )
+            for key in refused
+        ]  # fmt: skip
         raise UsageError(
-            "\n".join([*lines, "The shape of a model can't change on resume: leave these out, or start a new run."])
+            "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
+            lines=Joined("\n", lines),
         )
     notes = []
     for key, value in resolved.given.items():
@@ -193,8 +204,9 @@ def _locked(path: Path) -> RunFolder:
 
 def _unwritable(path: Path, error: OSError) -> JobError:
     return JobError(
-        f"the run's folder {path} cannot be written: {error.strerror}\nChoose another with --out_dir=FOLDER"
-    )
+        "the run's folder {path} cannot be written: {reason}\nChoose another with --out_dir=FOLDER",
+        path=path, reason=why(error),
+    )  # fmt: skip
 
 
 def _clear(path: Path) -> None:

@@ -21,6 +21,7 @@ from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.device import Choice, autocast
 from nanoscope.interop.models import OpenedModel
+from nanoscope.messages import Joined, Text
 from nanoscope.runs.scores import Measured, MeasuredText
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
@@ -34,7 +35,7 @@ def silent(stage: str, fraction: float) -> None:
 
 
 @dataclass
-class Text:
+class ScoredText:
     """A split of a dataset, or a file, in the tokens that a model needs."""
 
     name: str
@@ -48,9 +49,10 @@ class Text:
             unknown = model.tokenizer is None or self.dataset.tokenizer is None
             if unknown and self.dataset.vocab_size > model.config.vocab_size:
                 raise JobError(
-                    f"{model.name} can't be evaluated on {self.name}: it has a vocabulary of {model.config.vocab_size} "
-                    f"tokens, the data one of {self.dataset.vocab_size}, and a tokenizer is unknown"
-                )
+                    "{model} can't be evaluated on {text}: it has a vocabulary of {tokens} tokens, the data one of "
+                    "{needed}, and a tokenizer is unknown",
+                    model=model.name, text=self.name, tokens=model.config.vocab_size, needed=self.dataset.vocab_size,
+                )  # fmt: skip
             if unknown or _same(model.tokenizer, self.dataset.tokenizer):
                 return DATASET_TOKENS, self.dataset.split(self.split)
         tokenizer = model.known_tokenizer()
@@ -72,9 +74,10 @@ class Text:
         tokens, tokenizer = self.dataset.split(self.split), self.dataset.tokenizer
         if tokenizer is None or len(tokens) > MOST_TOKENS_ENCODED:
             raise JobError(
-                f"{self.name} has {len(tokens):,} tokens, too many to encode them anew for every tokenizer\n"
-                "Evaluate models with the tokenizer of the dataset, or prepare a smaller text."
-            )
+                "{name} has {n:,} tokens, too many to encode them anew for every tokenizer\n"
+                "Evaluate models with the tokenizer of the dataset, or prepare a smaller text.",
+                name=self.name, n=len(tokens),
+            )  # fmt: skip
         ids = tokens.read(0, len(tokens))
         ends: list[int] = np.flatnonzero(ids == tokenizer.end_of_text).tolist()  # none if there is no such token
         for part in np.split(ids, ends):
@@ -86,10 +89,18 @@ class Text:
         if unknown := tokenizer.unknown(document):
             shown = " ".join(map(repr, unknown[:8]))
             words = ["nanoscope", "train", f"--init_from={model.run or model.folder}", f"--dataset={self.name}"]
-            way = f", or fine-tune the model on this one: {shlex.join(words)}" if self.dataset else ""
+            lacking: dict[str, object] = {"model": model.name, "text": self.name, "command": shlex.join(words)}
+            lacking["characters"] = shown + (" …" if len(unknown) > 8 else "")
+            if self.dataset is None:
+                raise JobError(
+                    "{model} can't be evaluated on {text}: its vocabulary lacks {characters}\n"
+                    "Choose another text with --dataset",
+                    **lacking,
+                )
             raise JobError(
-                f"{model.name} can't be evaluated on {self.name}: its vocabulary lacks {shown}"
-                f"{' …' if len(unknown) > 8 else ''}\nChoose another text with --dataset{way}"
+                "{model} can't be evaluated on {text}: its vocabulary lacks {characters}\n"
+                "Choose another text with --dataset, or fine-tune the model on this one: {command}",
+                **lacking,
             )
         ids = tokenizer.encode(document)
         return ids if tokenizer.end_of_text is None else np.append(ids, ids.dtype.type(tokenizer.end_of_text))
@@ -99,23 +110,28 @@ def _same(one: Tokenizer | None, two: Tokenizer | None) -> bool:
     return one is not None and two is not None and one.to_json() == two.to_json()
 
 
-def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progress: OnProgress = silent) -> Text:
+def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progress: OnProgress = silent) -> ScoredText:
     """The text that `name` means: a dataset or a file. "": the data that the models were trained on."""
     if name and Path(name).is_file():
-        return Text(name)
+        return ScoredText(name)
     with redirect_stdout(sys.stderr):  # standard output is for the result
         if name:
             folder = _folder(models[0], name, None, on_progress)
         else:
             if unknown := [model.name for model in models if not model.dataset]:
-                raise UsageError(f"{unknown[0]} does not say what it was trained on: choose a text with --dataset")
+                raise UsageError(
+                    "{model} does not say what it was trained on: choose a text with --dataset", model=unknown[0]
+                )
             alike = models if len({model.dataset for model in models}) > 1 else models[:1]
             folders = {_folder(each, each.dataset, each.run, on_progress).resolve(): each for each in alike}
             if len(folders) > 1:
-                trained = ", ".join(f"{model.name} on {model.dataset}" for model in folders.values())
-                raise UsageError(f"the models were trained on different data: {trained}\nChoose a text with --dataset")
+                each = (Text("{model} on {data}", model=model.name, data=model.dataset) for model in folders.values())
+                raise UsageError(
+                    "the models were trained on different data: {trained}\nChoose a text with --dataset",
+                    trained=Joined(", ", each),
+                )
             folder = _folder(models[0], models[0].dataset, models[0].run, on_progress)
-    return Text(str(folder), split, open_dataset(folder))
+    return ScoredText(str(folder), split, open_dataset(folder))
 
 
 def _folder(model: OpenedModel, name: str, run: Path | None, on_progress: OnProgress) -> Path:
@@ -125,7 +141,7 @@ def _folder(model: OpenedModel, name: str, run: Path | None, on_progress: OnProg
 
 def score(
     models: Sequence[OpenedModel],
-    text: Text,
+    text: ScoredText,
     choice: Choice,
     *,
     windows: int | None = None,
@@ -150,7 +166,7 @@ def score(
 
 @torch.no_grad()
 def _measure(
-    model: OpenedModel, key: str, split: TokenSplit, text: Text, block_size: int, choice: Choice,
+    model: OpenedModel, key: str, split: TokenSplit, text: ScoredText, block_size: int, choice: Choice,
     windows: int | None, on_progress: OnProgress,
 ) -> Measured:  # fmt: skip
     evaluator = Evaluator(

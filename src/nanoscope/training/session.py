@@ -8,7 +8,7 @@ from nanoscope.checkpoint_files import BEST, read_pointer
 from nanoscope.config import TrainConfig, to_toml
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint, load_checkpoint
 from nanoscope.model.weights import load_model_weights
@@ -92,7 +92,7 @@ class Session:
             write_atomically(file, to_toml(own, {"environment": environment}))
         except OSError as error:
             if not if_missing:
-                raise JobError(f"can't write {file}: {error.strerror}") from None
+                raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
 
     def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
         """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""
@@ -102,7 +102,7 @@ class Session:
     def go_back(self) -> None:
         """Return to the newest undamaged checkpoint: weights, optimizer, scaler and place in the data."""
         checkpoint, problems = find_checkpoint(self.folder.path)
-        self.books.reporter.emit(*(Note(text=problem) for problem in problems))
+        self.books.reporter.emit(*(Note(text=str(problem)) for problem in problems))
         self.set_aside_damaged(checkpoint)
         self.learner.restore(checkpoint)
         update_records(checkpoint, self.config, self.evaluation)

@@ -15,9 +15,10 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
-from nanoscope.errors import UsageError
+from nanoscope.errors import UsageError, why
 from nanoscope.interop.huggingface import NAMES
 from nanoscope.interop.models import OpenedModel, open_model
+from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.suggest import did_you_mean
@@ -98,17 +99,19 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         resources.callback(folder.release)
         if folder.nanogpt is not None:
             checkpoint, settings = nanogpt_run(folder.nanogpt)
-            problems: list[str] = []
+            problems: list[Text] = []
         else:
             settings = None
             checkpoint, problems = find_checkpoint(folder.path)
         resumed = resumed_config(folder, resolved, settings)
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
-        return Origin(resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *problems, *resumed.notes])
+        return Origin(
+            resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *map(str, problems), *resumed.notes]
+        )
     if resolved.config.init_from != "scratch":
         weights = open_weights(resolved.config)
         config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*resolved.notes, *weights.problems, *notes])
+        return Origin(config, weights=weights, notes=[*resolved.notes, *map(str, weights.problems), *notes])
     return Origin(resolved.config, notes=[*resolved.notes])
 
 
@@ -119,7 +122,9 @@ def open_weights(config: TrainConfig) -> OpenedModel:
     try:
         return open_model(source)
     except UsageError as error:
-        raise UsageError(f"init_from={error}{did_you_mean(source, ('scratch', 'resume', 'auto'))}") from None
+        raise UsageError(
+            "init_from={reason}{hint}", reason=why(error), hint=did_you_mean(source, ("scratch", "resume", "auto"))
+        ) from None
 
 
 def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
@@ -148,10 +153,12 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
     if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
         before = (checkpoint.tokenizer or {}).get("kind")
         raise UsageError(
-            f"the run was trained with another tokenizer ({before}, a vocabulary of "
-            f"{checkpoint.model_config.vocab_size}) than that of {dataset.folder} ({dataset.tokenizer.kind}, "
-            f"{dataset.vocab_size})\nThe same token ids would mean other texts: resume with the run's own tokenizer."
-        )
+            "the run was trained with another tokenizer ({before}, a vocabulary of {tokens}) than that of {folder} "
+            "({kind}, {needed})\n"
+            "The same token ids would mean other texts: resume with the run's own tokenizer.",
+            before=before, tokens=checkpoint.model_config.vocab_size, folder=dataset.folder,
+            kind=dataset.tokenizer.kind, needed=dataset.vocab_size,
+        )  # fmt: skip
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
         return [f"the data in {dataset.folder} is not what the run was trained on until now"]
     return []

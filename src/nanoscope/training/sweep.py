@@ -17,7 +17,7 @@ import psutil
 
 from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.data.find import find_dataset
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, why
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import Note, encode
 from nanoscope.runs.glance import Glance, glance, version_of
@@ -63,7 +63,10 @@ def run_sweep(
         lock = RunLock(sweep.folder).acquire()
         record.write()
     except OSError as error:
-        raise JobError(f"{sweep.folder} cannot be written: {error.strerror}\nChoose another: --out_dir=DIR") from None
+        raise JobError(
+            "{folder} cannot be written: {reason}\nChoose another: --out_dir=DIR",
+            folder=sweep.folder, reason=why(error),
+        ) from None  # fmt: skip
     try:
         with StopRequest() as stop:
             SweepRunner(sweep, record, jobs, stop_hopeless, display).run(stop)

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives
+from nanoscope.config import KEYS, TYPES, InvalidConfigError, TrainConfig, alternatives
 from nanoscope.config_sources import Resolved, presets, resolve
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
+from nanoscope.messages import Joined, Text
 from nanoscope.paths import RUNS
 from nanoscope.untrusted import read_small
 
@@ -88,7 +89,9 @@ def plan_sweep(words: Sequence[str], count: int | None = None) -> Sweep:
         settings = _varied_settings(axes, chosen, each)
         run = PlannedRun(_folder_name(settings), folder / _folder_name(settings), chosen, settings, each.config)
         if runs.setdefault(run.name, run).settings != settings:  # 1e-3 and 0.001 are one value, and one run
-            raise UsageError(f"two runs would be called {run.name}: their values differ too little to name folders")
+            raise UsageError(
+                "two runs would be called {name}: their values differ too little to name folders", name=run.name
+            )
     swept = {key: list(dict.fromkeys(run.settings[key] for run in runs.values())) for key in settings}
     configs = [asdict(run.config) for run in runs.values()]
     common = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
@@ -108,7 +111,7 @@ def _axes(words: Iterable[str]) -> list[Axis]:
         elif key in NOT_SWEPT and key != "out_dir":
             raise UsageError("a sweep deletes nothing: leave --overwrite out, or delete the folder of a run yourself")
         elif key == "init_from" and text in ("resume", "auto"):
-            raise UsageError(f"leave --init_from={text} out: the same command again resumes a sweep")
+            raise UsageError("leave --init_from={text} out: the same command again resumes a sweep", text=text)
         elif parsed := _range(key, text):
             axes[key] = Axis(key, range=parsed)
         else:
@@ -149,7 +152,7 @@ def _range(key: str, text: str) -> tuple[float, float] | None:
     except ValueError:
         return None
     if not 0 < low < high < math.inf:
-        raise UsageError(f"--{key}={text}: a range goes from a positive number to a larger one")
+        raise UsageError("--{key}={text}: a range goes from a positive number to a larger one", key=key, text=text)
     return low, high
 
 
@@ -162,16 +165,22 @@ def _combinations(axes: Sequence[Axis], count: int | None) -> list[tuple[str, ..
     ranges = [axis.key for axis in axes if axis.range]
     if count is None:
         if ranges:
-            raise UsageError(f"--{ranges[0]} is a range: say how many runs to draw, for example --random 10")
+            raise UsageError("--{key} is a range: say how many runs to draw, for example --random 10", key=ranges[0])
         if total > MOST_RUNS:
-            raise UsageError(f"that is {total:,} runs, more than {MOST_RUNS:,}\nChoose some of them: --random 20")
+            raise UsageError(
+                "that is {total:,} runs, more than {most:,}\nChoose some of them: --random 20",
+                total=total, most=MOST_RUNS,
+            )  # fmt: skip
         return list(itertools.product(*(axis.words for axis in axes)))
     if not 1 <= count <= MOST_RUNS:
-        raise UsageError(f"--random={count}: must be between 1 and {MOST_RUNS:,}")
+        raise UsageError("--random={count}: must be between 1 and {most:,}", count=count, most=MOST_RUNS)
     chooser = random.Random(0)
     if not ranges:
         if total > MOST_COMBINATIONS:
-            raise UsageError(f"that is a choice from {total:,} runs, more than {MOST_COMBINATIONS:,}")
+            raise UsageError(
+                "that is a choice from {total:,} runs, more than {most:,}",
+                total=total, most=MOST_COMBINATIONS,
+            )  # fmt: skip
         chosen = list(itertools.product(*(axis.words for axis in axes)))
         chooser.shuffle(chosen)
         return chosen[:count]
@@ -185,18 +194,19 @@ def _combinations(axes: Sequence[Axis], count: int | None) -> list[tuple[str, ..
 
 def _resolve_all(combinations: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Resolved]]:
     found: list[tuple[tuple[str, ...], Resolved]] = []
-    mistakes: dict[str, None] = {}
+    mistakes: dict[Text, None] = {}
     for words in combinations:
         try:
             found.append((words, resolve(words)))
         except UsageError as error:
-            lines = [line.removeprefix("- ") for line in str(error).splitlines()]
-            mistakes |= dict.fromkeys(lines[1:] if lines[0].endswith("mistakes in the configuration:") else lines)
+            mistakes |= dict.fromkeys(error.mistakes if isinstance(error, InvalidConfigError) else [error.text])
             if len(mistakes) >= MOST_MISTAKES:
                 break
     if mistakes:
-        listed = "\n".join(f"- {line}" for line in itertools.islice(mistakes, MOST_MISTAKES))
-        raise UsageError(f"nothing was started, because of mistakes in the settings:\n{listed}")
+        raise UsageError(
+            "nothing was started, because of mistakes in the settings:\n- {listed}",
+            listed=Joined("\n- ", itertools.islice(mistakes, MOST_MISTAKES)),
+        )
     return found
 
 
@@ -267,19 +277,22 @@ def open_record(sweep: Sweep, command: str) -> Record:
         settings, swept = dict(known["settings"]), dict(known["swept"])
         record.failed, record.hopeless = dict(known.get("failed", {})), dict(known.get("hopeless", {}))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, JobError) as error:
-        raise JobError(f"{path} cannot be read: {error}\nUse another folder: --out_dir=FOLDER") from None
+        raise JobError(
+            "{path} cannot be read: {reason}\nUse another folder: --out_dir=FOLDER", path=path, reason=why(error)
+        ) from None
     differences = [
-        f"{key}={value} there, {sweep.settings[key]} here"
+        Text("{setting} there, {here} here", setting=f"{key}={value}", here=sweep.settings[key])
         for key, value in settings.items()
         if sweep.settings.get(key, value) != value  # a newer nanoscope may have more settings
     ]
     if set(swept) != set(sweep.swept):
-        differences.insert(0, f"it varies {', '.join(swept)}, this one {', '.join(sweep.swept)}")
+        varied = Text("it varies {keys}, this one {here}", keys=", ".join(swept), here=", ".join(sweep.swept))
+        differences.insert(0, varied)
     if differences:
         raise UsageError(
-            f"{sweep.folder} holds another sweep: {'; '.join(differences[:4])}\n"
-            f"Use another folder: --out_dir={shlex.quote(f'{sweep.folder}-2')}"
-        )
+            "{folder} holds another sweep: {differences}\nUse another folder: --out_dir={quoted}",
+            folder=sweep.folder, differences=Joined("; ", differences[:4]), quoted=shlex.quote(f"{sweep.folder}-2"),
+        )  # fmt: skip
     record.swept = {key: list(dict.fromkeys([*values, *sweep.swept[key]])) for key, values in swept.items()}
     return record
 

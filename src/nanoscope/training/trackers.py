@@ -30,7 +30,10 @@ def check_trackers(config: TrainConfig) -> None:
     """Refuse a tracker whose package is not installed, before anything starts."""
     for setting, package in TRACKERS.values():
         if getattr(config, setting) and not _is_installed(package):
-            raise UsageError(f"{setting}=True needs the package {package}: pip install {package}, or --{setting}=False")
+            raise UsageError(
+                "{setting}=True needs the package {package}: pip install {package}, or --{setting}=False",
+                setting=setting, package=package,
+            )  # fmt: skip
 
 
 def _is_installed(package: str) -> bool:

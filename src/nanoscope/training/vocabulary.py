@@ -12,6 +12,7 @@ from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
 from nanoscope.errors import UsageError
 from nanoscope.interop.models import OpenedModel
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, Modern
 from nanoscope.paths import DATA
 
@@ -50,12 +51,15 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | 
 
 
 def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
-    unknown = f"the tokenizer of {model.name if model.tokenizer is None else dataset.folder} is unknown"
+    folder = model.name if model.tokenizer is None else dataset.folder
+    unknown = Text("the tokenizer of {folder} is unknown", folder=folder)
     if dataset.vocab_size > model.config.vocab_size:
         raise UsageError(
-            f"{model.name} has a vocabulary of {model.config.vocab_size} tokens, {dataset.folder} one of "
-            f"{dataset.vocab_size}, and {unknown}\nPrepare the data with the tokenizer that the model was trained with."
-        )
+            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}, and {unknown}\n"
+            "Prepare the data with the tokenizer that the model was trained with.",
+            model=model.name, available=model.config.vocab_size, folder=dataset.folder, needed=dataset.vocab_size,
+            unknown=unknown,
+        )  # fmt: skip
     return [f"{unknown}: its token ids are taken to mean the same as those of the model"]
 
 
@@ -73,9 +77,10 @@ def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
         corpus = re.split("[-_]", folder.name)[0]
         way = f"--dataset={corpus}" if corpus in CORPORA else "nanoscope prepare FILE"
         raise UsageError(
-            f"init_from={model} needs data in {needed} tokens, but {folder} has {found} tokens\n"
-            f"Use {way} --tokenizer={needed}"
-        )
+            "init_from={model} needs data in {needed} tokens, but {folder} has {found} tokens\n"
+            "Use {way} --tokenizer={needed}",
+            model=model, needed=needed, folder=folder, found=found, way=way,
+        )  # fmt: skip
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ English messages are the keys of the catalogues, so English needs none. A placeh
 import gettext
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -29,6 +30,9 @@ CATALOGUES = Path(__file__).parent / "locale"
 # First-strong isolate … pop: the text between them is laid out by itself, so that '0.62 / 1.70' or '--max_iters' keeps
 # its order inside an Arabic sentence.
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
+# What one types, with its values: '--out {folder}', 'nanoscope train {run}', 'batch_size={n}'.
+_WORD = r"(?:(?![.:;,)]+(?:\s|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
+CODE = re.compile(rf"(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
 RIGHT_TO_LEFT_MARK = "\u200f"
 
 NOTHING = "—"  # a value that is missing or not finite
@@ -66,14 +70,17 @@ class _Count(NamedTuple):
 class _Filler(Formatter):
     """Fills a template with values that are looked up by name and written in a language."""
 
-    def __init__(self, language: "Language", value_of: Callable[[str], object], isolated: bool) -> None:
-        self._language, self._value_of, self._isolated = language, value_of, isolated
+    def __init__(
+        self, language: "Language", value_of: Callable[[str], object], isolated: bool, grouped: bool = True
+    ) -> None:
+        self._language, self._value_of, self._isolated, self._grouped = language, value_of, isolated, grouped
 
     def get_value(self, key: int | str, args: object, kwargs: object) -> object:
         return self._value_of(str(key))
 
     def format_field(self, value: object, format_spec: str) -> str:
-        text = self._language.write(value, format_spec)
+        as_it_is = not (format_spec or self._grouped or isinstance(value, Text))
+        text = str(value) if as_it_is else self._language.write(value, format_spec)
         return self._language.isolate(text) if self._isolated else text
 
 
@@ -101,8 +108,10 @@ class Language:
 
     def text(self, text: Text) -> str:
         """A text of any room in this language."""
-        template = self.translate(text.template, text.many, text.n)
-        return self.fill(template, text.values.__getitem__) if text.values else template
+        template = self.translate(text.template, text.many, text.n) if text.template else ""
+        if self.right_to_left:
+            template = CODE.sub(lambda code: self.isolate(code[0]), template)
+        return _Filler(self, text.values.__getitem__, True, grouped=False).format(template) if text.values else template
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nanoscope.errors import UsageError
+from nanoscope.errors import UsageError, why
 from nanoscope.views.dashboard.folder import Entry
 
 TIMEOUT_SECONDS = 20.0
@@ -81,7 +81,7 @@ def notifier(target: str) -> Callable[[Facts], None]:
 
     if urlsplit(target).scheme in ("http", "https"):
         if not urlsplit(target).hostname:
-            raise UsageError(f"--notify={target}: not a complete address")
+            raise UsageError("--notify={target}: not a complete address", target=target)
         send = _post_to(target)
     else:
         send = _run(target)
@@ -102,7 +102,7 @@ def _run(command: str) -> Callable[[Facts], None]:
     try:
         words = shlex.split(command, posix=os.name == "posix")
     except ValueError as error:
-        raise UsageError(f"--notify={command}: {error}") from None
+        raise UsageError("--notify={command}: {reason}", command=command, reason=why(error)) from None
     if not words:
         raise UsageError("--notify needs a command or an http(s) address")
 

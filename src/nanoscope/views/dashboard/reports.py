@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nanoscope.errors import JobError
+from nanoscope.messages import Text
 from nanoscope.runs.glance import version_of
 from nanoscope.runs.own import OwnRun
 from nanoscope.views.dashboard.folder import WatchedFolder
@@ -28,9 +29,15 @@ LEISURE = 25  # what took a second to compute is computed again after so many se
 class GoneError(JobError):
     """A run does not exist, or no longer."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(Text("There is no run {name}.", name=name))
+
 
 class NoTrainingError(JobError):
     """There are no training steps in what was read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Text("No training step was found in {path}: there is nothing to show.", path=name))
 
 
 @dataclass

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
-from nanoscope.messages import LANGUAGES
+from nanoscope.messages import LANGUAGES, shown
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
@@ -187,7 +187,7 @@ class Dashboard:
         try:
             first = await beginning
         except JobError as error:
-            return JSONResponse({"error": "sample", "message": str(error)}, 422)
+            return JSONResponse({"error": "sample", "message": shown(error.text)}, 422)
 
         async def text() -> AsyncIterator[str]:
             try:
@@ -223,7 +223,7 @@ def make_app(
         if isinstance(error, GoneError):
             return JSONResponse({"error": "gone"}, 404)
         if isinstance(error, NewerVersionError):
-            return JSONResponse({"error": "newer", "message": str(error)}, 422)
+            return JSONResponse({"error": "newer", "message": shown(error.text)}, 422)
         if isinstance(error, JobError):  # nothing in it, or nothing that can be read
             return JSONResponse({"error": "no_training"}, 422)
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from nanoscope.errors import JobError
-from nanoscope.untrusted import printable
+from nanoscope.messages import Joined
+from nanoscope.untrusted import ISOLATES, printable
 
 MAX_SECONDS = 300
 PROMPT_BYTES = 20_000
@@ -64,4 +65,7 @@ async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGene
         yield printable(decoder.decode(piece))
     if not wrote:
         said = (await stderr.read(4000)).decode("utf-8", "replace").strip().splitlines()
-        raise JobError(printable("\n".join(line.removeprefix("nanoscope: ").strip() for line in said[-3:])))
+        lines = [
+            printable(line, keep=ISOLATES).lstrip("\u200f").removeprefix("nanoscope: ").strip() for line in said[-3:]
+        ]
+        raise JobError(Joined("\n", lines))

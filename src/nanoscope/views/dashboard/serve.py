@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import psutil
 import uvicorn
 
-from nanoscope.errors import JobError, UsageError
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.views.dashboard.guard import LOOPBACK
 from nanoscope.views.dashboard.notify import notifier
 from nanoscope.views.dashboard.routes import make_app
@@ -75,10 +75,10 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
             found = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
             listening = socket.socket(found[0], found[1])
         except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
             raise JobError(
-                f"Can't serve at {host}: {why}\nWithout --host it is 127.0.0.1, for local connections only"
-            ) from None
+                "Can't serve at {host}: {reason}\nWithout --host it is 127.0.0.1, for local connections only",
+                host=host, reason=why(error),
+            ) from None  # fmt: skip
         try:
             if hasattr(signal, "SIGHUP"):  # on Windows this would let two servers share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,8 +89,9 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
             listening.close()
             reason = error
     raise JobError(
-        f"Can't use port {port} at {host}: {reason.strerror or reason}\nChoose another: --port N, or 0 for any"
-    )
+        "Can't use port {port} at {host}: {reason}\nChoose another: --port N, or 0 for any",
+        port=port, host=host, reason=why(reason),
+    )  # fmt: skip
 
 
 def _is_every_address(host: str) -> bool:
