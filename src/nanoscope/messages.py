@@ -75,6 +75,11 @@ def use(translator: Translator | None) -> None:
     _translator = translator
 
 
+def translator() -> Translator | None:
+    """The language in use; None is English."""
+    return _translator
+
+
 def shown(text: object) -> str:
     """A text as the user reads it."""
     return _translator.text(text) if _translator is not None and isinstance(text, Text) else str(text)
