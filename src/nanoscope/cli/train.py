@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from nanoscope.cli import LANGUAGE_HELP, help_writer
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
+from nanoscope.messages import LANGUAGES
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -69,7 +70,7 @@ def help_text() -> str:
 
     listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]
     groups = groupby(KEYS.values(), key=lambda key: str(key.metadata["group"]))
-    language = help.entry("--lang", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
+    language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
     parts = [
         help.usage(USAGE), "\n".join([help.text(INTRODUCTION), *listed]), help.text(EXAMPLES),
         *(settings(*group) for group in groups), language, help.text(CLOSING),

@@ -24,7 +24,7 @@ INDENT = "  "
 EXAMPLE = re.compile(r"( *)(.+?)(?:( {3,})(\S.*))?")  # a command, and what is said about it behind some spaces
 # Latin words side by side, without brackets, and without the punctuation of the sentence around them.
 LATIN = re.compile(r"(?![,.:;!?=×]+ )X+(?:(?<![.:;!?]) X+)*(?<![,.:;!?])".replace("X", r"[!-'*-Z\\^-~×±…]"))
-LONGEST_UNBROKEN = 40  # characters of Latin text that stay on one line
+LONGEST_UNBROKEN = 64  # characters of Latin text that stay on one line
 _GLUE = "\ue000"  # stands for a space where no line is broken
 
 
