@@ -48,7 +48,7 @@ KEYWORDS := -k say -k plural:1,2 -k Say -k Plural:1,2 -k Text -k Count:1,2 \
 	-k JobError -k UsageError -k LockedError -k OtherVersionError -k NewerVersionError
 catalogues: $(VENV)/.dev  ## update and compile the translations
 	@mkdir -p build
-	$(BIN)/pybabel -q extract $(KEYWORDS) --no-location --omit-header -o build/nanoscope.pot src/nanoscope
+	$(BIN)/pybabel -q extract -F babel.cfg $(KEYWORDS) --no-location --omit-header -o build/nanoscope.pot src/nanoscope
 	$(BIN)/pybabel -q update -D nanoscope -i build/nanoscope.pot -d $(LOCALE) --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 110
 	$(BIN)/pybabel -q compile -D nanoscope -d $(LOCALE)
 

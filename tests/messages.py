@@ -5,6 +5,7 @@ from pathlib import Path
 from babel.messages.extract import extract_from_dir
 
 import nanoscope
+from nanoscope.cli.extraction import pieces
 
 SOURCES = Path(nanoscope.__file__).parent
 # Messages about findings, and the labels of views.
@@ -31,4 +32,4 @@ def texts() -> Messages:
 
 def messages_in_code() -> Messages:
     """All that the catalogues translate."""
-    return messages_about_findings() | texts()
+    return messages_about_findings() | texts() | set(pieces())

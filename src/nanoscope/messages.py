@@ -96,6 +96,11 @@ def right_to_left() -> bool:
     return _translator is not None and _translator.right_to_left
 
 
+def translator() -> Translator | None:
+    """The language in use; None is English."""
+    return _translator
+
+
 def shown(text: object) -> str:
     """A text as the user reads it."""
     return _translator.text(text) if _translator is not None and isinstance(text, Text) else str(text)

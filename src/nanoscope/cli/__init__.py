@@ -3,19 +3,24 @@
 A command's module is imported only when the command is called, so that `explain` never waits for torch.
 """
 
+import inspect
 import os
 import shlex
 import shutil
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__, messages
+from nanoscope.cli.english import EnglishHelp
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
 from nanoscope.messages import Text, shown
@@ -24,6 +29,8 @@ from nanoscope.untrusted import ISOLATES, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from nanoscope.cli.translation import Help
 
 PURPOSE = "Train a small GPT on the machine you have, and understand every line the run prints."
 
@@ -43,18 +50,17 @@ Examples:
 EPILOGUE = f"""\
 {EXAMPLES}
 Run 'nanoscope COMMAND --help' for the options of a command.
-Flags are spelled as in nanoGPT: --batch_size=12 --compile=False
-"""
+Flags are spelled as in nanoGPT: --batch_size=12 --compile=False"""
 
-LANGUAGE_OPTION = "--lang en, ar or hi: the language of the output; default: NANOSCOPE_LANG, or that of your locale."
+LANGUAGE_HELP = "The language of the output; default: NANOSCOPE_LANG, or that of your locale."
 
 FIRST_SCREEN = f"""\
 {PURPOSE}
 
 {EXAMPLES}
-All commands: nanoscope help
-The options of one: nanoscope help train
-The presets of train: nanoscope presets"""
+  nanoscope help                                    all commands
+  nanoscope help train                              the options of one
+  nanoscope presets                                 the presets of train"""
 
 COMMANDS = {
     "demo": "The one-minute tour: prepare, train, explain, sample, report.",
@@ -74,18 +80,41 @@ COMMANDS = {
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",
 }
+LANGUAGE = Annotated[Literal[tuple(messages.LANGUAGES)], Parameter(help=LANGUAGE_HELP)]  # type: ignore[valid-type]
 HELP_COLUMNS = 136  # the longest line of a docstring behind the name of its option
 OWN_HELP = ("train",)  # its options are the settings of the configuration
 COMPLETE = "__complete"  # what a completion script calls
 
 
+def help_writer() -> "Help | EnglishHelp":
+    """What writes help in the user's language."""
+    if (language := messages.translator()) is None:
+        return EnglishHelp()
+    from nanoscope.cli.translation import Help
+
+    return Help(language)  # type: ignore[arg-type]
+
+
+def _languages() -> str:
+    """How to get the other languages, each in its own script, for those who do not read the one they see."""
+    language = messages.translator()
+    current = language.code if language else "en"
+    lines = [
+        f"  {f'nanoscope --lang {code}':<49} {name}" for code, name in messages.LANGUAGES.items() if code != current
+    ]
+    if language:
+        lines.append(help_writer().text(f"  {f'export {messages.VARIABLE}={current}':<49}   always in this language"))
+    return "\n".join(lines)
+
+
 def _app(called: str = "", *, completing: bool = False) -> App:
+    writer = help_writer()
     app = App(
         name="nanoscope",
         help=PURPOSE,
-        help_epilogue=EPILOGUE,
+        help_epilogue=f"{writer.text(EPILOGUE)}\n\n{_languages()}" if called.startswith("-") else None,
         help_format="plaintext",
-        help_formatter="plain",
+        help_formatter="plain" if isinstance(writer, EnglishHelp) else writer,
         version=f"nanoscope {__version__}",
         # Flags keep nanoGPT's underscores, and booleans have no second form (--no-…).
         default_parameter=Parameter(name_transform=lambda name: name, negative=()),
@@ -93,15 +122,30 @@ def _app(called: str = "", *, completing: bool = False) -> App:
         suppress_keyboard_interrupt=False,  # run() reports it
     )
     for number, (name, summary) in enumerate(COMMANDS.items()):
+        module = f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else name}"
+        loaded = completing or (name == called and name not in OWN_HELP)
         app.command(
-            f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else name}:{name}",
+            _with_language(getattr(import_module(module), name)) if loaded else f"{module}:{name}",
             name=name,
             sort_key=number,
             help=None if name == called else summary,  # the called one shows its docstring
-            help_epilogue=LANGUAGE_OPTION,
             help_flags=[] if name in OWN_HELP else app.help_flags,
         )
     return app
+
+
+def _with_language(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with the option --lang, for its help and for completion: run() has taken it out already."""
+
+    @wraps(command)
+    def called(*words: Any, lang: str | None = None, **options: Any) -> Any:
+        return command(*words, **options)
+
+    signature = inspect.signature(command)
+    lang = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, annotation=LANGUAGE, default=None)
+    called.__annotations__ = {**command.__annotations__, "lang": LANGUAGE}
+    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), lang])  # type: ignore[attr-defined]
+    return called
 
 
 def completing_app() -> App:
@@ -132,14 +176,9 @@ def run(arguments: list[str]) -> int:
         if called == COMPLETE:
             completing_app()(arguments, exit_on_error=False, print_error=False)
             return 0
-        if not words:
-            print(FIRST_SCREEN)
-            return 0
-        if called not in (*COMMANDS, "--help", "-h", "--version"):
-            raise _unknown_command(words)
-        status = _app(called)(words, console=_help_console(words), exit_on_error=False, print_error=False)
+        status = call(words)
         sys.stdout.flush()
-        return int(status or 0)
+        return status
     except (JobError, UsageError) as error:
         return _fail(error.text, error.exit_status)
     except CycloptsError as error:
@@ -159,6 +198,18 @@ def run(arguments: list[str]) -> int:
             os.environ.pop(messages.VARIABLE)
             if before is not None:
                 os.environ[messages.VARIABLE] = before
+
+
+def call(words: list[str]) -> int:
+    """Call one command in the language in use, and return its status."""
+    if not words:
+        print(help_writer().text(FIRST_SCREEN), _languages(), sep="\n\n")
+        return 0
+    called = words[0]
+    if called not in (*COMMANDS, "--help", "-h", "--version"):
+        raise _unknown_command(words)
+    status = _app(called)(words, console=_help_console(words), exit_on_error=False, print_error=False)
+    return int(status or 0)
 
 
 def _without_language(words: list[str]) -> tuple[list[str], str | None]:

@@ -85,7 +85,9 @@ def completion(shell: Shell) -> None:
       nanoscope completion fish > ~/.config/fish/completions/nanoscope.fish
 
     The folder must exist (mkdir -p). zsh needs these lines in ~/.zshrc:
-    fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
+
+      fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
+
     Then start a new shell.
 
     Parameters

@@ -11,7 +11,9 @@ def demo(*, minutes: float = 1.5) -> int:
     most the given minutes, explains the run, samples from it and writes a report. The files are in data/ and runs/demo
     (or runs/demo-2, …: earlier runs stay as they are).
 
-    For example: nanoscope demo --minutes=0.5
+    For example:
+
+      nanoscope demo --minutes=0.5
 
     Parameters
     ----------

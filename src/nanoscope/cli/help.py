@@ -21,4 +21,4 @@ def help(command: Annotated[str | None, Parameter(completer=lambda _: cli.COMMAN
     command
         The command, for example train.
     """
-    return cli.run([command, "--help"] if command else ["--help"])
+    return cli.call([command, "--help"] if command else ["--help"])

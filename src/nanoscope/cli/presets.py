@@ -1,19 +1,22 @@
 """`nanoscope presets`."""
 
 import json
-import shutil
-import textwrap
+import re
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from nanoscope.cli import help_writer
 from nanoscope.cli.completion import complete_preset
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names
 from nanoscope.errors import UsageError
 from nanoscope.suggest import did_you_mean
 
-ROW = "{name:<16} {parameters:>10}  {block_size:>10}  {max_iters:>9}  "
+NEXT = """\
+  nanoscope presets NAME      the settings of a preset
+  nanoscope train NAME        train it"""
+ROW = "{name:<16} {parameters:>10}  {block_size:>10}  {max_iters:>9} "
 
 
 def presets(
@@ -48,7 +51,9 @@ def presets(
             "no preset is named {name!r}.{hint}\nPresets: {names}",
             name=name, hint=did_you_mean(name, names), names=", ".join(names),
         )  # fmt: skip
-    print(json.dumps(_row(name) | {"settings": resolve([name]).given}) if as_json else preset_text(name).rstrip())
+    print(
+        json.dumps(_row(name) | {"settings": resolve([name]).given}) if as_json else _toml(preset_text(name).rstrip())
+    )
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -63,10 +68,19 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    width = max(shutil.get_terminal_size((120, 24)).columns, 80)
-    head = ROW.format(name="preset", parameters="parameters", block_size="block_size", max_iters="max_iters")
-    lines = [head + "what for"]
-    for row in rows:
+    help = help_writer()
+    head = {"name": "preset", "parameters": "parameters", "block_size": "block_size", "max_iters": "max_iters"}
+    lines = []
+    for row in ({**head, "note": "what for"}, *rows):
         label = ROW.format(**row)
-        lines.append(textwrap.fill(row["note"], width, initial_indent=label, subsequent_indent=" " * len(label)))
-    return "\n".join([*lines, "", "Its settings: nanoscope presets NAME. Train it: nanoscope train NAME"])
+        lines.append(help.entry(label, help.translated(row["note"]), len(label), indent=""))
+    return "\n".join([*lines, "", help.text(NEXT)])
+
+
+def _toml(text: str) -> str:
+    """A preset with its comments in the user's language."""
+    help = help_writer()
+    comment, settings = re.fullmatch(r"((?:#.*\n)*)((?s:.*))", text).groups()  # type: ignore[union-attr]
+    note = help.text(re.sub("^# ?", "", comment, flags=re.MULTILINE))
+    settings = re.sub("(?<= # ).+", lambda behind: help.translated(behind[0]), settings)
+    return "".join(f"# {line}".rstrip() + "\n" for line in note.splitlines()) + settings

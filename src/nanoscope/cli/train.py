@@ -1,15 +1,18 @@
 """`nanoscope train`."""
 
-import shutil
-import textwrap
+from collections.abc import Iterable
 from itertools import groupby
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from nanoscope.cli import LANGUAGE_OPTION
+from nanoscope.cli import LANGUAGE_HELP, help_writer
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
+from nanoscope.messages import LANGUAGES
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 
 def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
@@ -28,15 +31,13 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     return launch(resolved, clock)
 
 
-HELP = """\
-Usage: nanoscope train [PRESET|CONFIG ...] [--key=value ...]
-
+USAGE = "nanoscope train [PRESET|CONFIG ...] [--key=value ...]"
+INTRODUCTION = """\
 Train a GPT, or resume a run. A source is a preset, a TOML file, nanoGPT's config/*.py (read, never executed) or a
 run's folder. Later sources override earlier ones, flags override all. The default source is the preset laptop.
 
-Presets:
-{presets}
-
+Presets:"""
+EXAMPLES = """\
 Examples:
   nanoscope train laptop
   nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
@@ -45,32 +46,33 @@ Examples:
   nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
   nanoscope train out-shakespeare-char --init_from=resume --max_iters=9000   continue a run of nanoGPT from its ckpt.pt
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
-  torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
-{keys}
-
+  torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt"""
+CLOSING = """\
 A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
 and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
-{language}
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-
-
-MARKS = {"run": "", "session": " (session)", "invocation": " (once)"}
+MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
+PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 
 
 def help_text() -> str:
     """Presets, examples, and every key with its help and default."""
-    width = max(shutil.get_terminal_size((110, 24)).columns, 60)
-    listed = "\n".join(_hanging(f"  {name:<15} ", preset_note(name), width) for name in presets())
-    lines: list[str] = []
-    for group, keys in groupby(KEYS.values(), key=lambda key: str(key.metadata["group"])):
-        lines.append(f"\n{group.capitalize()}:")
-        for key in keys:
-            default = "" if key.default == "" else f" [{key.default}]"
-            mark = MARKS[key.metadata["lasts"]]
-            lines.append(_hanging(f"  --{key.name:<28} ", f"{key.metadata['help']}{default}{mark}", width))
-    return HELP.format(presets=listed, keys="\n".join(lines), language=LANGUAGE_OPTION)
+    help = help_writer()
 
+    def settings(group: str, keys: Iterable["Field[Any]"]) -> str:
+        return "\n".join([help.text(f"{group.capitalize()}:"), *map(setting, keys)])
 
-def _hanging(label: str, text: str, width: int) -> str:
-    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label))
+    def setting(key: "Field[Any]") -> str:
+        default = "" if key.default == "" else f"[{key.default}]"
+        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["lasts"]]))
+        return help.entry(f"--{key.name}", " ".join(filter(None, words)), KEY_COLUMNS)
+
+    listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]
+    groups = groupby(KEYS.values(), key=lambda key: str(key.metadata["group"]))
+    language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
+    parts = [
+        help.usage(USAGE), "\n".join([help.text(INTRODUCTION), *listed]), help.text(EXAMPLES),
+        *(settings(*group) for group in groups), language, help.text(CLOSING),
+    ]  # fmt: skip
+    return "\n\n".join(parts)

@@ -1,0 +1,180 @@
+"""Help, the first screen and the presets in the user's language, and the way there."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from nanoscope import cli
+from nanoscope.cli.translation import Help
+from nanoscope.config import KEYS, TYPES, alternatives
+from nanoscope.config_sources import preset_text, presets
+from nanoscope.messages import LANGUAGES
+from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_MARK, Language
+
+SCRIPT = {"ar": "[\u0600-\u06ff]", "hi": "[\u0900-\u097f]"}
+HELP = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS), ["presets"]]
+
+# Names, what one types or reads in a file, and terms that stand beside their translation.
+NAMES = """
+    Adagrad AdamW English GPUs LayerNorm Linear MLflow Muon NaN OpenAI OpenWebText Parquet Python Shakespeare
+    TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines tiny baby macbook
+"""
+TYPED = """
+    False True age ar bash best cpu csv cuda en evaluation failed finished fish gz gzip hi http https inf install jsonl
+    k last left locale md mkdir mps name nan openwebtext parquet peak pip platform python resume scratch shakespeare
+    stalled state stderr stdin step stopped text threads tsv txt val xz zip zsh
+"""
+TERMS = """
+    attention heads checkpoint checkpoints clipping cosine weight decay eager embedding epoch momentum norm optimizer
+    overfitting parameters perplexity port preset prompt shell split token tokens transformer warmup
+"""
+QUOTED = "I only have a macbook"  # nanoGPT's README
+CODE = re.compile(r"[-_/=.:<|~$&()\d]")
+# A line of an example or of a preset: only what is said behind its command or setting is language.
+COMMAND = re.compile(r"(?:# )? {2,}[a-z].*?(?: {3,}(?P<said>.*))?|\w+ = .*?(?: # (?P<noted>.*))?")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.run(list(words)) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def english_words(text: str) -> set[str]:
+    """The Latin words of an output that are neither names, nor code, nor terms."""
+    known = {*cli.COMMANDS, *presets(), *KEYS, *NAMES.split(), *TYPED.split(), *TERMS.split()}
+    known |= {str(value) for kind in TYPES.values() for value in alternatives(kind)}
+    found = set()
+    for line in text.replace(QUOTED, "").splitlines():
+        command = COMMAND.fullmatch(line)
+        said = (command["said"] or command["noted"] or "") if command else line
+        words = (word.strip("()[].,:;'\"!?") for word in re.findall("[!-~]+", said))
+        found |= {word for word in words if word[:1].isalpha() and not CODE.search(word) and not word.isupper()}
+    return found - known
+
+
+def test_english_help_has_english_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert english_words(printed(capsys, "eta", "--help")) >= {"Usage", "Estimate", "the", "default"}
+    assert "memorise" in english_words(printed(capsys, "presets", "babygpt"))
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+@pytest.mark.parametrize("code", SCRIPT)
+def test_no_english_is_left_in_help(code: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, *words, "--lang", code)
+    assert re.search(SCRIPT[code], text)
+    assert english_words(text) == set()
+
+
+@pytest.mark.parametrize("code", SCRIPT)
+def test_presets_are_printed_with_translated_comments_and_the_same_settings(
+    code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in presets():
+        text = printed(capsys, "presets", name, "--lang", code)
+        assert tomllib.loads(text) == tomllib.loads(preset_text(name))
+        assert english_words(text) == set()
+
+
+def test_every_command_of_an_example_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands in a line of its own in Arabic, and no mark is in that line."""
+    for words in HELP[:-1]:
+        commands = re.findall(r"^ +(?:nanoscope|torchrun) .*?(?= {3}|$)", printed(capsys, *words), re.MULTILINE)
+        lines = {line.strip() for line in printed(capsys, *words, "--lang", "ar").splitlines()}
+        wanted = {command.strip() for command in commands} - {"nanoscope --lang ar", "nanoscope --lang hi"}
+        assert wanted <= lines
+
+
+def test_lines_in_arabic_begin_at_the_right_and_their_isolates_are_closed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    for words in HELP:
+        for line in printed(capsys, *words, "--lang", "ar").splitlines():
+            if re.search(SCRIPT["ar"], line):
+                assert line.startswith(RIGHT_TO_LEFT_MARK)
+                assert line.count(ISOLATE) == line.count(END_ISOLATE)
+
+
+def test_names_keep_their_direction_and_the_sentence_its_punctuation() -> None:
+    def translated(text: str) -> str:
+        return Help(Language("ar")).translated(text).replace(ISOLATE, "<").replace(END_ISOLATE, ">")
+
+    assert (
+        translated("مثل --field، أو (nanoscope help train). ثم: x.")
+        == "مثل <--field>، أو (<nanoscope help train>). ثم: <x>."
+    )
+
+
+@pytest.mark.parametrize("code", SCRIPT)
+def test_every_setting_of_train_is_in_its_help(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "train", "--help", "--lang", code).replace(ISOLATE, "").replace(END_ISOLATE, "")
+    for key in KEYS.values():
+        entry = re.search(rf"  --{key.name} +(.+(?:\n\W? {{20,}}.+)*)", text)
+        assert entry
+        assert re.search(SCRIPT[code], entry[1])
+        assert key.default == "" or f"[{key.default}]" in entry[1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "code"),
+    [
+        ({}, ["--lang", "ar"], "ar"),
+        ({}, ["--lang=hindi"], "hi"),
+        ({"LANG": "hi_IN.UTF-8"}, [], "hi"),
+        ({"LC_ALL": "ar_EG.UTF-8", "LANG": "en_US.UTF-8"}, [], "ar"),
+        ({"NANOSCOPE_LANG": "ar", "LANG": "hi_IN.UTF-8"}, [], "ar"),
+        ({"NANOSCOPE_LANG": "ar"}, ["--lang", "en"], "en"),
+        ({"LANG": "C"}, [], "en"),
+    ],
+)
+def test_the_first_screen_is_in_the_language_asked_for_and_names_the_others(
+    variables: dict[str, str], words: list[str], code: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("NANOSCOPE_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    text = printed(capsys, *words)
+    if code == "en":
+        assert text.startswith(cli.PURPOSE)
+    else:
+        assert re.match(f"{RIGHT_TO_LEFT_MARK}?{SCRIPT[code]}", text)
+        assert f"export NANOSCOPE_LANG={code}" in text
+    for other, name in LANGUAGES.items():
+        assert (re.search(rf"^  nanoscope --lang {other} +{name}$", text, re.MULTILINE) is None) == (other == code)
+
+
+def test_a_language_that_is_missing_is_refused_with_the_list_of_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--lang", "fr"]) == 2
+    error = capsys.readouterr().err
+    assert all(name in error for name in LANGUAGES.values())
+
+
+def test_lang_is_an_option_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in cli.COMMANDS:
+        assert re.search("^  --lang .*NANOSCOPE_LANG", printed(capsys, command, "--help"), re.MULTILINE)
+
+
+def test_lang_and_the_languages_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
+    script = printed(capsys, "completion", "bash")
+    assert script.count('"--lang"') >= len(cli.COMMANDS)
+    assert '("en" "ar" "hi")' in script
+
+
+def test_english_loads_no_catalogue(child_environment: dict[str, str]) -> None:
+    code = """
+import sys
+from nanoscope.cli import run
+for words in ([], ["--help"], ["presets"], ["train", "--help"]):
+    run(words)
+sys.exit([name for name in sys.modules if name.startswith(("babel", "nanoscope.words", "nanoscope.cli.trans"))] or 0)
+"""
+    environment = {**child_environment, "LC_ALL": "C"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
