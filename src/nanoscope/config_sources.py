@@ -30,6 +30,7 @@ from nanoscope.config import (
 )
 from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, shown
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import read_small
 
@@ -258,7 +259,12 @@ def _report_unknown(key: str, where: str, mistakes: Mistakes) -> None:
     if did_you_mean(key, KEYS, cutoff=MISSPELT):
         mistakes.add(f"{where}: unknown key {briefly(key)}.{did_you_mean(key, KEYS)}")
     else:
-        mistakes.notes.append(f"{where}: {briefly(key)} is not a setting, and was ignored.{did_you_mean(key, KEYS)}")
+        mistakes.notes.append(
+            Text(
+                "{where}: {key} is not a setting, and was ignored.{hint}",
+                where=where, key=briefly(key), hint=did_you_mean(key, KEYS),
+            )
+        )  # fmt: skip
 
 
 def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:

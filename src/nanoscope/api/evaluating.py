@@ -8,6 +8,7 @@ from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_jso
 from nanoscope.api.shown import Shown
 from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
+from nanoscope.messages import Text
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language
@@ -52,7 +53,7 @@ def evaluate(
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
-    problems = [f"warning: {problem}" for model in opened for problem in model.problems]
+    problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 
 

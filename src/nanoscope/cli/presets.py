@@ -11,8 +11,11 @@ from nanoscope.cli.completion import complete_preset
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names
 from nanoscope.errors import UsageError
+from nanoscope.messages import Text, shown, translator
 from nanoscope.suggest import did_you_mean
 
+COLUMNS = ("parameters", "block_size", "max_iters")
+FOOTER = Text("Its settings: nanoscope presets NAME. Train it: nanoscope train NAME")
 ROW = "{name:<16} {parameters:>10}  {block_size:>10}  {max_iters:>9}  "
 
 
@@ -41,7 +44,12 @@ def presets(
     names = preset_names()
     if name is None:
         rows = [_row(each) for each in names]
-        print(json.dumps(rows) if as_json else _table(rows))
+        if as_json:
+            print(json.dumps(rows))
+        elif translator() is None:
+            print(_table(rows))
+        else:
+            _print_translated(rows)
         return
     if name not in names:
         raise UsageError(f"no preset is named {name!r}.{did_you_mean(name, names)}\nPresets: {', '.join(names)}")
@@ -59,6 +67,19 @@ def _row(name: str) -> dict[str, Any]:
     }
 
 
+def _print_translated(rows: list[dict[str, Any]]) -> None:
+    from nanoscope.views.terminal_page import Page
+    from nanoscope.words.language import choose_language
+
+    headers = [shown(Text("preset")), shown(Text("parameters")), "block_size", "max_iters", shown(Text("what for"))]
+    notes = [row["note"] for row in rows]
+    cells = [[*(str(row[key]) for key in ("name", *COLUMNS)), shown(Text(note))] for row, note in zip(rows, notes)]
+    page = Page(choose_language())
+    page.table(headers, cells, numeric=len(COLUMNS))
+    page.line()
+    page.paragraph(shown(FOOTER))
+
+
 def _table(rows: list[dict[str, Any]]) -> str:
     width = max(shutil.get_terminal_size((120, 24)).columns, 80)
     head = ROW.format(name="preset", parameters="parameters", block_size="block_size", max_iters="max_iters")
@@ -66,4 +87,4 @@ def _table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         label = ROW.format(**row)
         lines.append(textwrap.fill(row["note"], width, initial_indent=label, subsequent_indent=" " * len(label)))
-    return "\n".join([*lines, "", "Its settings: nanoscope presets NAME. Train it: nanoscope train NAME"])
+    return "\n".join([*lines, "", FOOTER])

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError
 from nanoscope.files import write_atomically
+from nanoscope.messages import Text
 from nanoscope.paths import cache_folder
 from nanoscope.untrusted import read_json
 
@@ -143,7 +144,9 @@ class _Transfer:
                 if total is None:
                     check_space(self.folder, len(block), "Free some space, or set NANOSCOPE_CACHE to another disk.")
                 if self.on_progress:
-                    stage = "downloading" if total else f"downloading ({received >> 24 << 4} MB)"
+                    stage = Text("downloading")
+                    if not total:
+                        stage = Text("downloading ({size:d} MB)", size=received >> 24 << 4)
                     self.on_progress(stage, received / total if total else 0.0)
             return received == total if total is not None else True
         return False

@@ -19,6 +19,7 @@ from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_js
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
+from nanoscope.messages import Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
@@ -61,9 +62,9 @@ class OpenedModel:
 
     def describe(self) -> str:
         """Where it is, and how far it was trained."""
-        facts = [] if self.step is None else [f"{self.step} iterations"]
-        facts += [] if self.val_loss is None else [f"val loss {self.val_loss:.4f}"]
-        return f"{self.folder} ({', '.join(facts)})" if facts else str(self.folder)
+        facts = [] if self.step is None else [Text("{step:d} iterations", step=self.step)]
+        facts += [] if self.val_loss is None else [Text("val loss {loss:.4f}", loss=self.val_loss)]
+        return Text("{folder} ({facts})", folder=self.folder, facts=Joined(", ", facts)) if facts else str(self.folder)
 
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""
@@ -180,7 +181,7 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
         name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
         run=run, dataset=str(settings.get("dataset", "")),
-        problems=[f"{folder / STATE} is missing, so {WEIGHTS} could not be checked for damage"],
+        problems=[Text("{file} is missing, so the weights could not be checked for damage", file=folder / STATE)],
     )  # fmt: skip
 
 

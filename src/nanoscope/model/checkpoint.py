@@ -119,7 +119,7 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
             found = load_checkpoint(candidate, optimizer=optimizer)
             return replace(found, damaged=tuple(damaged)), problems
         except JobError as error:
-            problems.append(str(error))
+            problems.append(error.text)
             if not isinstance(error, OtherVersionError):
                 damaged.append(candidate)
     raise JobError("no checkpoint can be used:\n" + "\n".join(problems))

@@ -16,7 +16,7 @@ from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
-from nanoscope.untrusted import printable
+from nanoscope.untrusted import on_terminal
 
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
@@ -46,8 +46,8 @@ def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, St
 
 def report_nothing_to_train(reason: NothingToTrainError) -> None:
     terminal = open_terminal(StopRequest())
-    for line in str(reason).splitlines():
-        terminal.line(printable(line))
+    for line in reason.args:
+        terminal.line(on_terminal(line))
 
 
 def _check(session: Session, end: End) -> None:

@@ -18,6 +18,7 @@ from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError
 from nanoscope.interop.huggingface import NAMES
 from nanoscope.interop.models import OpenedModel, open_model
+from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.suggest import did_you_mean
@@ -153,7 +154,7 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
             f"{dataset.vocab_size})\nThe same token ids would mean other texts: resume with the run's own tokenizer."
         )
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
-        return [f"the data in {dataset.folder} is not what the run was trained on until now"]
+        return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
     return []
 
 
@@ -225,7 +226,8 @@ def prepare_first_step(session: Session) -> None:
     reporter = session.books.reporter
     measured = warm_up(session.learner)
     if measured.compile_problem is not None:
-        text = f"torch.compile does not work here ({measured.compile_problem[:120]}); training continues in eager mode"
+        problem = measured.compile_problem[:120]
+        text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
     session.learner.distribute()
     if session.state.step < session.config.max_iters and not session.config.eval_only:

@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Text, language_code, language_of_locale
+from nanoscope.messages import (
+    LANGUAGES,
+    NAMES,
+    VARIABLE,
+    Joined,
+    Text,
+    language_code,
+    language_of_locale,
+)
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
@@ -29,7 +38,6 @@ CATALOGUES = Path(__file__).parent / "locale"
 # First-strong isolate … pop: the text between them is laid out by itself, so that '0.62 / 1.70' or '--max_iters' keeps
 # its order inside an Arabic sentence.
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
-RIGHT_TO_LEFT_MARK = "\u200f"
 
 NOTHING = "—"  # a value that is missing or not finite
 NO_BREAK_SPACE = "\u00a0"  # between a number and its unit
@@ -52,7 +60,7 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
     "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count",
+    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count", "seconds",
 }  # fmt: skip
 
 
@@ -100,9 +108,11 @@ class Language:
         return self.fill(self.translate(one, many, n), {"n": n, **values}.__getitem__)
 
     def text(self, text: Text) -> str:
-        """A text of any room in this language."""
+        """A text of any room in this language. Its values may be from anywhere: they are made safe to print."""
         template = self.translate(text.template, text.many, text.n)
-        return self.fill(template, text.values.__getitem__) if text.values else template
+        if isinstance(text, Joined):
+            return template.join(self.isolate(self.write(_safe(part))) for part in text.parts)
+        return self.fill(template, lambda name: _safe(text.values[name])) if text.values else template
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""
@@ -247,9 +257,13 @@ class Language:
             text = TWO_UNITS.translation(None, self).format(longer=text, shorter=shorter)
         return text
 
-    def rough(self, seconds: float) -> str:
+    def seconds(self, seconds: float | None, digits: int = 2) -> str:
+        """A duration that English console lines print in seconds."""
+        return self.duration(seconds)
+
+    def rough(self, seconds: float | None) -> str:
         """A duration that is only supposed: '20 min' says enough."""
-        return self.duration(seconds, parts=1 if seconds < HOUR_S else 2)
+        return self.duration(seconds, parts=1 if (seconds or 0.0) < HOUR_S else 2)
 
     def durations(self, ends: tuple[float, float]) -> str:
         """A range of durations."""
@@ -277,6 +291,10 @@ class Language:
         if when.date() == now.date():
             return part("Hm")
         return part("EHm") if when - now < timedelta(days=6) else f"{part('yMMMd')} {part('Hm')}"
+
+
+def _safe(value: object) -> object:
+    return value if isinstance(value, Text | int | float) else printable(str(value))
 
 
 def choose_language(wanted: str | None = None) -> Language:
