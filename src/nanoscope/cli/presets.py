@@ -73,7 +73,7 @@ def _print_translated(rows: list[dict[str, Any]]) -> None:
 
     headers = [shown(Text("preset")), shown(Text("parameters")), "block_size", "max_iters", shown(Text("what for"))]
     notes = [row["note"] for row in rows]
-    cells = [[*(str(row[key]) for key in ("name", *COLUMNS)), shown(Text(note))] for row, note in zip(rows, notes)]
+    cells = [[*(str(row[key]) for key in ("name", *COLUMNS)), shown(Text(note))] for row, note in zip(rows, notes, strict=True)]
     page = Page(choose_language())
     page.table(headers, cells, numeric=len(COLUMNS))
     page.line()
