@@ -286,7 +286,12 @@ def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
             Text("{file}: unknown key {key}.{hint}", file=where, key=briefly(key), hint=did_you_mean(key, KEYS))
         )
     else:
-        mistakes.notes.append(f"{where}: {briefly(key)} is not a setting, and was ignored.{did_you_mean(key, KEYS)}")
+        mistakes.notes.append(
+            Text(
+                "{where}: {key} is not a setting, and was ignored.{hint}",
+                where=where, key=briefly(key), hint=did_you_mean(key, KEYS),
+            )
+        )  # fmt: skip
 
 
 def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:

@@ -1,26 +1,29 @@
 """Texts in the user's language: an English template, and the values that fill it.
 
-Any room can make a `Text`; only the command line knows the language, and calls `use`. `str(text)` is always English,
+Any room can make a `Text`; only the command line knows the language, and calls `use`. A text is a string, in English,
 for files and for programs; `shown(text)` is for people.
 
     Text("{path} is not a run", path=path)
     Count("{n} run", "{n} runs", len(runs))
+    Joined(", ", texts)
 
 A value may itself be a `Text`; `Joined` puts several side by side. The format after a colon is `duration` (of seconds),
-`count` (33.2k), or Python's own; without one, a value is written by `str` in every language.
+`rough` (3 digits of it), `seconds2` (with 2 decimals), `count` (33.2k), or Python's own; without one, a value is
+written by `str` in every language.
 """
 
 import locale
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from string import Formatter
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from nanoscope.units import short_count, short_duration
+from nanoscope.units import exact_seconds, rough_duration, short_count, short_duration
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "ar": "العربية", "hi": "हिन्दी"}
 NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
 VARIABLE = "NANOSCOPE_LANG"
+RIGHT_TO_LEFT_MARK = "\u200f"
 
 
 class Translator(Protocol):
@@ -32,54 +35,59 @@ class Translator(Protocol):
     def text(self, text: "Text") -> str: ...
 
 
+_FORMATS: dict[str, Callable[..., str]] = {
+    "duration": short_duration,
+    "rough": rough_duration,
+    "seconds": exact_seconds,
+    "count": short_count,
+}
+
+
 class _English(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec == "duration":
-            return short_duration(value)
-        return short_count(value) if format_spec == "count" else str(super().format_field(value, format_spec))
+        name = format_spec.rstrip("0123456789")
+        if name not in _FORMATS:
+            return str(super().format_field(value, format_spec))
+        return _FORMATS[name](value, *map(int, filter(None, [format_spec.removeprefix(name)])))
 
 
-class Text:
+class Text(str):
     """A message of the catalogues. Without values the template is taken as it is, braces included."""
 
-    def __init__(self, template: str, /, **values: object) -> None:
-        self.template, self.values = template, values
-        self.many: str | None = None
+    template: str
+    values: Mapping[str, object]
+    many: str | None = None
+    n: int = 1
 
-    @property
-    def n(self) -> int:
-        return 1
+    def __new__(cls, template: str, /, **values: object) -> "Text":
+        return cls._make(template, template, values)
 
-    def __str__(self) -> str:
-        template = self.template if self.many is None or self.n == 1 else self.many
-        return _English().vformat(template, (), self.values) if self.values else template
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Text | str) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-class Joined(Text):
-    """Texts, or what is the same in every language, with a separator between them."""
-
-    def __init__(self, separator: str, parts: Iterable[object], /) -> None:
-        values = {f"part{number}": part for number, part in enumerate(parts)}
-        super().__init__(separator.join(f"{{{name}}}" for name in values), **values)
+    @classmethod
+    def _make(cls, english: str, template: str, values: Mapping[str, object]) -> "Text":
+        text = super().__new__(cls, _English().vformat(english, (), values) if values else english)
+        text.template, text.values = template, values
+        return text
 
 
 class Count(Text):
     """A message in the form that goes with a number, which also fills {n}."""
 
-    def __init__(self, one: str, many: str, n: int, /, **values: object) -> None:
-        super().__init__(one, n=n, **values)
-        self.many = many
-        self._n = n
+    def __new__(cls, one: str, many: str, n: int, /, **values: object) -> "Count":
+        text = cls._make(one if n == 1 else many, one, {"n": n, **values})
+        text.many, text.n = many, n
+        return cast(Count, text)
 
-    @property
-    def n(self) -> int:
-        return self._n
+
+class Joined(Text):
+    """Texts with a separator between them, which is a message itself."""
+
+    parts: tuple[object, ...]
+
+    def __new__(cls, separator: str, parts: Iterable[object], /) -> "Joined":
+        parts = tuple(parts)
+        text = str.__new__(cls, separator.join(map(str, parts)))
+        text.template, text.values, text.parts = separator, {}, parts
+        return text
 
 
 _translator: Translator | None = None

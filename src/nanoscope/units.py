@@ -2,6 +2,7 @@
 
 import re
 
+MISSING = "n/a"
 _COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 _SECONDS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:\d{1,12}[ydhms]){1,2}")
@@ -20,6 +21,18 @@ def short_duration(seconds: float) -> str:
         return f"{hours}h{minutes:02d}m"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02d}h" if days < 730 else f"{days // 365}y{days % 365}d"
+
+
+def rough_duration(seconds: float | None) -> str:
+    """Three digits of a short time, which `short_duration` would round to whole seconds."""
+    if seconds is None:
+        return MISSING
+    return f"{seconds:.3g}s" if seconds < 99.5 else short_duration(seconds)
+
+
+def exact_seconds(seconds: float | None, digits: int = 2) -> str:
+    """A time in seconds with so many decimals."""
+    return MISSING if seconds is None else f"{seconds:.{digits}f}s"
 
 
 def parse_duration(text: str) -> float:

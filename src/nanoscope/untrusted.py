@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text, translator
 
 # Our largest JSON file, a vocabulary of 2^18 merges, has 4 MB. Parsed JSON takes up to 25 times its size in memory.
 JSON_LIMIT_BYTES = 8 << 20
@@ -19,6 +19,15 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 def printable(text: str, *, keep: str = "") -> str:
     """Return text that is safe to print: control characters become their symbols (␛), other unsafe ones '�'."""
     return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _symbol(match), text)
+
+
+def on_terminal(text: str) -> str:
+    """A text in the user's language, safe to print. Lines that go from right to left begin with a mark that says so."""
+    language = translator()
+    if language is None or not isinstance(text, Text):
+        return printable(text)
+    written = language.text(text)  # has made the values safe; escaping all of it would hit the isolates around them
+    return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if language.right_to_left else written
 
 
 def _symbol(match: re.Match[str]) -> str:

@@ -11,8 +11,8 @@ from nanoscope import cli
 from nanoscope.cli.translation import Help
 from nanoscope.config import KEYS, TYPES, alternatives
 from nanoscope.config_sources import preset_text, presets
-from nanoscope.messages import LANGUAGES
-from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_MARK, Language
+from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
+from nanoscope.words.language import END_ISOLATE, ISOLATE, Language
 
 SCRIPT = {"ar": "[\u0600-\u06ff]", "hi": "[\u0900-\u097f]"}
 HELP = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS), ["presets"]]
@@ -20,7 +20,8 @@ HELP = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS), ["pr
 # Names, what one types or reads in a file, and terms that stand beside their translation.
 NAMES = """
     Adagrad AdamW English GPUs LayerNorm Linear MLflow Muon NaN OpenAI OpenWebText Parquet Python Shakespeare
-    TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines tiny baby macbook
+    TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines
+    tiny baby macbook
 """
 TYPED = """
     False True age ar bash best cpu csv cuda en evaluation failed finished fish gz gzip hi http https inf install jsonl

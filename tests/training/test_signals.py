@@ -139,7 +139,7 @@ def signal_during(number: signal.Signals, iteration: int, micro_batch: int, *, t
         "call = Passage.__call__\n"
         "def interrupted(self):\n"
         "    stops = call(self)\n"
-        f"    if (self.title, self.done) == ('iteration {iteration}: micro-batch', {micro_batch}):\n"
+        f"    if (self.phase, self.step, self.done) == ('step', {iteration}, {micro_batch}):\n"
         f"        for _ in range({times}):\n"
         f"            signal.raise_signal({int(number)})\n"
         "            time.sleep(0.01)\n"

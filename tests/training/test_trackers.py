@@ -16,6 +16,7 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
+from nanoscope.messages import Text
 from nanoscope.runs.events import AnyEvent, Iter, Note, Start
 from nanoscope.training import tracker_process, trackers
 from nanoscope.training.reporter import EventsFile, Reporter, Sink
@@ -324,7 +325,7 @@ def test_a_tracker_that_raises_is_left_out_and_the_others_go_on(
         def close(self) -> None: ...
 
     class Raises(Keeps):
-        name, way_out = "raises", "Leave it."
+        name, way_out = "raises", Text("Leave it.")
 
         def write(self, event: AnyEvent) -> None:
             if isinstance(event, Iter):
@@ -337,9 +338,10 @@ def test_a_tracker_that_raises_is_left_out_and_the_others_go_on(
     said: list[str] = []
     over = threading.Event()
     over.set()
-    tracker_process.Follower(tmp_path, Start(run="run"), said.append).follow(["raises", "keeps"], over)
+    follower = tracker_process.Follower(tmp_path, Start(run="run"), lambda text, level="": said.append(text))
+    follower.follow(["raises", "keeps"], over)
     assert Keeps.steps == [-1, 0, 1]
-    assert said == ["warning: raises failed, training continues without it: no route to host. Leave it."]
+    assert said == ["raises failed, training continues without it: no route to host. Leave it."]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"keeps": 5}', '{"wandb": {"read": "x", "id": 7}}', "[" * 100_000])

@@ -10,12 +10,13 @@ from compared_runs import EXAMPLES
 from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import LogError
+from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page, printable
-from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
+from nanoscope.words.language import Language
 
 SPEAKERS = {code: Language(code) for code in LANGUAGES}
 RAW = re.compile(r"\bNone\b|\bnan\b|\binf\b|[{}]")

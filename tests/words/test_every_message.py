@@ -19,6 +19,7 @@ from nanoscope.analysis.analyse import Options, analyse, log_errors
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.findings import Analysis, NoteFinding
 from nanoscope.analysis.notes import note_findings
+from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
 from nanoscope.runs.listing import list_runs
 from nanoscope.runs.reader import read_log, read_stream
 from nanoscope.runs.run import Log, Run
@@ -31,7 +32,7 @@ from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import LANGUAGES, RIGHT_TO_LEFT_MARK, Language
+from nanoscope.words.language import Language
 
 NOW = datetime(2026, 11, 15, 20, 0)
 # What a value that was not looked at would leave behind.

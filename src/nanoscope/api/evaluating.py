@@ -54,7 +54,7 @@ def evaluate(
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
-    problems = [Text("warning: {problem}", problem=problem) for model in opened for problem in model.problems]
+    problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 
 

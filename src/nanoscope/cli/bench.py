@@ -5,21 +5,24 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.cells import cell_len
 
 from nanoscope.errors import UsageError
+from nanoscope.messages import Joined, Text, shown
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.measure import Figures
 
 GROUPS = ("peak", "step", "evaluation", "sample")
 FORMATS = {
-    "gflops": "{:10,.1f} GFLOPS",
-    "ms": "{:10,.1f} ms",
-    "tokens_per_second": "{:10,.1f} tokens/s",
-    "mfu": "{:10.1%} MFU",
-    "skipped": "    skipped: {}",
-    "failed": "    failed: {}",
+    "gflops": Text("{value:10,.1f} GFLOPS"),
+    "ms": Text("{value:10,.1f} ms"),
+    "tokens_per_second": Text("{value:10,.1f} tokens/s"),
+    "mfu": Text("{value:10.1%} MFU"),
+    "skipped": Text("    skipped: {value}"),
+    "failed": Text("    failed: {value}"),
 }
 
 
@@ -65,7 +68,7 @@ def bench(
                 "invalid value for --only: {name!r}.{hint}\nValid values: {choices}",
                 name=name, hint=did_you_mean(name, GROUPS), choices=", ".join(GROUPS),
             )  # fmt: skip
-    _progress("looking at this machine")
+    _progress(Text("looking at this machine"))
     from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
 
     for sixteen_bits in ("bfloat16", "float16"):
@@ -76,13 +79,14 @@ def bench(
 
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
     for note in notes:
-        _progress(f"note: {note}")
+        _progress(Text("note: {text}", text=note))
     planned = [each for each in MachineBench(choice).measurements() if each.key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}
     interrupted = False
     try:
         for number, measurement in enumerate(planned, start=1):
-            _progress(f"[{number}/{len(planned)}] {measurement.label}")
+            place = f"[{number}/{len(planned)}]"
+            _progress(Text("{place} {what}", place=place, what=measurement.label))
             found[measurement.key] = measurement.figures()
     except KeyboardInterrupt:
         interrupted = True
@@ -92,15 +96,17 @@ def bench(
         print(dumps(facts | flat, ensure_ascii=False))
     else:
         versions = "Python {python}, torch {torch}, nanoscope {nanoscope}".format(**facts)
-        print(f"{choice.device_name}, {choice.dtype}, {facts['platform']}, {versions}")
+        print(on_terminal(Joined(", ", [choice.device_name, choice.dtype, facts["platform"], versions])))
         for measurement in planned[: len(found)]:
             figures = found[measurement.key].items()
-            print(f"{measurement.label:<36}", *(FORMATS[unit].format(value) for unit, value in figures))
+            texts = [Text(FORMATS[unit].template, value=value) for unit, value in figures]
+            label = shown(measurement.label)
+            print(on_terminal(Joined(" ", [f"{label}{' ' * (36 - cell_len(label))}", *texts])))
     if interrupted:
-        _progress("nanoscope: interrupted")
+        _progress(Text("nanoscope: interrupted"))
         return 130
     return 1 if any("failed" in figures for figures in found.values()) else 0
 
 
 def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(on_terminal(text), file=sys.stderr, flush=True)

@@ -1,7 +1,17 @@
 """`nanoscope demo`: the other commands, one after another."""
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import shown
+from nanoscope.messages import Text, shown
+from nanoscope.untrusted import on_terminal
+
+WHAT_YOU_HAVE = Text("""\
+6. What you have now
+   {data}/  the tokens
+   {run}/config.toml  all settings           {run}/events.jsonl  all events, for programs
+   {run}/console.log  the training output    {run}/checkpoints/  the model
+Next: nanoscope watch
+      {longer}
+      nanoscope prepare FILE""")
 
 
 def demo(*, minutes: float = 1.5) -> int:
@@ -34,14 +44,13 @@ def demo(*, minutes: float = 1.5) -> int:
     from nanoscope.training.phases import PhaseClock
     from nanoscope.training.run_folder import unused
 
-    print("1. Turn text into tokens: nanoscope prepare shakespeare")
+    print(on_terminal(Text("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare")))
     corpus = "shakespeare"
     try:
         find_dataset(corpus, "char")
     except JobError as error:
-        print(
-            f"   {shown(error.text).splitlines()[0]}\n   Using Python's own library instead: nanoscope prepare python"
-        )
+        print(on_terminal(Text("   {problem}", problem=shown(error.text).splitlines()[0])))
+        print(on_terminal(Text("   Using Python's own library instead: {command}", command="nanoscope prepare python")))
         corpus = "python"
     data = find_dataset(corpus, "char")
 
@@ -50,33 +59,28 @@ def demo(*, minutes: float = 1.5) -> int:
     run = str(folder.path)
     words = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}"]
     words += [f"--max_minutes={minutes}", "--log_interval=100"]
-    print(f"\n2. Train a GPT on it: nanoscope train {' '.join(words)}")
+    print("\n" + on_terminal(Text("2. Train a GPT on it: {command}", command=f"nanoscope train {' '.join(words)}")))
     resolved = resolve(words)
     status = launch(resolved, PhaseClock())
     if status or not folder.holds_run():
         return status
 
-    print(f"\n3. See what happened: nanoscope explain {run}\n")
+    print("\n" + on_terminal(Text("3. See what happened: {command}", command=f"nanoscope explain {run}")) + "\n")
     explain(run)
 
-    print(f"\n4. Let it write: nanoscope sample {run}")
+    print("\n" + on_terminal(Text("4. Let it write: {command}", command=f"nanoscope sample {run}")))
     write_samples(
         folder.path, "\n", Sampling(max_new_tokens=400), count=1, checkpoint="best", device="auto", dtype="auto",
         as_json=False,
     )  # fmt: skip
 
-    print(f"\n5. Write a report to look at or to send: nanoscope report {run}")
+    command = f"nanoscope report {run}"
+    print("\n" + on_terminal(Text("5. Write a report to look at or to send: {command}", command=command)))
     try:
         report(run)
     except JobError as error:  # charts need the extra 'web'
-        print(f"   {' '.join(shown(error.text).splitlines())}")
+        print(on_terminal(Text("   {problem}", problem=" ".join(shown(error.text).splitlines()))))
 
-    print(f"""
-6. What you have now
-   {data}/  the tokens
-   {run}/config.toml  all settings           {run}/events.jsonl  all events, for programs
-   {run}/console.log  the training output    {run}/checkpoints/  the model
-Next: nanoscope watch
-      {resume_command(run, {"max_iters": 2 * resolved.config.max_iters})}
-      nanoscope prepare FILE""")
+    longer = resume_command(run, {"max_iters": 2 * resolved.config.max_iters})
+    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=data, run=run, longer=longer)))
     return 0

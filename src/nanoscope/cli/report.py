@@ -7,6 +7,8 @@ from cyclopts import Parameter
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, warn
 from nanoscope.errors import JobError, why
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
 
 
 def report(
@@ -52,4 +54,6 @@ def report(
         raise JobError(
             "Can't write {file}: {reason}\nChoose another file with -o FILE", file=file, reason=why(error)
         ) from None
-    print(f"{file}: {len(page.encode('utf-8')) / 1000:.0f} kB. Open it in any browser: {file.resolve().as_uri()}")
+    size, address = len(page.encode("utf-8")) / 1000, file.resolve().as_uri()
+    text = Text("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
+    print(on_terminal(text))

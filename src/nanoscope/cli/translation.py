@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from nanoscope.words.language import RIGHT_TO_LEFT_MARK, Language
+from nanoscope.messages import RIGHT_TO_LEFT_MARK
+from nanoscope.words.language import Language
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel

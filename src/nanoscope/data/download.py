@@ -149,7 +149,9 @@ class _Transfer:
                 if total is None:
                     check_space(self.folder, len(block), WAY_OUT)
                 if self.on_progress:
-                    stage = "downloading" if total else f"downloading ({received >> 24 << 4} MB)"
+                    stage = Text("downloading")
+                    if not total:
+                        stage = Text("downloading ({size:d} MB)", size=received >> 24 << 4)
                     self.on_progress(stage, received / total if total else 0.0)
             return received == total if total is not None else True
         return False

@@ -12,9 +12,10 @@ from nanoscope.data.dataset import is_dataset, open_dataset
 from nanoscope.data.download import OnProgress
 from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 from nanoscope.paths import DATA
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import read_small
+from nanoscope.untrusted import on_terminal, read_small
 
 NANOGPT_TOKENIZERS = {"openwebtext": "gpt2"}  # of the datasets that nanoGPT prepares and nanoscope does not
 
@@ -127,7 +128,11 @@ def _check_tokenizer(folder: Path, wanted: str) -> None:
 def _prepare_known(corpus: str, kind: str, on_progress: OnProgress | None) -> Path:
     folder = default_folder(corpus, kind)
     if not is_dataset(folder):
-        print(f"preparing {corpus} with the {kind} tokenizer in {folder} (on first use)", flush=True)
+        text = Text(
+            "preparing {corpus} with the {kind} tokenizer in {folder} (on first use)",
+            corpus=corpus, kind=kind, folder=folder,
+        )  # fmt: skip
+        print(on_terminal(text), flush=True)
         try:
             prepare([corpus], folder, tokenizer=kind, on_progress=on_progress)
         except JobError:

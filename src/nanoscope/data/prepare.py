@@ -30,6 +30,7 @@ from nanoscope.data.tokenizer import (
     dtype_for,
 )
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 from nanoscope.paths import DATA
 from nanoscope.suggest import did_you_mean
 
@@ -80,7 +81,7 @@ def prepare(
         survey = _survey(documents, kind, val_fraction, on_progress)
         chosen = _make_tokenizer(kind, survey, vocab_size, on_progress)
         writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
-        pieces = _with_progress(documents, "encoding", on_progress)
+        pieces = _with_progress(documents, Text("encoding"), on_progress)
         for name, text, ends_document in _assigned(pieces, survey, val_fraction):
             writers[name].add(text, ends_document)
         splits = {name: writer.close() for name, writer in writers.items()}
@@ -162,12 +163,12 @@ def _check_sizes(splits: dict[Split, SplitMeta], characters: int) -> None:
 def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:
     yield from documents.notes
     if documents.skipped:
-        yield f"skipped files: {listed(documents.skipped)}"
+        yield Text("skipped files: {list}", list=listed(documents.skipped))
     if tokenizer.kind == "bpe" and tokenizer.vocab_size < vocab_size:
-        yield (
-            f"the vocabulary has {tokenizer.vocab_size:,} tokens instead of {vocab_size:,}: "
-            "the text has no more pairs that repeat"
-        )
+        yield Text(
+            "the vocabulary has {size:,} tokens instead of {wanted:,}: the text has no more pairs that repeat",
+            size=tokenizer.vocab_size, wanted=vocab_size,
+        )  # fmt: skip
 
 
 @dataclass
@@ -189,7 +190,7 @@ def _survey(documents: Documents, kind: str, val_fraction: float, on_progress: O
     survey = _Survey()
     sampler = _Sampler(survey.sample)
     at_start = True
-    for text, ends_document in _with_progress(documents, "reading", on_progress):
+    for text, ends_document in _with_progress(documents, Text("reading"), on_progress):
         survey.characters += len(text)
         survey.documents += ends_document
         survey.val_documents += at_start and _is_for_validation(text, val_fraction)
@@ -247,7 +248,7 @@ def _make_tokenizer(kind: str, survey: _Survey, vocab_size: int, on_progress: On
     if kind == "gpt2":
         return Gpt2Tokenizer()
     if on_progress:
-        on_progress("training the tokenizer", 0.0)
+        on_progress(Text("training the tokenizer"), 0.0)
     return BpeTokenizer.train(survey.sample, vocab_size)
 
 

@@ -24,6 +24,7 @@ from nanoscope.data.download import OnProgress, check_space, download, is_url
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.messages import Joined, Text
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import on_terminal
 
 STDIN = "-"
 TEXT_SUFFIXES = (".txt", ".md", ".text", ".markdown")
@@ -204,16 +205,16 @@ class Sources:
         files = []
         for path, file in candidates:
             if any(part.startswith(".") for part in path.parts):
-                skipped["hidden"] += 1
+                skipped[Text("hidden")] += 1
             elif file is None:
-                skipped["not a file"] += 1
+                skipped[Text("not a file")] += 1
             elif file.suffix not in suffixes:
-                skipped[file.suffix or "without extension"] += 1
+                skipped[file.suffix or Text("without extension")] += 1
                 examples.setdefault(file.suffix, file)
             elif file.size_bytes == 0:
-                skipped["empty"] += 1
+                skipped[Text("empty")] += 1
             elif file.suffix != ".parquet" and file.is_binary():
-                skipped["binary"] += 1
+                skipped[Text("binary")] += 1
             else:
                 files.append(file)
         if not files:
@@ -242,7 +243,7 @@ class Sources:
     def _standard_input(self) -> TextFile:
         """Copy standard input to a file, because a dataset takes two passes. The system removes the file."""
         if sys.stdin.isatty():
-            print("reading standard input; end it with Ctrl-D", file=sys.stderr)
+            print(on_terminal(Text("reading standard input; end it with Ctrl-D")), file=sys.stderr)
         spool = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the TextFile)
         folder = Path(tempfile.gettempdir())
         while block := sys.stdin.buffer.read(SPOOL_BLOCK_BYTES):
@@ -300,7 +301,9 @@ KINDS = {
 
 def listed(skipped: Counter[str]) -> Text:
     """12 .py, 3 .html, 1 hidden."""
-    shown: list[object] = [Joined(" ", [f"{count:,}", KINDS.get(kind, kind)]) for kind, count in skipped.most_common(6)]
+    shown: list[str] = [
+        Text("{count:,} {kind}", count=count, kind=KINDS.get(kind, kind)) for kind, count in skipped.most_common(6)
+    ]
     return Joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)
 
 

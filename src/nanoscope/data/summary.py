@@ -6,6 +6,8 @@ from typing import Any
 
 from nanoscope.config_sources import DEFAULT_PRESET, resolve
 from nanoscope.data.dataset import SPLITS, read_meta
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
 
 
 def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]:
@@ -20,8 +22,14 @@ def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]
         command.append(f"--block_size={block_size}")
         warnings = [
             *warnings,
-            f"very little text: the {shortest} split has {tokens:,} tokens, and the preset {DEFAULT_PRESET} reads "
-            f"windows of {wanted}. Use a block_size below {tokens}, or prepare more text",
+            Text(
+                "very little text: the {split} split has {tokens:,} tokens, and the preset {preset} reads windows of "
+                "{wanted:d}. Use a block_size below {tokens:d}, or prepare more text",
+                split=shortest,
+                tokens=tokens,
+                preset=DEFAULT_PRESET,
+                wanted=wanted,
+            ),
         ]
     return {
         "dataset": folder.as_posix(),
@@ -42,12 +50,14 @@ def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]
 def in_words(summary: dict[str, Any]) -> str:
     """Return the summary as lines for a person."""
     lines = [
-        f"prepared {summary['dataset']} in {summary['seconds']:.1f} s",
-        f"  tokens      {summary['train_tokens']:,} train, {summary['val_tokens']:,} val",
-        f"  vocabulary  {summary['vocab_size']:,} ({summary['tokenizer']}), "
-        f"{summary['characters_per_token']:.2f} characters per token",
-        f"  documents   {summary['documents']:,}",
-        *(f"warning: {warning}" for warning in summary["warnings"]),
-        f"next: {summary['next']}",
+        Text("prepared {dataset} in {seconds:.1f} s", **summary),
+        Text("  tokens      {train_tokens:,} train, {val_tokens:,} val", **summary),
+        Text(
+            "  vocabulary  {vocab_size:,} ({tokenizer}), {characters_per_token:.2f} characters per token",
+            **summary,
+        ),
+        Text("  documents   {documents:,}", **summary),
+        *(Text("warning: {text}", text=warning) for warning in summary["warnings"]),
+        Text("next: {command}", command=summary["next"]),
     ]
-    return "\n".join(lines)
+    return "\n".join(map(on_terminal, lines))

@@ -9,11 +9,11 @@ from itertools import count
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
-from nanoscope.messages import shown
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import on_terminal
 
-HELP = "Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves."
+HELP = Text("Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves.")
 MARK = "> "
 
 
@@ -21,14 +21,14 @@ def converse(
     model: LanguageModel, tokenizer: Tokenizer, settings: Sampling, first: str, show: Callable[[str], None]
 ) -> None:
     """Continue one prompt after another until the input ends. `first`, if any, is the first prompt."""
-    on_terminal = sys.stdin.isatty()
-    if on_terminal:
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
         with suppress(ImportError):  # not on Windows, whose console edits lines itself
             import readline  # noqa: F401  gives input() a history and arrow keys
-        print(HELP, file=sys.stderr)
+        print(on_terminal(HELP), file=sys.stderr)
     text = ""
     for turn in count():
-        prompt = first if turn == 0 and first else _ask(on_terminal)
+        prompt = first if turn == 0 and first else _ask(is_terminal)
         if prompt is None:
             break
         begun = prompt or text or "\n"
@@ -43,7 +43,7 @@ def converse(
             # Another seed every time: an empty line after the same prompt should not repeat the text.
             generate_texts(model, tokenizer, begun, replace(settings, seed=settings.seed + turn), 1, write)
         except UsageError as error:
-            print(printable(f"nanoscope: {shown(error.text)}", keep=ISOLATES), file=sys.stderr)
+            print(f"nanoscope: {on_terminal(error.text)}", file=sys.stderr)
             continue
         except KeyboardInterrupt:
             pass
@@ -51,16 +51,16 @@ def converse(
         show("\n")
 
 
-def _ask(on_terminal: bool) -> str | None:
+def _ask(is_terminal: bool) -> str | None:
     """The next prompt; None at the end of the input."""
     while True:
         try:
-            return input(MARK) if on_terminal else input()
+            return input(MARK) if is_terminal else input()
         except EOFError:
-            if on_terminal:
+            if is_terminal:
                 print(file=sys.stderr)
             return None
         except KeyboardInterrupt:
-            if not on_terminal:
+            if not is_terminal:
                 raise
-            print(f"\n{HELP}", file=sys.stderr)
+            print(f"\n{on_terminal(HELP)}", file=sys.stderr)

@@ -12,9 +12,9 @@ from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_text
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.interop.models import open_model
-from nanoscope.messages import Text, shown
+from nanoscope.messages import Text
 from nanoscope.paths import RUNS
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import on_terminal, printable
 
 
 def write_samples(
@@ -36,14 +36,14 @@ def write_samples(
         raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)
     for problem in found.problems:
-        print(printable(shown(Text("warning: {problem}", problem=problem)), keep=ISOLATES), file=sys.stderr)
+        print(on_terminal(Text("warning: {text}", text=problem)), file=sys.stderr)
     tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(on_terminal(Text("note: {text}", text=note)), file=sys.stderr)
     model = found.build(choice.device)
-    print(printable(found.describe()), file=sys.stderr, flush=True)
+    print(on_terminal(found.describe()), file=sys.stderr, flush=True)
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
     with autocast(choice):
         if interactive:

@@ -16,7 +16,7 @@ from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
 from nanoscope.hardware.peaks import find_peak
 from nanoscope.hardware.probe import cpu_name
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Count, Joined, Text
 from nanoscope.paths import cache_folder
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,7 +43,7 @@ class Choice:
     device_name: str
     dtype: str
     compile: bool
-    reasons: str
+    reasons: Joined
 
     @property
     def type(self) -> str:
@@ -84,7 +84,7 @@ def decide(
     kind, _, index = device.partition(":")
     if kind == "auto":
         kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
-        device_reason = "no CUDA or MPS found" if kind == "cpu" else "the fastest here"
+        device_reason = Text("no CUDA or MPS found") if kind == "cpu" else Text("the fastest here")
     number = int(index or 0) if local_rank is None else local_rank  # torchrun gives each process its own GPU
     place, name = _find(kind, number, facts)
     capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
@@ -92,16 +92,19 @@ def decide(
         dtype, dtype_reason = _best_dtype(kind, capability)
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
-    mode = "compiled" if compile else "eager"
+    mode = Text("compiled") if compile else Text("eager")
     chosen = {place: device_reason, dtype: dtype_reason, mode: compile_reason}
-    reasons = ", ".join(f"{choice} ({reason})" if reason else choice for choice, reason in chosen.items())
+    reasons = Joined(
+        ", ",
+        (Text("{choice} ({reason})", choice=each, reason=why) if why else each for each, why in chosen.items()),
+    )
     return Choice(place, name, dtype, bool(compile), reasons)
 
 
 def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
     """Return torch's name of a device and the name of its model."""
     if kind == "cpu":
-        return "cpu", f"{facts.cpu_name}, {facts.cpu_threads} threads"
+        return "cpu", Text("{cpu}, {threads:d} threads", cpu=facts.cpu_name, threads=facts.cpu_threads)
     advice = Text("Use --device=cpu, or omit --device to choose automatically.")
     if kind == "mps":
         if not facts.mps:
@@ -127,19 +130,23 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
 
 def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
     if kind != "cuda":
-        return "float32", "the safe choice"
+        return "float32", Text("the safe choice")
     # torch reports bfloat16 as supported even where it is emulated, very slowly; the hardware generation is reliable.
-    return ("bfloat16", "this GPU has it") if capability >= (8, 0) else ("float16", "this GPU is too old for bfloat16")
+    if capability >= (8, 0):
+        return "bfloat16", Text("this GPU has it")
+    return "float16", Text("this GPU is too old for bfloat16")
 
 
 def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_steps: int) -> tuple[bool, str]:
     if kind != "cuda":  # with model/kernels.py eager mode is at least as fast (benchmarks/LOG.md)
-        return False, "compiling rarely pays here"
+        return False, Text("compiling rarely pays here")
     if planned_steps < COMPILING_PAYS_AFTER:
-        return False, "too few iterations to repay compiling"
+        return False, Text("too few iterations to repay compiling")
     if not triton:
-        return False, "torch.compile needs Triton"
-    return (True, "it pays on a GPU") if capability >= (7, 0) else (False, "this GPU is too old for Triton")
+        return False, Text("torch.compile needs Triton")
+    if capability >= (7, 0):
+        return True, Text("it pays on a GPU")
+    return False, Text("this GPU is too old for Triton")
 
 
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
@@ -149,8 +156,8 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
         return flops, known.source
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype])
     if measured is None:
-        return None, "not measured"
-    return _highest_seen(choice, measured), "measured by a short matmul on this device, the highest so far"
+        return None, Text("not measured")
+    return _highest_seen(choice, measured), Text("measured by a short matmul on this device, the highest so far")
 
 
 def _highest_seen(choice: Choice, measured: float) -> float:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from nanoscope.files import write_atomically
+from nanoscope.messages import Joined, Text
 from nanoscope.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ except Exception as error:
 """
 
 
+CRASH = "it crashes the process: "  # how a problem in the cache begins
+
+
 @dataclass(frozen=True)
 class ProbeResult:
     """The problem ('' if none), the environment variables that are needed, and the matmul time relative to float32."""
@@ -101,22 +105,41 @@ def make_cpu_ready(device: str, dtype: str) -> None:
 
 def with_fallbacks(choice: "Choice") -> tuple["Choice", list[str]]:
     """Replace what does not work on this machine by float32 or eager mode; return a note for each replacement."""
-    notes = []
+    notes: list[str] = []
     if choice.type == "cpu" and choice.dtype != "float32":
         found = probe_cpu_dtype(choice.dtype)
         problem = found.problem
+        if problem.startswith(CRASH):
+            problem = Text("it crashes the process: {how}", how=problem.removeprefix(CRASH))
         if not found.environment.items() <= os.environ.items():  # too late: torch is loaded
-            problem = f"it needs {' '.join(map('='.join, found.environment.items()))} to be set before the start"
+            needed = " ".join(map("=".join, found.environment.items()))
+            problem = Text("it needs {variables} to be set before the start", variables=needed)
         if problem:
-            notes.append(f"{choice.dtype} does not work on this CPU ({problem}); using float32")
-            reasons = choice.reasons.replace(choice.dtype, f"float32 instead of {choice.dtype}")
-            choice = replace(choice, dtype="float32", reasons=reasons)
+            notes.append(
+                Text(
+                    "{dtype} does not work on this CPU ({problem}); using float32", dtype=choice.dtype, problem=problem
+                )
+            )
+            choice = replace(choice, dtype="float32", reasons=_instead(choice.reasons, choice.dtype, "float32"))
         elif found.times_float32 is not None and found.times_float32 > 2:
-            notes.append(f"{choice.dtype} takes {found.times_float32:.0f} times as long as float32 on this CPU")
+            notes.append(
+                Text(
+                    "{dtype} takes {times:.0f} times as long as float32 on this CPU",
+                    dtype=choice.dtype, times=found.times_float32,
+                )
+            )  # fmt: skip
     if choice.compile and (problem := probe_compile(choice.type, choice.dtype).problem):
-        notes.append(f"torch.compile does not work here ({problem}); training continues in eager mode")
-        choice = replace(choice, compile=False, reasons=choice.reasons.replace("compiled", "eager instead of compiled"))
+        notes.append(
+            Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
+        )
+        choice = replace(choice, compile=False, reasons=_instead(choice.reasons, Text("compiled"), Text("eager")))
     return choice, notes
+
+
+def _instead(reasons: Joined, wanted: str, used: str) -> Joined:
+    """The reasons for a choice in which one thing was replaced."""
+    replaced = Text("{used} instead of {wanted}", used=used, wanted=wanted)
+    return Joined(", ", (replaced if str(part).startswith(wanted) else part for part in reasons.parts))
 
 
 def cpu_name() -> str:
@@ -184,7 +207,7 @@ def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
     if lines and status == 1:
         return ProbeResult(lines[-1][:120], {}, None)
     how = signal.Signals(-status).name if status < 0 else f"status {status}"
-    return ProbeResult(f"it crashes the process: {how}", {}, None)
+    return ProbeResult(f"{CRASH}{how}", {}, None)
 
 
 def _kill_tree(child: psutil.Popen) -> None:

@@ -19,7 +19,7 @@ from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_js
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
-from nanoscope.messages import Text
+from nanoscope.messages import Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
@@ -58,9 +58,9 @@ class OpenedModel:
 
     def describe(self) -> str:
         """Where it is, and how far it was trained."""
-        facts = [] if self.step is None else [f"{self.step} iterations"]
-        facts += [] if self.val_loss is None else [f"val loss {self.val_loss:.4f}"]
-        return f"{self.folder} ({', '.join(facts)})" if facts else str(self.folder)
+        facts = [] if self.step is None else [Text("{step:d} iterations", step=self.step)]
+        facts += [] if self.val_loss is None else [Text("val loss {loss:.4f}", loss=self.val_loss)]
+        return Text("{folder} ({facts})", folder=self.folder, facts=Joined(", ", facts)) if facts else str(self.folder)
 
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""

@@ -2,7 +2,8 @@
 
 `console_lines` is the only place that decides how an event reads in a terminal and in console.log; `read_console_line`
 is its inverse, as far as the printed digits go. The lines of iterations, evaluations and checkpoints keep nanoGPT's
-shape. Wordings of earlier versions are still read.
+shape in every language; the others are texts, which console.log has in English and the terminal in the user's language.
+Wordings of earlier versions are still read.
 """
 
 import re
@@ -14,30 +15,39 @@ from typing import Any
 
 import msgspec
 
+from nanoscope.messages import Joined, Text
 from nanoscope.runs import events as e
-from nanoscope.units import parse_count, parse_duration, short_count, short_duration
+from nanoscope.units import MISSING, exact_seconds, parse_count, parse_duration, short_count, short_duration
 
-MISSING = "n/a"
 # What explains a run to somebody who has only its console.log.
 SHOWN_SETTINGS = (
     "recipe", "dataset", "max_iters", "batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head",
     "n_embd", "dropout", "learning_rate", "lr_scale", "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr",
     "weight_decay", "grad_clip", "eval_interval", "eval_iters", "log_interval", "seed",
 )  # fmt: skip
-SLOW_CAUSES: dict[e.SlowCause, str] = {
-    "asleep": "the machine was asleep",
-    "data": "it waited for data",
-    "checkpoint": "a checkpoint was being written",
-    "busy": "the process got little CPU time (other programs, or swapping)",
-    "unknown": "cause unknown",
+SLOW_CAUSES: dict[e.SlowCause, Text] = {
+    "asleep": Text("the machine was asleep"),
+    "data": Text("it waited for data"),
+    "checkpoint": Text("a checkpoint was being written"),
+    "busy": Text("the process got little CPU time (other programs, or swapping)"),
+    "unknown": Text("cause unknown"),
 }
-ENDINGS: dict[e.EndReason, str] = {
-    "finished": "finished {step} iterations",
-    "eval_only": "evaluated at iteration {step} without training",
-    "patience": "stopped at iteration {step}: out of patience (val loss not improving)",
-    "max_minutes": "stopped at iteration {step}: max_minutes is over",
-    "interrupted": "stopped at iteration {step} by {signal}",
-    "non_finite": "stopped at iteration {step}: the loss is not finite",
+ENDINGS: dict[e.EndReason, Text] = {
+    "finished": Text("finished {step:d} iterations"),
+    "eval_only": Text("evaluated at iteration {step:d} without training"),
+    "patience": Text("stopped at iteration {step:d}: out of patience (val loss not improving)"),
+    "max_minutes": Text("stopped at iteration {step:d}: max_minutes is over"),
+    "interrupted": Text("stopped at iteration {step:d} by {signal}"),
+    "non_finite": Text("stopped at iteration {step:d}: the loss is not finite"),
+}
+PHASES = {
+    "startup": Text("startup"),
+    "data": Text("data"),
+    "step": Text("step"),
+    "eval": Text("eval"),
+    "checkpoint": Text("checkpoint"),
+    "sample": Text("sample"),
+    "other": Text("other"),
 }
 
 
@@ -53,51 +63,20 @@ def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
         case e.Eval():
             error = "" if event.val_stderr is None else f" ± {event.val_stderr:.4f}"
             losses = f"train loss {_loss(event.train_loss)}, val loss {_loss(event.val_loss)}{error}"
-            return [f"step {event.step}: {losses}, eval {_seconds(event.seconds)}"]
+            return [f"step {event.step}: {losses}, eval {exact_seconds(event.seconds)}"]
         case e.Checkpoint():
             waited = "" if event.seconds is None else f" ({event.seconds:.2f}s)"
             return [f"saving checkpoint to {PurePath(folder, event.path)}{waited}"]
         case e.Start():
             return _start_lines(event, folder)
-        case e.Resume():
-            parts = {"changed for good": event.changed, "for this session": event.for_session}
-            listed = "; ".join(f"{what}: {_changes(values)}" for what, values in parts.items() if values)
-            return [f"resuming at iteration {event.step}" + (f" ({listed})" if listed else "")]
-        case e.Forecast():
-            return _forecast_lines(event)
-        case e.Sample():
-            where = PurePath(folder, event.path)
-            return [f"sample at {event.step}: {event.beginning!r} (full text: {where})"]
-        case e.Rollback():
-            rates = "" if event.lr_factor is None else f", learning rates × {event.lr_factor:g}"
-            which = "" if event.count is None else f" (rollback {event.count}{_of(event.limit)})"
-            return [
-                f"note: the loss was not finite at iteration {event.step}: back to iteration {event.to} without that "
-                f"batch{rates}{which}"
-            ]
-        case e.OutOfMemory():
-            return [
-                f"note: out of memory at iteration {event.step}: micro-batches of {event.micro_batch} sequences "
-                f"instead of {event.micro_batch_before} from now on; tokens per iteration stay the same"
-            ]
-        case e.Spike():
-            return [f"note: loss spike at iteration {event.step}: {event.loss:.4f}, usually {event.usual:.4f}"]
-        case e.SlowStep():
-            times = f"{_seconds(event.seconds)}, usually {_seconds(event.usual, 4)}"
-            return [f"note: iteration {event.step} took {times}: {SLOW_CAUSES[event.cause]}"]
-        case e.Asleep():
-            slept = short_duration(event.seconds)
-            return [f"note: the machine slept for {slept} during iteration {event.step}; that time is not counted"]
-        case e.CheckpointFailed():
-            return [f"warning: checkpoint of iteration {event.step} not saved: {event.message}"]
-        case e.CheckpointSaved():
-            return [f"note: checkpoint of iteration {event.step} is saved now"]
-        case e.Note():
-            return [f"{event.level}: {event.text}"]
-        case e.NonFinite():
-            return [f"the loss is not finite at iteration {event.step}"]
         case e.End():
             return _end_lines(event, folder)
+        case e.Sample():
+            what, where = repr(event.beginning), PurePath(folder, event.path)
+            text = Text("sample at {step:d}: {what} (full text: {where})", step=event.step, what=what, where=where)
+            return [text]
+        case _:
+            return [_line(event)]
 
 
 def read_console_line(line: str) -> e.AnyEvent | None:
@@ -147,16 +126,25 @@ class ConsoleReader:
 def _start_lines(event: e.Start, folder: str) -> list[str]:
     lines = [f"nanoscope {event.nanoscope or MISSING}: {folder or event.run}"]
     if folder:
-        lines.append(f"watch in the browser: nanoscope watch {shlex.quote(str(PurePath(folder).parent))}")
+        command = f"nanoscope watch {shlex.quote(str(PurePath(folder).parent))}"
+        lines.append(Text("watch in the browser: {command}", command=command))
     if event.device_reasons is not None:
-        lines.append(f"device: {event.device_reasons}")
+        lines.append(Text("device: {reasons}", reasons=event.device_reasons))
     if event.device_name is not None:
-        peak = f", peak {event.peak_flops / 1e9:.4g} GFLOPS ({event.peak_source})" if event.peak_flops else ""
-        lines.append(f"hardware: {event.device_name}{peak}")
+        lines.append(
+            Text(
+                "hardware: {name}, peak {gflops:.4g} GFLOPS ({source})",
+                name=event.device_name, gflops=event.peak_flops / 1e9, source=event.peak_source or MISSING,
+            ) if event.peak_flops else Text("hardware: {name}", name=event.device_name)
+        )  # fmt: skip
     if event.data_folder is not None and event.train_tokens is not None and event.val_tokens is not None:
-        sizes = f"{event.train_tokens:,} train and {event.val_tokens:,} val tokens"
-        vocabulary = f"vocabulary {event.vocab_size or 0} ({event.tokenizer or 'unknown tokenizer'})"
-        lines.append(f"data: {event.data_folder}, {sizes}, {vocabulary}")
+        lines.append(
+            Text(
+                "data: {folder}, {train:,} train and {val:,} val tokens, vocabulary {size:d} ({tokenizer})",
+                folder=event.data_folder, train=event.train_tokens, val=event.val_tokens, size=event.vocab_size or 0,
+                tokenizer=event.tokenizer or Text("unknown tokenizer"),
+            )
+        )  # fmt: skip
     if event.parameters is not None:
         lines.append(f"number of parameters: {event.parameters / 1e6:.2f}M")
     if event.tokens_per_step is not None:
@@ -165,42 +153,140 @@ def _start_lines(event: e.Start, folder: str) -> list[str]:
     return [*lines, "settings: " + " ".join(settings)] if settings else lines
 
 
-def _forecast_lines(event: e.Forecast) -> list[str]:
-    after = f" after {event.measured} iterations" if event.measured else ""
-    parts = [f"{event.steps} iterations of about {_rough(event.step_seconds)}"]
+def _line(event: e.AnyEvent) -> Text:
+    match event:
+        case e.Resume():
+            return _resume_line(event)
+        case e.Forecast():
+            return _forecast_line(event)
+        case e.Rollback():
+            return _rollback_line(event)
+        case e.OutOfMemory():
+            return Text(
+                "note: out of memory at iteration {step:d}: micro-batches of {now:d} sequences instead of {before:d} "
+                "from now on; tokens per iteration stay the same",
+                step=event.step, now=event.micro_batch, before=event.micro_batch_before,
+            )  # fmt: skip
+        case e.Spike():
+            return Text(
+                "note: loss spike at iteration {step:d}: {loss:.4f}, usually {usual:.4f}",
+                step=event.step, loss=event.loss, usual=event.usual,
+            )  # fmt: skip
+        case e.SlowStep():
+            return Text(
+                "note: iteration {step:d} took {seconds:seconds2}, usually {usual:seconds4}: {cause}",
+                step=event.step, seconds=event.seconds, usual=event.usual, cause=SLOW_CAUSES[event.cause],
+            )  # fmt: skip
+        case e.Asleep():
+            return Text(
+                "note: the machine slept for {seconds:duration} during iteration {step:d}; that time is not counted",
+                seconds=event.seconds, step=event.step,
+            )  # fmt: skip
+        case e.CheckpointFailed():
+            return Text(
+                "warning: checkpoint of iteration {step:d} not saved: {message}",
+                step=event.step, message=event.message,
+            )  # fmt: skip
+        case e.CheckpointSaved():
+            return Text("note: checkpoint of iteration {step:d} is saved now", step=event.step)
+        case e.Note(level="warning"):
+            return Text("warning: {text}", text=event.text)
+        case e.Note():
+            return Text("note: {text}", text=event.text)
+        case e.NonFinite():
+            return Text("the loss is not finite at iteration {step:d}", step=event.step)
+    raise TypeError(event)
+
+
+def _resume_line(event: e.Resume) -> Text:
+    changes = []
+    if event.changed:
+        changes.append(Text("changed for good: {changes}", changes=_changes(event.changed)))
+    if event.for_session:
+        changes.append(Text("for this session: {changes}", changes=_changes(event.for_session)))
+    if not changes:
+        return Text("resuming at iteration {step:d}", step=event.step)
+    return Text("resuming at iteration {step:d} ({changes})", step=event.step, changes=Joined("; ", changes))
+
+
+def _forecast_line(event: e.Forecast) -> Text:
+    pace = Text("{steps:d} iterations of about {each:rough}", steps=event.steps, each=event.step_seconds)
     if event.seconds is not None and event.seconds_low is not None and event.seconds_high is not None:
-        span = f"{short_duration(event.seconds_low)} to {short_duration(event.seconds_high)}"
-        parts[0] += f", {short_duration(event.seconds)} in all ({span})"
+        pace = Text(
+            "{steps:d} iterations of about {each:rough}, {seconds:duration} in all ({low:duration} to {high:duration})",
+            steps=event.steps, each=event.step_seconds, seconds=event.seconds, low=event.seconds_low,
+            high=event.seconds_high,
+        )  # fmt: skip
+    parts = [pace]
     if event.epochs is not None and event.epochs_per_step is not None:
-        parts.append(f"{event.epochs_per_step:.3g} epochs per iteration, {event.epochs:.3g} in all")
+        parts.append(
+            Text(
+                "{each:.3g} epochs per iteration, {epochs:.3g} in all", each=event.epochs_per_step, epochs=event.epochs
+            )
+        )
     if event.memory_bytes is not None and event.memory_available is not None:
-        parts.append(f"memory {event.memory_bytes / 1e9:.1f} of {event.memory_available / 1e9:.1f} GB")
-    return [f"expected{after}: {'; '.join(parts)}"]
+        needed, available = event.memory_bytes / 1e9, event.memory_available / 1e9
+        parts.append(Text("memory {needed:.1f} of {available:.1f} GB", needed=needed, available=available))
+    if event.measured:
+        return Text("expected after {n:d} iterations: {parts}", n=event.measured, parts=Joined("; ", parts))
+    return Text("expected: {parts}", parts=Joined("; ", parts))
+
+
+def _rollback_line(event: e.Rollback) -> Text:
+    rates = which = ""
+    if event.lr_factor is not None:
+        rates = Text(", learning rates × {factor:g}", factor=event.lr_factor)
+    if event.count is not None and event.limit is not None:
+        which = Text(" (rollback {n:d} of at most {limit:d})", n=event.count, limit=event.limit)
+    elif event.count is not None:
+        which = Text(" (rollback {n:d})", n=event.count)
+    return Text(
+        "note: the loss was not finite at iteration {step:d}: back to iteration {to:d} without that "
+        "batch{rates}{which}",
+        step=event.step, to=event.to, rates=rates, which=which,
+    )  # fmt: skip
 
 
 def _end_lines(event: e.End, folder: str) -> list[str]:
-    text = ENDINGS[event.reason].format(step=event.step, signal=event.signal or "another process")
-    if event.wall_seconds is not None:
-        word = " in" if event.reason in ("finished", "eval_only") else ", after"
-        text += f"{word} {short_duration(event.wall_seconds)}"
-        shares = sorted(
-            ((each / max(event.wall_seconds, 1e-9), name) for name, each in event.phases.items()), reverse=True
-        )
-        shown = [f"{name} {100 * share:.1f}%" for share, name in shares if share >= 0.0005]
-        text += f" ({', '.join(shown)})" if shown else ""
-    lines = [text]
+    signal = event.signal or Text("another process")
+    ending = Text(ENDINGS[event.reason].template, step=event.step, signal=signal)
+    lines: list[str] = [ending if event.wall_seconds is None else _with_time(ending, event, event.wall_seconds)]
     if event.best_val_loss is not None and event.reason != "eval_only":
-        lines.append(f"best val loss {event.best_val_loss:.4f} at step {event.best_step}")
+        lines.append(
+            Text("best val loss {loss:.4f} at step {step}", loss=event.best_val_loss, step=str(event.best_step))
+        )
     command = resume_command(folder, event.resume_with)
     if event.reason in ("eval_only", "non_finite"):
         return lines
     if event.reason == "finished" and event.step and event.saved_step == event.step:
-        lines += [f"see what it writes: nanoscope sample {shlex.quote(folder)}", f"train longer: {command}"]
+        lines.append(Text("see what it writes: {command}", command=f"nanoscope sample {shlex.quote(folder)}"))
+        lines.append(Text("train longer: {command}", command=command))
     elif event.step and event.saved_step == event.step:
-        lines.append(f"saved; resume with: {command}")
+        lines.append(Text("saved; resume with: {command}", command=command))
     elif not event.step:
-        lines.append("nothing was trained, so nothing was saved")
+        lines.append(Text("nothing was trained, so nothing was saved"))
     return lines
+
+
+def _with_time(ending: Text, event: e.End, seconds: float) -> Text:
+    """How a run ended, how long it took, and for what."""
+    by_size = sorted(((each / max(seconds, 1e-9), name) for name, each in event.phases.items()), reverse=True)
+    shares = Joined(
+        ", ",
+        [
+            Text("{phase} {share}", phase=PHASES.get(name, name), share=f"{100 * share:.1f}%")
+            for share, name in by_size
+            if share >= 0.0005
+        ],
+    )
+    whole = event.reason in ("finished", "eval_only")
+    if shares and whole:
+        return Text("{ending} in {seconds:duration} ({shares})", ending=ending, seconds=seconds, shares=shares)
+    if shares:
+        return Text("{ending}, after {seconds:duration} ({shares})", ending=ending, seconds=seconds, shares=shares)
+    if whole:
+        return Text("{ending} in {seconds:duration}", ending=ending, seconds=seconds)
+    return Text("{ending}, after {seconds:duration}", ending=ending, seconds=seconds)
 
 
 def resume_command(folder: str, flags: dict[str, Any]) -> str:
@@ -217,27 +303,12 @@ def _loss(value: float | None) -> str:
     return "nan" if value is None else f"{value:.4f}"
 
 
-def _seconds(value: float | None, digits: int = 2) -> str:
-    return MISSING if value is None else f"{value:.{digits}f}s"
-
-
-def _rough(seconds: float | None) -> str:
-    """Three digits of a short time, which `short_duration` would round to whole seconds."""
-    if seconds is None:
-        return MISSING
-    return f"{seconds:.3g}s" if seconds < 99.5 else short_duration(seconds)
-
-
-def _of(limit: int | None) -> str:
-    return "" if limit is None else f" of at most {limit}"
-
-
 # --- reading ---
 
 _STEP = r"(?P<step__int>\d{1,12})"
 _LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
 _DURATION = r"[\dydhms]{2,16}"
-_CAUSE_OF = {text: cause for cause, text in SLOW_CAUSES.items()}
+_CAUSE_OF = {str(text): cause for cause, text in SLOW_CAUSES.items()}
 
 
 def _settings(text: str) -> dict[str, Any]:

@@ -367,7 +367,7 @@ def _finite(value: Any) -> Any:
 
 def encode(event: AnyEvent) -> str:
     """The event as a line of events.jsonl."""
-    record: dict[str, Any] = msgspec.to_builtins(event)
+    record: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)  # a Text is English there
     return msgspec.json.encode(_plain(record)).decode() + "\n"
 
 

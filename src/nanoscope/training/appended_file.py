@@ -4,6 +4,8 @@ import os
 from io import FileIO
 from pathlib import Path
 
+from nanoscope.messages import Text
+
 
 class AppendedFile:
     """Appends text to a file. Text that can't be written waits in memory, so that trouble with a log never ends a run.
@@ -29,7 +31,8 @@ class AppendedFile:
                 self._waiting = self._waiting[self._file.write(self._waiting) :]
             self.trouble = None
         except OSError as error:
-            self.trouble = self.trouble or f"can't write {self.path}: {error.strerror or error}"
+            reason = error.strerror or error
+            self.trouble = self.trouble or Text("can't write {path}: {reason}", path=self.path, reason=reason)
 
     def close(self) -> None:
         self._file.close()

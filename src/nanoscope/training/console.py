@@ -10,10 +10,11 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from nanoscope.messages import Joined, Text
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.reporter import Terminal
 from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
-from nanoscope.units import short_count, short_duration
+from nanoscope.untrusted import on_terminal
 
 
 class Outlet:
@@ -50,7 +51,8 @@ class Outlet:
         if isinstance(error, BrokenPipeError):
             self._stop.ask(BROKEN_PIPE)
         else:
-            _print_error(f"warning: can't write to standard output: {error.strerror}")
+            text = Text("warning: can't write to standard output: {reason}", reason=error.strerror)
+            _print_error(on_terminal(text))
 
 
 class PlainTerminal(Terminal):
@@ -68,7 +70,7 @@ class PlainTerminal(Terminal):
 
     def progress(self, text: str) -> None:
         if time.monotonic() - self._last_line >= self.SILENT_SECONDS:
-            _print_error(text)
+            _print_error(on_terminal(text))
             self._last_line = time.monotonic()
 
 
@@ -81,7 +83,7 @@ class BarTerminal(Terminal):
         columns = BarColumn(24), count, TextColumn("{task.description}{task.fields[status]}")
         self._progress = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", status="")
-        self._best = ""
+        self._best: list[str] = []
 
     def line(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -91,11 +93,13 @@ class BarTerminal(Terminal):
             case Start():
                 self._progress.update(self._task, completed=event.first_step, total=event.config["max_iters"])
             case Eval(best=True):
-                self._best = f" · best val {event.val_loss:.4f}"
+                self._best = [Text("best val {loss:.4f}", loss=event.val_loss)]
             case Iter():
-                left = "" if event.eta_seconds is None else f" · eta {short_duration(event.eta_seconds)}"
-                speed = short_count(event.tokens_per_second or 0)
-                status = f"loss {event.loss:.4f}{self._best} · {speed} tok/s{left}"
+                parts = [Text("loss {loss:.4f}", loss=event.loss), *self._best]
+                parts.append(Text("{speed:count} tok/s", speed=event.tokens_per_second or 0))
+                if event.eta_seconds is not None:
+                    parts.append(Text("eta {seconds:duration}", seconds=event.eta_seconds))
+                status = on_terminal(Joined(" · ", parts))
                 self._progress.update(self._task, completed=event.step + 1, status=status)
             case End():
                 self.close()
@@ -106,7 +110,7 @@ class BarTerminal(Terminal):
         self._progress.start()  # does nothing if it has started
 
     def progress(self, text: str) -> None:
-        self._progress.update(self._task, description=f"{text}  ")
+        self._progress.update(self._task, description=f"{on_terminal(text)}  ")
         self._progress.start()
 
     def close(self) -> None:
@@ -148,6 +152,7 @@ class StageDisplay:
         now = time.monotonic()
         if now < self._next_line:
             return
+        stage = on_terminal(stage)
         if self._bar is None:
             print(f"{stage}: {fraction:.0%}", file=sys.stderr, flush=True)
             self._next_line = now + self.PLAIN_LINE_SECONDS

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from nanoscope.config import TrainConfig
 from nanoscope.hardware.memory import available_bytes, training_bytes
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, Modern
 from nanoscope.runs.events import Forecast, Note
 from nanoscope.training.session import Session
 from nanoscope.training.warm_up import WarmUp
-from nanoscope.units import short_duration
 
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per updated parameter, on two cores
 PROCESS_BYTES = 350_000_000  # Python and torch themselves
@@ -82,7 +82,7 @@ def forecast(session: Session, measured: WarmUp, outlook: Outlook) -> Forecast:
     )  # fmt: skip
 
 
-def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_batch: int, world: int = 1) -> list[str]:
+def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_batch: int, world: int = 1) -> list[Text]:
     """What is absurd about a forecast, each with the settings that make it sensible."""
     before, available = config.sequences_per_step, expected.memory_available or 0
     seconds, epochs = outlook.step_seconds(before), expected.epochs_per_step or 0.0
@@ -100,24 +100,47 @@ def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_ba
     better_seconds, better_epochs = outlook.step_seconds(sequences), epochs * sequences / before
     hopeless = fitting < 1 or better_seconds > LONG_STEP
     if hopeless:
-        advice = f"{'start a new run with' if expected.step else 'use'} a smaller model, such as {SMALLER_MODEL}"
+        advice = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
+        if expected.step:
+            advice = Text("start a new run with a smaller model, such as {flags}", flags=SMALLER_MODEL)
     else:
         batch_size = min(fitting, sequences)
-        advice = f"use --batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
+        flags = f"--batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
+        advice = Text("use {flags}", flags=flags)
 
     found = []
     if too_large:
-        need = f"{outlook.memory_bytes(micro_batch) / 1e9:.1f} of the {available / 1e9:.1f} GB of memory"
-        found.append(f"training needs about {need}; {advice}")
-    if too_long or too_often:
-        facts = [f"takes about {short_duration(seconds)}"] if too_long else []
-        facts += [f"reads the training split {epochs:.3g} times"] if too_often else []
-        better = "" if hopeless else f" (about {short_duration(better_seconds)}, {better_epochs:.2g} times the split)"
-        found.append(f"an iteration {' and '.join(facts)}; {advice}{better}")
+        need = outlook.memory_bytes(micro_batch) / 1e9
+        found.append(
+            Text(
+                "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
+                need=need, available=available / 1e9, advice=advice,
+            )
+        )  # fmt: skip
+    if not hopeless:
+        advice = Text(
+            "{advice} (about {seconds:duration}, {epochs:.2g} times the split)",
+            advice=advice, seconds=better_seconds, epochs=better_epochs,
+        )  # fmt: skip
+    if too_long and too_often:
+        found.append(
+            Text(
+                "an iteration takes about {seconds:duration} and reads the training split {epochs:.3g} times; {advice}",
+                seconds=seconds, epochs=epochs, advice=advice,
+            )
+        )  # fmt: skip
+    elif too_long:
+        found.append(Text("an iteration takes about {seconds:duration}; {advice}", seconds=seconds, advice=advice))
+    elif too_often:
+        found.append(
+            Text("an iteration reads the training split {epochs:.3g} times; {advice}", epochs=epochs, advice=advice)
+        )
     if (expected.seconds or 0.0) > LONG_RUN and not hopeless:
         steps = max(int(GOOD_RUN / better_seconds), 1)
         found.append(
-            f"the run takes about {short_duration(expected.seconds or 0.0)}; use --max_iters={expected.step + steps} "
-            f"to end after about {short_duration(steps * better_seconds)}"
-        )
+            Text(
+                "the run takes about {seconds:duration}; use {flag} to end after about {shorter:duration}",
+                seconds=expected.seconds, flag=f"--max_iters={expected.step + steps}", shorter=steps * better_seconds,
+            )
+        )  # fmt: skip
     return found

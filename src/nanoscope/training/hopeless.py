@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from nanoscope.estimates import median
+from nanoscope.messages import Text
 from nanoscope.runs.run import Evaluation
 
 FEWEST_FINISHED = 4
@@ -31,4 +32,7 @@ def reason_to_give_up(
     middle = median(bests)
     if not own - ERRORS * (evals[-1].stderr or 0.0) > middle:
         return None
-    return f"at step {step} its best validation loss was {own:.4f}, the median of {len(bests)} other runs {middle:.4f}"
+    return Text(
+        "at step {step:d} its best validation loss was {own:.4f}, the median of {n:d} other runs {middle:.4f}",
+        step=step, own=own, n=len(bests), middle=middle,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.memory import check_fits
 from nanoscope.interop.models import OpenedModel
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Count, Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
@@ -95,14 +95,25 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
             "{lines}\nThe shape comes from the weights: leave these out, or train from scratch.",
             lines=Joined("\n", lines),
         )
-    notes = [f"starting from {weights.describe()}: {_in_words(replace(shape, block_size=wanted))}"]
+    shape_text = _in_words(replace(shape, block_size=wanted))
+    notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=shape_text)]
     if shape.recipe != resolved.config.recipe:  # rates for another recipe would do harm
         left_out = [key for key in given if key not in typed and _is_for_the_recipe(key)]
         given = {key: value for key, value in given.items() if key not in left_out}
         if left_out:
-            notes.append(f"the weights are {shape.recipe}: {', '.join(left_out)} have their defaults for that recipe")
+            notes.append(
+                Text(
+                    "the weights are {recipe}: {keys} have their defaults for that recipe",
+                    recipe=shape.recipe, keys=", ".join(left_out),
+                )
+            )  # fmt: skip
     if shape.recipe == "modern" and not RATES & typed.keys():
-        notes.append("these learning rates are for training from scratch; lower ones may end lower: try --lr_scale=0.3")
+        notes.append(
+            Text(
+                "these learning rates are for training from scratch; lower ones may end lower: try {flag}",
+                flag="--lr_scale=0.3",
+            )
+        )
     return build({**given, **own}), notes
 
 
@@ -111,9 +122,12 @@ def _is_for_the_recipe(key: str) -> bool:
     return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
 
 
-def _in_words(shape: ModelConfig) -> str:
-    layers = f"{shape.n_layer} layer{'s' * (shape.n_layer > 1)}"
-    return f"{shape.recipe}, {layers}, {shape.n_head} heads, width {shape.n_embd}, context {shape.block_size}"
+def _in_words(shape: ModelConfig) -> Text:
+    return Count(
+        "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
+        "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
+        shape.n_layer, recipe=shape.recipe, heads=shape.n_head, width=shape.n_embd, context=shape.block_size,
+    )  # fmt: skip
 
 
 def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:

@@ -17,6 +17,7 @@ from nanoscope.generation.sampler import Sampling, generate
 from nanoscope.hardware.device import DTYPES, Choice, autocast, keep_freed_memory, look, measure_peak, synchronize
 from nanoscope.hardware.memory import is_out_of_memory
 from nanoscope.hardware.probe import probe_cpu_dtype
+from nanoscope.messages import Count, Joined, Text
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.model.flops import flops_per_token, mfu
 from nanoscope.optim.groups import build_optimizer, clip_gradients
@@ -38,7 +39,8 @@ class Shape:
 
     @property
     def label(self) -> str:
-        return f"{self.model.n_layer}×{self.model.n_embd}, {self.batch_size}×{self.model.block_size} tokens"
+        size, batch = f"{self.model.n_layer}×{self.model.n_embd}", f"{self.batch_size}×{self.model.block_size}"
+        return Text("{size}, {batch} tokens", size=size, batch=batch)
 
 
 SHAPES = {
@@ -62,7 +64,7 @@ class Measurement:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return {"failed": "not enough memory"}
+            return {"failed": Text("not enough memory")}
 
 
 def machine(choice: Choice) -> dict[str, str | int]:
@@ -91,26 +93,30 @@ class MachineBench:
 
     def measurements(self) -> list[Measurement]:
         """All of them, in order; a key begins with the name of its group."""
-        found = [Measurement(f"peak_{dtype}", f"matmul, {dtype}", partial(self.peak, dtype)) for dtype in DTYPES]
+        found = [
+            Measurement(f"peak_{dtype}", Text("matmul, {dtype}", dtype=dtype), partial(self.peak, dtype))
+            for dtype in DTYPES
+        ]
         for group, label, measure in (
-            ("step", "training step", self.step),
-            ("evaluation", "evaluation", self.evaluation),
+            ("step", Text("training step"), self.step),
+            ("evaluation", Text("evaluation"), self.evaluation),
         ):
             for key, shape in SHAPES.items():
-                found.append(Measurement(f"{group}_{key}", f"{label}, {shape.label}", partial(measure, shape)))
-        for key, texts, label in (("sample", 1, "1 text"), ("sample_16", 16, "16 texts")):
-            found.append(Measurement(key, f"sampling, 6×384, {label}", partial(self.sample, SAMPLED, texts)))
+                found.append(Measurement(f"{group}_{key}", Joined(", ", [label, shape.label]), partial(measure, shape)))
+        for key, texts in (("sample", 1), ("sample_16", 16)):
+            label = Count("sampling, 6×384, {n} text", "sampling, 6×384, {n} texts", texts)
+            found.append(Measurement(key, label, partial(self.sample, SAMPLED, texts)))
         return found
 
     def peak(self, dtype: str) -> Figures:
         if self.choice.type == "cpu" and dtype != "float32":  # could crash the process, or take minutes
             found = probe_cpu_dtype(dtype)
             if not found.works or not found.environment.items() <= os.environ.items():
-                return {"skipped": "doesn't work on this CPU"}
+                return {"skipped": Text("doesn't work on this CPU")}
             if found.times_float32 is not None and found.times_float32 > SLOWEST_MATMUL:
-                return {"skipped": f"takes {found.times_float32:.0f} times as long as float32"}
+                return {"skipped": Text("takes {times:.0f} times as long as float32", times=found.times_float32)}
         flops = self._peak(dtype)
-        return {"failed": "not enough memory"} if flops is None else {"gflops": flops / 1e9}
+        return {"failed": Text("not enough memory")} if flops is None else {"gflops": flops / 1e9}
 
     def step(self, shape: Shape) -> Figures:
         """Forward, backward, clipping and AdamW on one batch."""

@@ -3,9 +3,9 @@
 import time
 from typing import Literal
 
+from nanoscope.messages import Text
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
-from nanoscope.units import short_duration
 
 SHOW_AFTER_SECONDS = 3.0  # what is over sooner needs no progress
 
@@ -14,9 +14,7 @@ class Passage:
     """The batches of one iteration or evaluation. Call it before each of them: it returns whether to stop there."""
 
     def __init__(self, session: Session, stop: StopRequest, phase: Literal["step", "eval"], total: int) -> None:
-        self.whole, self.part = ("iteration", "micro-batch") if phase == "step" else ("evaluation", "batch")
-        self.step, self.stop, self.reporter = session.state.step, stop, session.books.reporter
-        self.title = f"{self.whole} {self.step}: {self.part}"
+        self.phase, self.step, self.stop, self.reporter = phase, session.state.step, stop, session.books.reporter
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         self.can_stop = phase == "eval" or session.machine.processes.world == 1
         self.total, self.done = total, -1
@@ -36,17 +34,29 @@ class Passage:
         if self.can_stop and self.stop.requested:
             return True
         if self.batch_began - self.began > SHOW_AFTER_SECONDS:
-            self.reporter.progress(f"{self.title} {self.done + 1}/{self.total}")
+            where = f"{self.done + 1}/{self.total}"
+            step = Text("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
+            evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
+            self.reporter.progress(step if self.phase == "step" else evaluation)
         return False
 
-    def describe_stop(self) -> str:
+    def describe_stop(self) -> Text:
         """When the run stops if it is asked to now, and what becomes of what it is doing."""
         abandons = self.can_stop and self.done + 1 < self.total
         measured = self.batch_began - self.began
         each = measured / self.done if self.done > 0 else self.expected_seconds / self.total
         seconds = each * (1 if abandons else self.total - self.done) - (time.monotonic() - self.batch_began)
-        when = f" (about {short_duration(seconds)})" if seconds > SHOW_AFTER_SECONDS else ""
-        saving = ", then saving" if self.step or not abandons else ""
-        if abandons:
-            return f"after this {self.part}{when}, discarding the unfinished {self.whole}{saving}"
-        return f"after this {self.whole}{when}{saving}"
+        when = Text(" (about {seconds:duration})", seconds=seconds) if seconds > SHOW_AFTER_SECONDS else ""
+        if self.phase == "step" and not abandons:
+            return Text("stopping after this iteration{when}, then saving", when=when)
+        if not abandons:
+            return Text("stopping after this evaluation{when}, then saving", when=when)
+        if self.phase == "step" and self.step:
+            return Text(
+                "stopping after this micro-batch{when}, discarding the unfinished iteration, then saving", when=when
+            )
+        if self.phase == "step":
+            return Text("stopping after this micro-batch{when}, discarding the unfinished iteration", when=when)
+        if self.step:
+            return Text("stopping after this batch{when}, discarding the unfinished evaluation, then saving", when=when)
+        return Text("stopping after this batch{when}, discarding the unfinished evaluation", when=when)

@@ -6,6 +6,7 @@ from torch import Tensor
 from nanoscope.data.loader import Batch
 from nanoscope.errors import JobError
 from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
+from nanoscope.messages import Text
 from nanoscope.runs.events import Note, OutOfMemory, Rollback
 from nanoscope.training.progress import Passage
 from nanoscope.training.saving import retry_save
@@ -23,8 +24,7 @@ def forward_backward(session: Session, batches: list[Batch], step: int, stop: St
             with Passage(session, stop, "step", len(batches)) as passage:
                 loss = session.learner.forward_backward(batches, step, passage)
             if loss is None and passage.done:
-                text = f"iteration {step} was discarded after {passage.done} of {passage.total} micro-batches"
-                session.books.reporter.emit(Note(text=text + ("; a resumed run repeats it" if step else "")))
+                session.books.reporter.emit(Note(text=discarded(step, passage)))
             return loss
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -32,6 +32,14 @@ def forward_backward(session: Session, batches: list[Batch], step: int, stop: St
         # Here, not above: the exception holds on to tensors.
         session.learner.zero_grad()
         halve_micro_batch(session, step)
+
+
+def discarded(step: int, passage: Passage) -> Text:
+    done, total = passage.done, passage.total
+    text = Text(
+        "iteration {step:d} was discarded after {done:d} of {total:d} micro-batches", step=step, done=done, total=total
+    )
+    return Text("{discarded}; a resumed run repeats it", discarded=text) if step else text
 
 
 def split_batches(batches: list[Batch], most: int) -> list[Batch]:

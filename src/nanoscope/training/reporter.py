@@ -7,15 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from nanoscope.messages import Text
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Start, encode
 from nanoscope.training.appended_file import AppendedFile
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.untrusted import printable
+from nanoscope.untrusted import on_terminal, printable
 
 
 class Sink:
-    """Receives every event of a run, with its console lines. This one ignores them."""
+    """Receives every event of a run, with its console lines, which may quote files of others. This one ignores them."""
 
     reporter: "Reporter"
     """The one it belongs to: a sink may have something to report itself."""
@@ -41,7 +42,7 @@ class Reporter:
 
     def emit(self, *events: AnyEvent) -> None:
         for event in events if self._sinks else ():
-            lines = [printable(line) for line in console_lines(event, str(self._folder))]  # may quote files of others
+            lines = console_lines(event, str(self._folder))
             for sink in self._sinks:
                 sink.write(event, lines)
 
@@ -59,13 +60,13 @@ class Reporter:
 
 
 class Terminal(Sink):
-    """Prints the lines of events."""
+    """Prints the lines of events, in the user's language."""
 
     def line(self, text: str) -> None: ...
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
         for line in lines:
-            self.line(line)
+            self.line(on_terminal(line))
 
 
 class EventsFile(Sink):
@@ -87,13 +88,13 @@ class EventsFile(Sink):
 
 
 class ConsoleLog(Sink):
-    """console.log: a copy of what the terminal shows."""
+    """console.log: what the terminal shows, in English."""
 
     def __init__(self, path: Path) -> None:
         self.file = AppendedFile(path)
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        self.file.write("".join(f"{line}\n" for line in lines))
+        self.file.write("".join(f"{printable(line)}\n" for line in lines))
 
     def close(self) -> None:
         self.file.close()
@@ -109,7 +110,8 @@ class FileTrouble(Sink):
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
         trouble = next((file.trouble for file in self._files if file.trouble), None)
         if trouble is not None and not self._warned:
-            self._terminal.line(f"warning: {printable(trouble)}; training continues, and will retry with every line")
+            text = Text("warning: {trouble}; training continues, and will retry with every line", trouble=trouble)
+            self._terminal.line(on_terminal(text))
         self._warned = trouble is not None
 
 

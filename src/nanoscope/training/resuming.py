@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nanoscope.config import KEYS, TrainConfig
-from nanoscope.messages import Text
+from nanoscope.messages import Count, Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
@@ -15,7 +15,7 @@ GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
 
 
 class NothingToTrainError(Exception):
-    """The run is as far as it should go. The message says so, and how to train it further."""
+    """The run is as far as it should go. Its arguments are the lines that say so, and how to train it further."""
 
 
 def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> None:
@@ -27,25 +27,22 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
     if step > config.max_iters:
         raise NothingToTrainError(
             Text(
-                "{folder} is already at iteration {step}, past max_iters={max_iters}: nothing to train",
-                folder=config.out_dir, step=step, max_iters=config.max_iters,
+                "{run} is already at iteration {step:d}, past max_iters={planned:d}: nothing to train",
+                run=config.out_dir,
+                step=step,
+                planned=config.max_iters,
             )
-        )  # fmt: skip
+        )
     if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
         ended = "finished"
+        what = Text("{run} has finished its {step:d} iterations: nothing to train", run=config.out_dir, step=step)
     elif auto and out_of_patience(state, config):
         ended = "patience"
+        what = Text("{run} is out of patience at iteration {step:d}: nothing to train", run=config.out_dir, step=step)
     else:
         return
     command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, ended))
-    facts: dict[str, object] = {"folder": config.out_dir, "step": step, "command": command}
-    if ended == "finished":
-        raise NothingToTrainError(
-            Text("{folder} has finished its {step} iterations: nothing to train\ntrain longer: {command}", **facts)
-        )
-    raise NothingToTrainError(
-        Text("{folder} is out of patience at iteration {step}: nothing to train\ntrain longer: {command}", **facts)
-    )
+    raise NothingToTrainError(what, Text("train longer: {command}", command=command))
 
 
 def _has_said_so(folder: str) -> bool:
@@ -78,12 +75,26 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
         state.best_val_loss = state.best_step = state.evaluated_at = None
         state.evaluations_since_best = 0
         if best is not None:
-            now, then = (text.partition(" of ")[0] for text in (evaluation, str(measured_on)))
-            why = f"{now} instead of {then}" if now != then else "other data"
-            return [f"evaluations now use {why}: the best val loss so far, {best:.4f} at step {step}, no longer counts"]
+            now, then = (text.partition(" windows of ")[0] for text in (evaluation, str(measured_on)))
+            lost = Text(
+                "the best val loss so far, {best:.4f} at step {step}, no longer counts", best=best, step=str(step)
+            )
+            if now == then:
+                return [Text("evaluations now use other data: {lost}", lost=lost)]
+            return [
+                Text(
+                    "evaluations now use {now} windows instead of {then} windows: {lost}", now=now, then=then, lost=lost
+                )
+            ]
     elif out_of_patience(state, config):
         without, state.evaluations_since_best = state.evaluations_since_best, 0
-        return [f"the last {without} evaluations brought no lower val loss; patience={config.patience} counts anew"]
+        return [
+            Count(
+                "the last evaluation brought no lower val loss; patience={patience:d} counts anew",
+                "the last {n} evaluations brought no lower val loss; patience={patience:d} counts anew",
+                without, patience=config.patience,
+            )
+        ]  # fmt: skip
     return []
 
 
@@ -93,20 +104,26 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
     if now.eval_only:
         return []
     if _ends_at_zero(now) and now.decay_iters <= step < now.max_iters:
-        text = f"the learning rate is 0 from iteration {now.decay_iters} on, so the model won't change"
-        return [Note(text=f"{text}: resume with --lr_decay_iters={now.max_iters}", level="warning")]
+        text = Text(
+            "the learning rate is 0 from iteration {step:d} on, so the model won't change: resume with {flag}",
+            step=now.decay_iters, flag=f"--lr_decay_iters={now.max_iters}",
+        )  # fmt: skip
+        return [Note(text=text, level="warning")]
     then, here = (state.lr_factor * learning_rate(step, config) for config in (before, now))
     if before.max_iters == now.max_iters or abs(here - then) <= 0.01 * max(here, then):
         return []
     end = state.lr_factor * learning_rate(now.decay_iters, now)
-    text = (
-        f"the learning rate goes from {then:.3g} to {here:.3g} here: max_iters={now.max_iters} moves the end of "
-        f"its schedule from {before.decay_iters} to {now.decay_iters}, where it will be {end:.3g}"
-    )
+    text = Text(
+        "the learning rate goes from {then:.3g} to {here:.3g} here: max_iters={planned:d} moves the end of its "
+        "schedule from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
+        then=then, here=here, planned=now.max_iters, old_end=before.decay_iters, new_end=now.decay_iters, end=end,
+    )  # fmt: skip
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
-        text += f". To keep that schedule, resume with --lr_decay_iters={before.decay_iters}"
+        flag = f"--lr_decay_iters={before.decay_iters}"
+        text = Text("{change}. To keep that schedule, resume with {flag}", change=text, flag=flag)
     elif before.lr_scale == now.lr_scale:
-        text += f". For lower rates, resume with --lr_scale={now.lr_scale * (then / here or GENTLE):.3g}"
+        flag = f"--lr_scale={now.lr_scale * (then / here or GENTLE):.3g}"
+        text = Text("{change}. For lower rates, resume with {flag}", change=text, flag=flag)
     return [Note(text=text)]
 
 

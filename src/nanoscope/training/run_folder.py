@@ -149,12 +149,17 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
             "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
             lines=Joined("\n", lines),
         )
-    notes = []
+    notes: list[str] = []
     for key, value in resolved.given.items():
         had = saved.get(key, KEYS[key].default)
         if key not in typed and value != had:
-            way = "a model keeps its shape" if key in SHAPE_KEYS else f"type --{key}={value} to change it"
-            notes.append(f"{key}={value} is not used: the run has {had}; {way}")
+            way = Text("type {flag} to change it", flag=f"--{key}={value}")
+            if key in SHAPE_KEYS:
+                way = Text("a model keeps its shape")
+            setting = f"{key}={value}"
+            notes.append(
+                Text("{setting} is not used: the run has {had}; {way}", setting=setting, had=str(had), way=way)
+            )
     before, now = build({**saved, **place}), build({**saved, **typed})
     changed, for_session = _difference(before, now)
     return Resumed(now, before, changed, for_session, notes)

@@ -3,6 +3,7 @@
 import time
 
 from nanoscope.checkpoint_files import checkpoint_name
+from nanoscope.messages import Count, Text
 from nanoscope.runs.events import Checkpoint, CheckpointFailed, CheckpointSaved, Note
 from nanoscope.training.checkpoint import SaveError, Snapshot, take_snapshot
 from nanoscope.training.session import Session
@@ -42,7 +43,11 @@ def save_at_the_end(session: Session, stop: StopRequest) -> None:
         if session.checkpoints.saved_step == state.step or _save_now(session, state.best_step == state.step):
             return
         if left:
-            session.books.reporter.emit(Note(text=f"trying again in {seconds:g} s, {left} times (Ctrl-C gives up)"))
+            text = Count(
+                "trying again in {seconds:g} s, once (Ctrl-C gives up)",
+                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)", left, seconds=seconds,
+            )  # fmt: skip
+            session.books.reporter.emit(Note(text=text))
             with session.books.clock.phase("checkpoint"):
                 if stop.wait(seconds):
                     return
@@ -63,7 +68,8 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
         failure = _write(session, snapshot)
     if failure is not None:
         if retry and _keep_copy(session, snapshot):
-            failure += f"; trying again every {session.checkpoints.RETRY_SECONDS:g} s"
+            seconds = session.checkpoints.RETRY_SECONDS
+            failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
         session.books.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
         return False
     session.books.pace.extra("checkpoint", timed.seconds)

@@ -10,6 +10,7 @@ from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
+from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint, load_checkpoint
 from nanoscope.model.weights import load_model_weights
 from nanoscope.runs.events import Note, Start
@@ -97,7 +98,8 @@ class Session:
     def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
         """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""
         for place in self.checkpoints.set_aside_damaged(used) if self.machine.processes.first else ():
-            self.books.reporter.emit(Note(text=f"the damaged checkpoint is kept as {place}; delete it if you like"))
+            text = Text("the damaged checkpoint is kept as {place}; delete it if you like", place=place)
+            self.books.reporter.emit(Note(text=text))
 
     def go_back(self) -> None:
         """Return to the newest undamaged checkpoint: weights, optimizer, scaler and place in the data."""
@@ -130,7 +132,9 @@ class Session:
         load_model_weights(model, current.model)
         if found is not None and math.isfinite(loss := found["val"].loss):
             self.state.best_val_loss, self.state.best_step = loss, best.progress.step
-            text = f"measured again, the best checkpoint so far, {name}, has a val loss of {loss:.4f}"
+            text = Text(
+                "measured again, the best checkpoint so far, {name}, has a val loss of {loss:.4f}", name=name, loss=loss
+            )
             self.books.reporter.emit(Note(text=text))
 
 

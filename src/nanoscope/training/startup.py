@@ -160,7 +160,7 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
             kind=dataset.tokenizer.kind, needed=dataset.vocab_size,
         )  # fmt: skip
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
-        return [f"the data in {dataset.folder} is not what the run was trained on until now"]
+        return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
     return []
 
 
@@ -232,7 +232,8 @@ def prepare_first_step(session: Session) -> None:
     reporter = session.books.reporter
     measured = warm_up(session.learner)
     if measured.compile_problem is not None:
-        text = f"torch.compile does not work here ({measured.compile_problem[:120]}); training continues in eager mode"
+        problem = measured.compile_problem[:120]
+        text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
     session.learner.distribute()
     if session.state.step < session.config.max_iters and not session.config.eval_only:

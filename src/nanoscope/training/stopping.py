@@ -9,6 +9,9 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
+
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 BROKEN_PIPE = getattr(signal, "SIGPIPE", 13)
 
@@ -26,8 +29,8 @@ class StopRequest:
         self.signal: int | None = None
         self.at_once = True
         """Whether a second Ctrl-C ends the process. One of several would leave the others waiting."""
-        self.describe: Callable[[], str] | None = None
-        """When the run would stop, and what it would do then: 'after this iteration, then saving'. None: at once."""
+        self.describe: Callable[[], Text] | None = None
+        """When the run would stop, and what it would do then. None: at once."""
         self._first_at = 0.0
         self._before: dict[int, Any] = {}
 
@@ -68,8 +71,9 @@ class StopRequest:
         if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
         if number == signal.SIGINT and not self.requested:
-            how = f"stopping {self.describe() if self.describe else 'and saving'}"
-            hint = " (Ctrl-C again quits at once)" if self.at_once else ""
+            how = self.describe() if self.describe else Text("stopping and saving")
+            if self.at_once:
+                how = Text("{how} (Ctrl-C again quits at once)", how=how)
             with suppress(OSError):  # the terminal may be gone
-                os.write(2, f"\n{how}{hint}\n".encode())
+                os.write(2, f"\n{on_terminal(how)}\n".encode())
         self.ask(number)

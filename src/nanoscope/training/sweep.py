@@ -18,6 +18,7 @@ import psutil
 from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, why
+from nanoscope.messages import Text
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import Note, encode
 from nanoscope.runs.glance import Glance, glance, version_of
@@ -102,7 +103,7 @@ def look_at(run: PlannedRun, record: Record) -> RunResult:
     elif run.name in record.hopeless:
         status, reason = "hopeless", record.hopeless[run.name]
     elif (seen is not None and seen.state == "failed") or run.name in record.failed:
-        status, reason = "failed", record.failed.get(run.name, "the loss is not finite")
+        status, reason = "failed", record.failed.get(run.name, Text("the loss is not finite"))
     elif checkpoint_folders(run.folder / "checkpoints"):
         status = "stopped"
     return RunResult(run, status, reason, seen.step if seen else None, seen.best if seen else None)
@@ -151,8 +152,12 @@ class Job:
         status = self.process.returncode
         number = -status if status < 0 else status - 128  # the second if it saved first
         names = {each.value: each.name for each in signal.Signals}
-        how = f"ended by {names[number]}" if number in names else f"exit status {status}"
-        return printable(said[-1] if said else " ".join([how, *lines[-1:]]))
+        if said:
+            return printable(said[-1])
+        how = Text("exit status {status:d}", status=status)
+        if number in names:
+            how = Text("ended by {signal}", signal=names[number])
+        return Text("{how} {line}", how=how, line=printable(lines[-1])) if lines else how
 
 
 def _step(run: PlannedRun) -> int | None:
@@ -223,7 +228,7 @@ class SweepRunner:
                 self._finished.add(job.run.name)
             elif job.given_up:
                 self._record.hopeless[job.run.name] = job.given_up
-                _note(job.run, f"stopped by the sweep: {job.given_up}")
+                _note(job.run, Text("stopped by the sweep: {reason}", reason=job.given_up))
             elif job.process.returncode != 0 and not stopping:
                 self._record.failed[job.run.name] = job.problem()
             with suppress(OSError):  # a full disk must not keep us from stopping the others

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError
 from nanoscope.files import write_atomically
+from nanoscope.messages import Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Rollback, Start, decode
 from nanoscope.training.stopping import SIGNALS
 from nanoscope.untrusted import printable, read_json
@@ -39,7 +40,9 @@ START_FACTS = (
 )  # fmt: skip
 """Fields of the start event that trackers show beside the settings."""
 
-Say = Callable[[str], None]
+
+class Say(Protocol):
+    def __call__(self, text: Text, level: str = "warning") -> None: ...
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -50,9 +53,10 @@ def main(folder: Path, names: list[str]) -> None:
     messages = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # trackers print there
 
-    def say(text: str) -> None:
+    def say(text: Text, level: str = "warning") -> None:
+        values = {name: " ".join(printable(str(value)).split()) for name, value in text.values.items()}
         with suppress(OSError):
-            print(" ".join(printable(text).split()), file=messages)
+            print(json.dumps([level, text.template, values]), file=messages)
 
     start = decode(sys.stdin.readline())
     assert isinstance(start, Start)
@@ -107,9 +111,11 @@ class Follower:
         try:
             action(*arguments)
         except Exception as error:
-            self._say(
-                f"warning: {name} failed, training continues without it: {_brief(error)} {TRACKERS[name].way_out}"
-            )
+            text = Text(
+                "{tracker} failed, training continues without it: {problem} {way_out}",
+                tracker=name, problem=_brief(error), way_out=TRACKERS[name].way_out,
+            )  # fmt: skip
+            self._say(text)
             self._trackers = [tracker for tracker in self._trackers if tracker.name != name]
 
     def _write_state(self) -> None:
@@ -144,7 +150,7 @@ class Tracker:
     """Gets a run's events, the oldest first. `state` is kept in trackers.json."""
 
     name: str
-    way_out: str
+    way_out: Text
 
     def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Say) -> None:
         self.folder, self.state = folder, state
@@ -172,7 +178,7 @@ class Wandb(Tracker):
     """Weights & Biases. A resumed run is the same run there; without a login or network it is logged offline."""
 
     name = "wandb"
-    way_out = "Log in with: wandb login, or set WANDB_MODE=offline"
+    way_out = Text("Log in with: wandb login, or set WANDB_MODE=offline")
 
     def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Say) -> None:
         super().__init__(folder, start, state, say)
@@ -196,10 +202,14 @@ class Wandb(Tracker):
             wandb.teardown()  # otherwise the id counts as in use
             self._run = wandb.init(**options, mode="offline")
             place = shlex.quote(str(folder / "wandb" / Path(self._run.settings.sync_dir).name))
-            say(f"warning: wandb logs offline: {_brief(error)} Upload later with: wandb login && wandb sync {place}")
+            command = f"wandb login && wandb sync {place}"
+            problem = _brief(error)
+            text = Text("wandb logs offline: {problem} Upload later with: {command}", problem=problem, command=command)
+            say(text)
         else:
             if self._run.url:
-                say(f"note: wandb: {self._run.url}")
+                address = Text("wandb: {address}", address=self._run.url)
+                say(address, "note")
         self._run.define_metric("iter")
         self._run.define_metric("*", step_metric="iter")
         self._exit_code = 1
@@ -224,7 +234,7 @@ class TensorBoard(Tracker):
     """Event files in the folder tensorboard/."""
 
     name = "tensorboard"
-    way_out = "Turn it off with: --tensorboard=False"
+    way_out = Text("Turn it off with: --tensorboard=False")
 
     def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Say) -> None:
         super().__init__(folder, start, state, say)

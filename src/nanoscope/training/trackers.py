@@ -6,6 +6,7 @@ tracker_process.py is the program of that process.
 
 import contextlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
+from nanoscope.messages import Joined, Text
 from nanoscope.runs.events import AnyEvent, Note, Start, encode
 from nanoscope.training.reporter import Sink
 from nanoscope.training.run_folder import RunFolder
@@ -52,21 +54,23 @@ class Trackers(Sink):
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._command = ["-m", "nanoscope.training.tracker_process", str(folder), *names]
-        self._names = " and ".join(names)
+        self._names = Joined(" and ", names)
         self._process: subprocess.Popen[str] | None = None
-        self._messages: deque[str] = deque()
+        self._messages: deque[Note] = deque()
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
         if isinstance(event, Start) and self._process is None:
             try:
                 self._start(event)
             except OSError as error:
-                self._messages.append(f"warning: can't start {self._names}: {error}; training continues")
+                self._report(
+                    "warning",
+                    Text("can't start {trackers}: {reason}; training continues", trackers=self._names, reason=error),
+                )
 
     def advance(self, step: int) -> None:
         while self._messages:
-            level, _, text = self._messages.popleft().partition(": ")
-            self.reporter.emit(Note(text=text, level="warning" if level == "warning" else "note"))
+            self.reporter.emit(self._messages.popleft())
 
     def close(self) -> None:
         if self._process is None:
@@ -77,12 +81,18 @@ class Trackers(Sink):
         if self._ends_within(2):
             self._listener.join()
         else:
-            self._messages.append(f"note: waiting up to {WAIT_SECONDS} s for {self._names} to finish")
+            waiting = Text(
+                "waiting up to {seconds:g} s for {trackers} to finish", seconds=WAIT_SECONDS, trackers=self._names
+            )
+            self._report("note", waiting)
             self.advance(0)
             if not self._ends_within(WAIT_SECONDS - 2):
-                self._messages.append(f"warning: {self._names} did not finish in time; continuing in the background")
+                late = Text("{trackers} did not finish in time; continuing in the background", trackers=self._names)
+                self._report("warning", late)
         if self._process.returncode:
-            self._messages.append(f"warning: {self._names} failed with exit status {self._process.returncode}")
+            status = self._process.returncode
+            failed = Text("{trackers} failed with exit status {status:d}", trackers=self._names, status=status)
+            self._report("warning", failed)
         self.advance(0)
 
     def _start(self, event: Start) -> None:
@@ -104,7 +114,12 @@ class Trackers(Sink):
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._messages.append(line.rstrip("\n"))
+            level, template, values = json.loads(line)
+            texts = {name: Text(value) for name, value in values.items()}  # may be messages themselves
+            self._report(level, Text(template, **texts))
+
+    def _report(self, level: Literal["note", "warning"], text: Text) -> None:
+        self._messages.append(Note(text=text, level=level))
 
     def _ends_within(self, seconds: float) -> bool:
         assert self._process is not None

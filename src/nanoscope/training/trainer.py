@@ -11,6 +11,7 @@ from torch import Tensor
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.generation.sampler import Sampling, generate_text
+from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
@@ -168,7 +169,8 @@ def sample(session: Session) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         except OSError as error:
-            books.reporter.emit(Note(text=f"can't write the sample to {file}: {error.strerror}", level="warning"))
+            problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
+            books.reporter.emit(Note(text=problem, level="warning"))
     books.pace.extra("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
     books.reporter.emit(Sample(step=step, seconds=timed.seconds, path=f"samples/{file.name}", beginning=beginning))

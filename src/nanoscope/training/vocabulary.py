@@ -46,13 +46,18 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | 
     size = dataset.tokenizer.vocab_size
     shared = SharedTokens(torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)]))
     new = size - shared.count
-    rest = f"; the other {new} begin untrained" if new else ""
-    return shared, [f"{shared.count} of the {size} tokens of {dataset.folder} are known to {model.name}{rest}"]
+    known_tokens = Text(
+        "{known:d} of the {size:d} tokens of {folder} are known to {model}",
+        known=shared.count, size=size, folder=dataset.folder, model=model.name,
+    )  # fmt: skip
+    return shared, [
+        Text("{known}; the other {new:d} begin untrained", known=known_tokens, new=new) if new else known_tokens
+    ]
 
 
 def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
-    folder = model.name if model.tokenizer is None else dataset.folder
-    unknown = Text("the tokenizer of {folder} is unknown", folder=folder)
+    nameless = model.name if model.tokenizer is None else dataset.folder
+    unknown = Text("the tokenizer of {name} is unknown", name=nameless)
     if dataset.vocab_size > model.config.vocab_size:
         raise UsageError(
             "{model} has a vocabulary of {available} tokens, {folder} one of {needed}, and {unknown}\n"
@@ -60,7 +65,7 @@ def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
             model=model.name, available=model.config.vocab_size, folder=dataset.folder, needed=dataset.vocab_size,
             unknown=unknown,
         )  # fmt: skip
-    return [f"{unknown}: its token ids are taken to mean the same as those of the model"]
+    return [Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)]
 
 
 def check_gpt2_data(init_from: str, dataset: str) -> None:

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Text, language_code, language_of_locale
+from nanoscope.messages import (
+    LANGUAGES,
+    NAMES,
+    VARIABLE,
+    Joined,
+    Text,
+    language_code,
+    language_of_locale,
+)
 from nanoscope.suggest import did_you_mean
+from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
@@ -33,7 +42,6 @@ ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 # What one types, with its values: '--out {folder}', 'nanoscope train {run}', 'batch_size={n}'.
 _WORD = r"(?:(?![.:;,)]+(?:\s|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
 CODE = re.compile(rf"(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
-RIGHT_TO_LEFT_MARK = "\u200f"
 
 NOTHING = "—"  # a value that is missing or not finite
 NO_BREAK_SPACE = "\u00a0"  # between a number and its unit
@@ -56,7 +64,7 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
     "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count",
+    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count", "seconds",
 }  # fmt: skip
 
 
@@ -107,11 +115,14 @@ class Language:
         return self.fill(self.translate(one, many, n), {"n": n, **values}.__getitem__)
 
     def text(self, text: Text) -> str:
-        """A text of any room in this language."""
+        """A text of any room in this language. Its values may be from anywhere: they are made safe to print."""
         template = self.translate(text.template, text.many, text.n) if text.template else ""
+        if isinstance(text, Joined):
+            return template.join(self.isolate(self.write(_safe(part))) for part in text.parts)
         if self.right_to_left:
             template = CODE.sub(lambda code: self.isolate(code[0]), template)
-        return _Filler(self, text.values.__getitem__, True, grouped=False).format(template) if text.values else template
+        filler = _Filler(self, lambda name: _safe(text.values[name]), True, grouped=False)
+        return filler.format(template) if text.values else template
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""
@@ -256,9 +267,13 @@ class Language:
             text = TWO_UNITS.translation(None, self).format(longer=text, shorter=shorter)
         return text
 
-    def rough(self, seconds: float) -> str:
+    def seconds(self, seconds: float | None, digits: int = 2) -> str:
+        """A duration that English console lines print in seconds."""
+        return self.duration(seconds)
+
+    def rough(self, seconds: float | None) -> str:
         """A duration that is only supposed: '20 min' says enough."""
-        return self.duration(seconds, parts=1 if seconds < HOUR_S else 2)
+        return self.duration(seconds, parts=1 if (seconds or 0.0) < HOUR_S else 2)
 
     def durations(self, ends: tuple[float, float]) -> str:
         """A range of durations."""
@@ -286,6 +301,10 @@ class Language:
         if when.date() == now.date():
             return part("Hm")
         return part("EHm") if when - now < timedelta(days=6) else f"{part('yMMMd')} {part('Hm')}"
+
+
+def _safe(value: object) -> object:
+    return value if isinstance(value, Text | int | float) else printable(str(value))
 
 
 def choose_language(wanted: str | None = None) -> Language:

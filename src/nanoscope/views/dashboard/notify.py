@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nanoscope.errors import UsageError, why
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
 from nanoscope.views.dashboard.folder import Entry
 
 TIMEOUT_SECONDS = 20.0
@@ -76,7 +78,9 @@ def notifier(target: str) -> Callable[[Facts], None]:
             failed = False
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if not failed:
-                print(f"nanoscope: --notify failed ({facts['event']}): {_reason(error)}", file=sys.stderr, flush=True)
+                event, reason = facts["event"], _reason(error)
+                text = Text("nanoscope: --notify failed ({event}): {reason}", event=event, reason=reason)
+                print(on_terminal(text), file=sys.stderr, flush=True)
             failed = True
 
     if urlsplit(target).scheme in ("http", "https"):
@@ -118,7 +122,7 @@ def _run(command: str) -> Callable[[Facts], None]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        return f"the command ended with status {error.returncode}"
+        return Text("the command ended with status {status:d}", status=error.returncode)
     if isinstance(error, subprocess.TimeoutExpired | TimeoutError):
-        return f"no answer within {TIMEOUT_SECONDS:.0f} s"
+        return Text("no answer within {seconds:.0f} s", seconds=TIMEOUT_SECONDS)
     return f"{error}"

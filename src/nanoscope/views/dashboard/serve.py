@@ -15,6 +15,8 @@ import psutil
 import uvicorn
 
 from nanoscope.errors import JobError, UsageError, why
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
 from nanoscope.views.dashboard.guard import LOOPBACK
 from nanoscope.views.dashboard.notify import notifier
 from nanoscope.views.dashboard.routes import make_app
@@ -62,7 +64,7 @@ def serve(
         app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    print(f"watching {folder}, stop with Ctrl-C: {url}", flush=True)
+    print(on_terminal(Text("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
     if browse:
         webbrowser.open(url)
     _Server(config).run(sockets=[listening])
