@@ -6,19 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Text, right_to_left, shown
 
 # Our largest JSON file, a vocabulary of 2^18 merges, has 4 MB. Parsed JSON takes up to 25 times its size in memory.
 JSON_LIMIT_BYTES = 8 << 20
 
 # What a terminal would act on: control characters, bidirectional overrides and lone surrogates.
-ISOLATES = "\u2068\u2069"  # what Language puts around values in a right-to-left text
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str, *, keep: str = "") -> str:
+def printable(text: str) -> str:
     """Return text that is safe to print: control characters become their symbols (␛), other unsafe ones '�'."""
-    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _symbol(match), text)
+    return _UNSAFE.sub(_symbol, text)
+
+
+def to_print(text: object) -> str:
+    """Return a text in the user's language that is safe to print: in a right-to-left one, values are isolated."""
+    isolates = "\u2068\u2069" if right_to_left() else ""
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in isolates else _symbol(match), shown(text))
 
 
 def _symbol(match: re.Match[str]) -> str:

@@ -48,14 +48,14 @@ def eval(
         Print one JSON object (schema nanoscope.eval/1).
     """
     from nanoscope.api.evaluating import evaluate
-    from nanoscope.untrusted import ISOLATES, printable
+    from nanoscope.untrusted import to_print
     from nanoscope.views.terminal_page import Page
 
     found = evaluate(
         models, dataset=dataset, split=split, checkpoint=checkpoint, windows=windows, device=device, dtype=dtype,
     )  # fmt: skip
     for note in found.notes:
-        print(printable(note, keep=ISOLATES), file=sys.stderr)
+        print(to_print(note), file=sys.stderr)
     if as_json:
         print(dumps(found.json(), ensure_ascii=False, allow_nan=False))
     else:

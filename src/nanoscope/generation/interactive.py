@@ -9,9 +9,8 @@ from itertools import count
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
-from nanoscope.messages import shown
 from nanoscope.model import LanguageModel
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import to_print
 
 HELP = "Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves."
 MARK = "> "
@@ -43,7 +42,7 @@ def converse(
             # Another seed every time: an empty line after the same prompt should not repeat the text.
             generate_texts(model, tokenizer, begun, replace(settings, seed=settings.seed + turn), 1, write)
         except UsageError as error:
-            print(printable(f"nanoscope: {shown(error.text)}", keep=ISOLATES), file=sys.stderr)
+            print(f"nanoscope: {to_print(error.text)}", file=sys.stderr)
             continue
         except KeyboardInterrupt:
             pass

@@ -12,9 +12,9 @@ from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_text
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.interop.models import open_model
-from nanoscope.messages import Text, shown
+from nanoscope.messages import Text
 from nanoscope.paths import RUNS
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import printable, to_print
 
 
 def write_samples(
@@ -36,7 +36,7 @@ def write_samples(
         raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)
     for problem in found.problems:
-        print(printable(shown(Text("warning: {problem}", problem=problem)), keep=ISOLATES), file=sys.stderr)
+        print(to_print(Text("warning: {problem}", problem=problem)), file=sys.stderr)
     tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))

@@ -6,7 +6,7 @@ from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text, shown
+from nanoscope.messages import Text
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
@@ -17,7 +17,7 @@ from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import to_print
 
 
 def launch(resolved: Resolved, clock: PhaseClock) -> int:
@@ -47,8 +47,8 @@ def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, St
 
 def report_nothing_to_train(reason: NothingToTrainError) -> None:
     terminal = open_terminal(StopRequest())
-    for line in shown(why(reason)).splitlines():
-        terminal.line(printable(line, keep=ISOLATES))
+    for line in to_print(why(reason)).splitlines():
+        terminal.line(line)
 
 
 def _check(session: Session, end: End) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Text, language_code, language_of_locale
+from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Joined, Text, language_code, language_of_locale
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.templates import Plural, Say
 
@@ -111,6 +111,9 @@ class Language:
         template = self.translate(text.template, text.many, text.n) if text.template else ""
         if self.right_to_left:
             template = CODE.sub(lambda code: self.isolate(code[0]), template)
+            if isinstance(text, Joined) and any(isinstance(part, Text) for part in text.values.values()):
+                # Placeholders alone have no direction of their own.
+                template = RIGHT_TO_LEFT_MARK + template.replace(", ", "، ").replace("; ", "؛ ")
         return _Filler(self, text.values.__getitem__, True, grouped=False).format(template) if text.values else template
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
