@@ -49,6 +49,8 @@ def why(error: object) -> Text | str:
         return error.text
     if isinstance(error, OSError) and error.errno is not None:
         return _SYSTEM.get(error.errno) or error.strerror or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return Text("it is not {encoding}: byte {n:,} is invalid", encoding=error.encoding.upper(), n=error.start)
     if isinstance(error, Exception) and error.args and isinstance(error.args[0], Text):
         return error.args[0]
     return str(error)

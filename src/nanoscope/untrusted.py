@@ -6,28 +6,32 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text, translator
+from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text, right_to_left, translator
 
 # Our largest JSON file, a vocabulary of 2^18 merges, has 4 MB. Parsed JSON takes up to 25 times its size in memory.
 JSON_LIMIT_BYTES = 8 << 20
 
 # What a terminal would act on: control characters, bidirectional overrides and lone surrogates.
-ISOLATES = "\u2068\u2069"  # what Language puts around values in a right-to-left text
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str, *, keep: str = "") -> str:
+def printable(text: str) -> str:
     """Return text that is safe to print: control characters become their symbols (␛), other unsafe ones '�'."""
-    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _symbol(match), text)
+    return _UNSAFE.sub(_symbol, text)
 
 
-def on_terminal(text: str) -> str:
-    """A text in the user's language, safe to print. Lines that go from right to left begin with a mark that says so."""
+def to_print(text: object) -> str:
+    """Return a text in the user's language that is safe to print."""
     language = translator()
-    if language is None or not isinstance(text, Text):
-        return printable(text)
-    written = language.text(text)  # has made the values safe; escaping all of it would hit the isolates around them
-    return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if language.right_to_left else written
+    # A language has made the values safe; escaping all of it would hit the isolates around them.
+    return language.text(text) if language is not None and isinstance(text, Text) else printable(str(text))
+
+
+def on_terminal(text: object) -> str:
+    """Return the same, where lines that go from right to left begin with a mark that says so."""
+    written = to_print(text)
+    marked = right_to_left() and isinstance(text, Text)
+    return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if marked else written
 
 
 def _symbol(match: re.Match[str]) -> str:

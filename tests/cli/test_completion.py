@@ -159,4 +159,4 @@ def test_zsh_completes_from_a_file_named_as_the_help_says(
 
 def test_a_shell_without_a_script_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["completion", "tcsh"]) == 2
-    assert '"bash", "zsh", "fish"' in capsys.readouterr().err
+    assert "bash, zsh, fish" in capsys.readouterr().err

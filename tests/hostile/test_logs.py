@@ -132,7 +132,7 @@ def test_a_line_of_fifty_megabytes_takes_little_memory(tmp_path: Path, extra_meg
         for _ in range(50):
             file.write(b"A" * (1 << 20))
     imports = "from nanoscope.runs.reader import read_log"
-    assert extra_megabytes(imports, "read_log('train.log'); raise JobError") < 40
+    assert extra_megabytes(imports, "read_log('train.log'); raise JobError('')") < 40
 
 
 TRICKS = {

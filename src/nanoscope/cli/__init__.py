@@ -23,9 +23,9 @@ from nanoscope import __version__, messages
 from nanoscope.cli.english import EnglishHelp
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
-from nanoscope.messages import Text, shown
+from nanoscope.messages import Text
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import to_print
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -287,7 +287,7 @@ def _underscored(word: str) -> str:
 def _fail(message: Text, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
     mark = "\u200f" if messages.right_to_left() else ""
-    first, *rest = [printable(line, keep=ISOLATES) for line in (shown(message) or "failed").splitlines()]
+    first, *rest = to_print(message).splitlines() or ["failed"]
     try:
         print(f"{mark}nanoscope: {first}", *(f"{mark}  {line}" for line in rest), sep="\n", file=sys.stderr)
     except OSError:  # '2>&1 | head' has read enough

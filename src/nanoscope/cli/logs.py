@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text, shown
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.messages import Text
+from nanoscope.untrusted import to_print
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
@@ -31,4 +31,4 @@ def check_max_iters(max_iters: int | None) -> None:
 
 def warn(text: Text) -> None:
     """Print a warning to standard error."""
-    print(printable(f"nanoscope: {shown(text).splitlines()[0]}", keep=ISOLATES), file=sys.stderr)
+    print(f"nanoscope: {to_print(text).splitlines()[0]}", file=sys.stderr)

@@ -82,7 +82,7 @@ def sample(
 
     named = [name for name in (model, out_dir, "" if init_from == "resume" else init_from) if name]
     if len(named) > 1:
-        raise UsageError("name one model, not {models}", models=", ".join(named))
+        raise UsageError("name one model, not {one} and {other}", one=", ".join(named[:-1]), other=named[-1])
     write_samples(
         named[0] if named else newest_run(), prompt, Sampling(max_new_tokens, temperature, top_k, top_p, seed),
         count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json, interactive=interactive,

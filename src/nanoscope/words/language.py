@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
-from nanoscope.messages import (
-    LANGUAGES,
-    NAMES,
-    VARIABLE,
-    Joined,
-    Text,
-    language_code,
-    language_of_locale,
-)
+from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Joined, Text, language_code, language_of_locale
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say

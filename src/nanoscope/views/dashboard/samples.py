@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nanoscope.errors import JobError
 from nanoscope.messages import Joined
-from nanoscope.untrusted import ISOLATES, printable
+from nanoscope.untrusted import printable, to_print
 
 MAX_SECONDS = 300
 PROMPT_BYTES = 20_000
@@ -65,7 +65,5 @@ async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGene
         yield printable(decoder.decode(piece))
     if not wrote:
         said = (await stderr.read(4000)).decode("utf-8", "replace").strip().splitlines()
-        lines = [
-            printable(line, keep=ISOLATES).lstrip("\u200f").removeprefix("nanoscope: ").strip() for line in said[-3:]
-        ]
+        lines = [to_print(line).lstrip("\u200f").removeprefix("nanoscope: ").strip() for line in said[-3:]]
         raise JobError(Joined("\n", lines))
