@@ -23,8 +23,10 @@ def printable(text: str) -> str:
 def to_print(text: object) -> str:
     """Return a text in the user's language that is safe to print."""
     language = translator()
-    # A language has made the values safe; escaping all of it would hit the isolates around them.
-    return language.text(text) if language is not None and isinstance(text, Text) else printable(str(text))
+    if language is not None and isinstance(text, Text):
+        return language.text(text)  # has made the values safe; escaping all of it would hit the isolates around them
+    isolates = "\u2068\u2069" if right_to_left() else ""  # of another process
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in isolates else _symbol(match), str(text))
 
 
 def on_terminal(text: object) -> str:

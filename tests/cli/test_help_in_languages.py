@@ -20,8 +20,8 @@ HELP = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS), ["pr
 # Names, what one types or reads in a file, and terms that stand beside their translation.
 NAMES = """
     Adagrad AdamW English GPUs LayerNorm Linear MLflow Muon NaN OpenAI OpenWebText Parquet Python Shakespeare
-    TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines
-    tiny baby macbook
+    TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines tiny
+    baby macbook
 """
 TYPED = """
     False True age ar bash best cpu csv cuda en evaluation failed finished fish gz gzip hi http https inf install jsonl

@@ -3,24 +3,21 @@
 A command's module is imported only when the command is called, so that `explain` never waits for torch.
 """
 
-import inspect
 import os
 import shlex
 import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
 from nanoscope import __version__, messages
-from nanoscope.cli.english import EnglishHelp
+from nanoscope.cli.languages import EnglishHelp, help_writer, other_languages, with_language
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
 from nanoscope.messages import Text
@@ -29,8 +26,6 @@ from nanoscope.untrusted import to_print
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from nanoscope.cli.translation import Help
 
 PURPOSE = "Train a small GPT on the machine you have, and understand every line the run prints."
 
@@ -51,8 +46,6 @@ EPILOGUE = f"""\
 {EXAMPLES}
 Run 'nanoscope COMMAND --help' for the options of a command.
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False"""
-
-LANGUAGE_HELP = "The language of the output; default: NANOSCOPE_LANG, or that of your locale."
 
 FIRST_SCREEN = f"""\
 {PURPOSE}
@@ -80,31 +73,9 @@ COMMANDS = {
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",
 }
-LANGUAGE = Annotated[Literal[tuple(messages.LANGUAGES)], Parameter(help=LANGUAGE_HELP)]  # type: ignore[valid-type]
 HELP_COLUMNS = 136  # the longest line of a docstring behind the name of its option
 OWN_HELP = ("train",)  # its options are the settings of the configuration
 COMPLETE = "__complete"  # what a completion script calls
-
-
-def help_writer() -> "Help | EnglishHelp":
-    """What writes help in the user's language."""
-    if (language := messages.translator()) is None:
-        return EnglishHelp()
-    from nanoscope.cli.translation import Help
-
-    return Help(language)  # type: ignore[arg-type]
-
-
-def _languages() -> str:
-    """How to get the other languages, each in its own script, for those who do not read the one they see."""
-    language = messages.translator()
-    current = language.code if language else "en"
-    lines = [
-        f"  {f'nanoscope --lang {code}':<49} {name}" for code, name in messages.LANGUAGES.items() if code != current
-    ]
-    if language:
-        lines.append(help_writer().text(f"  {f'export {messages.VARIABLE}={current}':<49}   always in this language"))
-    return "\n".join(lines)
 
 
 def _app(called: str = "", *, completing: bool = False) -> App:
@@ -112,7 +83,7 @@ def _app(called: str = "", *, completing: bool = False) -> App:
     app = App(
         name="nanoscope",
         help=PURPOSE,
-        help_epilogue=f"{writer.text(EPILOGUE)}\n\n{_languages()}" if called.startswith("-") else None,
+        help_epilogue=f"{writer.text(EPILOGUE)}\n\n{other_languages()}" if called.startswith("-") else None,
         help_format="plaintext",
         help_formatter="plain" if isinstance(writer, EnglishHelp) else writer,
         version=f"nanoscope {__version__}",
@@ -125,27 +96,13 @@ def _app(called: str = "", *, completing: bool = False) -> App:
         module = f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else name}"
         loaded = completing or (name == called and name not in OWN_HELP)
         app.command(
-            _with_language(getattr(import_module(module), name)) if loaded else f"{module}:{name}",
+            with_language(getattr(import_module(module), name)) if loaded else f"{module}:{name}",
             name=name,
             sort_key=number,
             help=None if name == called else summary,  # the called one shows its docstring
             help_flags=[] if name in OWN_HELP else app.help_flags,
         )
     return app
-
-
-def _with_language(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with the option --lang, for its help and for completion: run() has taken it out already."""
-
-    @wraps(command)
-    def called(*words: Any, lang: str | None = None, **options: Any) -> Any:
-        return command(*words, **options)
-
-    signature = inspect.signature(command)
-    lang = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, annotation=LANGUAGE, default=None)
-    called.__annotations__ = {**command.__annotations__, "lang": LANGUAGE}
-    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), lang])  # type: ignore[attr-defined]
-    return called
 
 
 def completing_app() -> App:
@@ -203,7 +160,7 @@ def run(arguments: list[str]) -> int:
 def call(words: list[str]) -> int:
     """Call one command in the language in use, and return its status."""
     if not words:
-        print(help_writer().text(FIRST_SCREEN), _languages(), sep="\n\n")
+        print(help_writer().text(FIRST_SCREEN), other_languages(), sep="\n\n")
         return 0
     called = words[0]
     if called not in (*COMMANDS, "--help", "-h", "--version"):
@@ -238,6 +195,9 @@ def _choose_language(wanted: str | None) -> None:
         from nanoscope.words.language import choose_language
 
         messages.use(choose_language())
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # a pipe on Windows may not encode Arabic
+                stream.reconfigure(encoding="utf-8")
 
 
 def _unknown_command(words: list[str]) -> UsageError:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from nanoscope.cli import help_writer
 from nanoscope.cli.completion import complete_preset
+from nanoscope.cli.languages import help_writer
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names
 from nanoscope.errors import UsageError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from nanoscope.cli import LANGUAGE_HELP, help_writer
+from nanoscope.cli.languages import LANGUAGE_HELP, help_writer
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.messages import LANGUAGES
