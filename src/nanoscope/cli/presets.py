@@ -72,8 +72,10 @@ def _print_translated(rows: list[dict[str, Any]]) -> None:
     from nanoscope.words.language import choose_language
 
     headers = [shown(Text("preset")), shown(Text("parameters")), "block_size", "max_iters", shown(Text("what for"))]
-    notes = [row["note"] for row in rows]
-    cells = [[*(str(row[key]) for key in ("name", *COLUMNS)), shown(Text(note))] for row, note in zip(rows, notes, strict=True)]
+    cells = [[*(str(value) for value in row.values())] for row in rows]
+    for row in cells:
+        *_, note = row
+        row[-1] = shown(Text(note))
     page = Page(choose_language())
     page.table(headers, cells, numeric=len(COLUMNS))
     page.line()

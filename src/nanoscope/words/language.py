@@ -25,6 +25,9 @@ from nanoscope.messages import (
     language_code,
     language_of_locale,
 )
+from nanoscope.messages import (
+    RIGHT_TO_LEFT_MARK as RIGHT_TO_LEFT_MARK,
+)
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say
