@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nanoscope.runs.events import AnyEvent, Eval, Iter, Note, Start, decode
-from nanoscope.training.reporter import EventsFile, Reporter, Terminal, open_sinks
+from nanoscope.training.reporter import ConsoleLog, EventsFile, Reporter, Terminal, open_sinks
 from nanoscope.training.run_folder import RunFolder
 
 

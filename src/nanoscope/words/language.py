@@ -114,7 +114,8 @@ class Language:
         """A text of any room in this language. Its values may be from anywhere: they are made safe to print."""
         template = self.translate(text.template, text.many, text.n)
         if isinstance(text, Joined):
-            return template.join(self.isolate(self.write(_safe(part))) for part in text.parts)
+            mark = RIGHT_TO_LEFT_MARK if self.right_to_left else ""  # isolates give it no direction of its own
+            return mark + template.join(self.isolate(self.write(_safe(part))) for part in text.parts)
         return self.fill(template, lambda name: _safe(text.values[name])) if text.values else template
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
