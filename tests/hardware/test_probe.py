@@ -19,6 +19,7 @@ from nanoscope.hardware.probe import (
     probe_cpu_dtype,
     with_fallbacks,
 )
+from nanoscope.messages import Joined
 
 DIES = "os.kill(os.getpid(), signal.SIGILL)"
 DIES_WITHOUT_WORKAROUND = f"'ONEDNN_MAX_CPU_ISA' in os.environ or {DIES}; print(1.5)"
@@ -208,7 +209,8 @@ def test_only_16_bit_matmuls_on_the_cpu_are_tested_before_torch_loads(device: st
 
 
 def choice(dtype: str, compile: bool = False, device: str = "cpu") -> Choice:
-    return Choice(device, "a CPU", dtype, compile, f"{device}, {dtype}, {'compiled' if compile else 'eager'}")
+    mode = "compiled" if compile else "eager"
+    return Choice(device, "a CPU", dtype, compile, Joined(", ", [device, dtype, mode]))
 
 
 def test_a_dtype_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:

@@ -1,13 +1,12 @@
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from nanoscope.runs.events import AnyEvent, Eval, Iter, Note, Start, decode
-from nanoscope.training.reporter import EventsFile, Reporter, Sink, Terminal, open_sinks
+from nanoscope.training.reporter import ConsoleLog, EventsFile, Reporter, Terminal, open_sinks
 from nanoscope.training.run_folder import RunFolder
 
 
@@ -49,14 +48,11 @@ def test_a_reporter_without_sinks_says_nothing(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == ""
 
 
-def test_text_of_others_is_printable_before_it_reaches_a_sink(tmp_path: Path) -> None:
-    class Keep(Sink):
-        def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-            self.lines = lines
-
-    sink = Keep()
-    Reporter(tmp_path, sink).emit(Note(text="\x1b[31mred"))
-    assert sink.lines == ["note: ␛[31mred"]
+def test_text_of_others_is_printable_on_the_terminal_and_in_the_log(tmp_path: Path) -> None:
+    terminal = Lines()
+    Reporter(tmp_path, ConsoleLog(tmp_path / "console.log"), terminal).emit(Note(text="\x1b[31mred"))
+    assert terminal.seen == ["note: ␛[31mred"]
+    assert (tmp_path / "console.log").read_text("utf-8") == "note: ␛[31mred\n"
 
 
 def test_numbers_that_json_does_not_know_are_null(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from babel.messages.pofile import read_po
 from messages import messages_in_code
 from nanoscope.words.language import CATALOGUES, LANGUAGES
 
-PLACEHOLDER = re.compile(r"\{\w*(?:!r)?(?::[\w,.]+)?\}")
+PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 TRANSLATED = [code for code in LANGUAGES if code != "en"]
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 GROUPS = ("peak", "step", "evaluation", "sample")
 FORMATS = {
-    "gflops": Text("{value:10,.1f} GFLOPS"),
+    "gflops": "{value:10,.1f} GFLOPS",
     "ms": Text("{value:10,.1f} ms"),
     "tokens_per_second": Text("{value:10,.1f} tokens/s"),
-    "mfu": Text("{value:10.1%} MFU"),
+    "mfu": "{value:10.1%} MFU",
     "skipped": Text("    skipped: {value}"),
     "failed": Text("    failed: {value}"),
 }
@@ -99,7 +99,7 @@ def bench(
         print(on_terminal(Joined(", ", [choice.device_name, choice.dtype, facts["platform"], versions])))
         for measurement in planned[: len(found)]:
             figures = found[measurement.key].items()
-            texts = [Text(FORMATS[unit].template, value=value) for unit, value in figures]
+            texts = [Text(FORMATS[unit], value=value) for unit, value in figures]
             label = shown(measurement.label)
             print(on_terminal(Joined(" ", [f"{label}{' ' * (36 - cell_len(label))}", *texts])))
     if interrupted:

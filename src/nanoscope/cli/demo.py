@@ -6,9 +6,9 @@ from nanoscope.untrusted import on_terminal
 
 WHAT_YOU_HAVE = Text("""\
 6. What you have now
-   {data}/  the tokens
-   {run}/config.toml  all settings           {run}/events.jsonl  all events, for programs
-   {run}/console.log  the training output    {run}/checkpoints/  the model
+   {data}  the tokens
+   {config}  all settings           {events}  all events, for programs
+   {log}  the training output    {checkpoints}  the model
 Next: nanoscope watch
       {longer}
       nanoscope prepare FILE""")
@@ -82,5 +82,7 @@ def demo(*, minutes: float = 1.5) -> int:
         print(on_terminal(Text("   {problem}", problem=" ".join(shown(error.text).splitlines()))))
 
     longer = resume_command(run, {"max_iters": 2 * resolved.config.max_iters})
-    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=data, run=run, longer=longer)))
+    files = {"config": "config.toml", "events": "events.jsonl", "log": "console.log", "checkpoints": "checkpoints/"}
+    paths = {name: f"{run}/{file}" for name, file in files.items()}
+    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=f"{data}/", longer=longer, **paths)))
     return 0

@@ -27,10 +27,10 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
     if step > config.max_iters:
         raise NothingToTrainError(
             Text(
-                "{run} is already at iteration {step:d}, past max_iters={planned:d}: nothing to train",
+                "{run} is already at iteration {step:d}, past {setting}: nothing to train",
                 run=config.out_dir,
                 step=step,
-                planned=config.max_iters,
+                setting=f"max_iters={config.max_iters}",
             )
         )
     if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
@@ -90,9 +90,9 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
         without, state.evaluations_since_best = state.evaluations_since_best, 0
         return [
             Count(
-                "the last evaluation brought no lower val loss; patience={patience:d} counts anew",
-                "the last {n} evaluations brought no lower val loss; patience={patience:d} counts anew",
-                without, patience=config.patience,
+                "the last evaluation brought no lower val loss; {setting} counts anew",
+                "the last {n} evaluations brought no lower val loss; {setting} counts anew",
+                without, setting=f"patience={config.patience}",
             )
         ]  # fmt: skip
     return []
@@ -114,9 +114,9 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
         return []
     end = state.lr_factor * learning_rate(now.decay_iters, now)
     text = Text(
-        "the learning rate goes from {then:.3g} to {here:.3g} here: max_iters={planned:d} moves the end of its "
-        "schedule from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
-        then=then, here=here, planned=now.max_iters, old_end=before.decay_iters, new_end=now.decay_iters, end=end,
+        "the learning rate goes from {then:.3g} to {here:.3g} here: {setting} moves the end of its schedule "
+        "from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
+        then=then, here=here, setting=f"max_iters={now.max_iters}", old_end=before.decay_iters, new_end=now.decay_iters, end=end,
     )  # fmt: skip
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
         flag = f"--lr_decay_iters={before.decay_iters}"

@@ -178,6 +178,7 @@ class Wandb(Tracker):
     """Weights & Biases. A resumed run is the same run there; without a login or network it is logged offline."""
 
     name = "wandb"
+    ADDRESS = "wandb: {address}"
     way_out = Text("Log in with: wandb login, or set WANDB_MODE=offline")
 
     def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Say) -> None:
@@ -208,8 +209,7 @@ class Wandb(Tracker):
             say(text)
         else:
             if self._run.url:
-                address = Text("wandb: {address}", address=self._run.url)
-                say(address, "note")
+                say(Text(self.ADDRESS, address=self._run.url), "note")
         self._run.define_metric("iter")
         self._run.define_metric("*", step_metric="iter")
         self._exit_code = 1

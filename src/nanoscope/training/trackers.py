@@ -54,7 +54,7 @@ class Trackers(Sink):
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._command = ["-m", "nanoscope.training.tracker_process", str(folder), *names]
-        self._names = Joined(" and ", names)
+        self._names = Joined(", ", names)
         self._process: subprocess.Popen[str] | None = None
         self._messages: deque[Note] = deque()
 

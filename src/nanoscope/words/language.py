@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, NAMES, VARIABLE, Joined, Text, language_code, language_of_locale
+from nanoscope.messages import (
+    LANGUAGES,
+    NAMES,
+    RIGHT_TO_LEFT_MARK,
+    VARIABLE,
+    Joined,
+    Text,
+    language_code,
+    language_of_locale,
+)
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say
@@ -108,9 +117,13 @@ class Language:
 
     def text(self, text: Text) -> str:
         """A text of any room in this language. Its values may be from anywhere: they are made safe to print."""
-        template = self.translate(text.template, text.many, text.n) if text.template else ""
         if isinstance(text, Joined):
-            return template.join(self.isolate(self.write(_safe(part))) for part in text.parts)
+            joined = [self.isolate(self.write(_safe(part))) for part in text.parts]
+            if not self.right_to_left:
+                return text.template.join(joined)
+            # Isolates give it no direction of its own.
+            return RIGHT_TO_LEFT_MARK + text.template.translate({ord(","): "،", ord(";"): "؛"}).join(joined)
+        template = self.translate(text.template, text.many, text.n) if text.template else ""
         if self.right_to_left:
             template = CODE.sub(lambda code: self.isolate(code[0]), template)
         filler = _Filler(self, lambda name: _safe(text.values[name]), True, grouped=False)
