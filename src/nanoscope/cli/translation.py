@@ -61,7 +61,7 @@ class Help:
             return latin[0] if len(latin[0]) > LONGEST_UNBROKEN else latin[0].replace(" ", _GLUE)
 
         lines = textwrap.wrap(
-            start.replace(" ", _GLUE) + LATIN.sub(glue, text), self._width, subsequent_indent=" " * hang,
+            start.replace(" ", _GLUE) + LATIN.sub(glue, text).replace("ـ ", f"ـ{_GLUE}"), self._width, subsequent_indent=" " * hang,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
         return [self._mark + line.replace(_GLUE, " ") for line in lines] or [""]
