@@ -61,8 +61,9 @@ class Help:
         def glue(latin: re.Match[str]) -> str:
             return latin[0] if len(latin[0]) > LONGEST_UNBROKEN else latin[0].replace(" ", _GLUE)
 
+        text = LATIN.sub(glue, text).replace("ـ ", f"ـ{_GLUE}")  # 'الـ tokens' is one word
         lines = textwrap.wrap(
-            start.replace(" ", _GLUE) + LATIN.sub(glue, text), self._width, subsequent_indent=" " * hang,
+            start.replace(" ", _GLUE) + text, self._width, subsequent_indent=" " * hang,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
         return [self._mark + line.replace(_GLUE, " ") for line in lines] or [""]
