@@ -42,7 +42,7 @@ def test_each_kind_of_line_is_explained_where_it_first_appears_and_only_there():
 
 def test_only_the_fields_that_a_line_has_are_explained():
     note = annotated("iter 0: loss 4.2, time 33.22ms, mfu 11.07%\niter 10: loss 4.1, time 33.2ms, mfu 11.07%\n")
-    assert "MFU:" in note
+    assert "mfu:" in note
     assert "norm:" not in note
 
 
