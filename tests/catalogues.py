@@ -11,7 +11,7 @@ from babel.messages.pofile import read_po
 
 from nanoscope.words.language import CATALOGUES, LANGUAGES
 
-PLACEHOLDER = re.compile(r"\{\w*(?::[^{}]+)?\}")
+PLACEHOLDER = re.compile(r"\{\w*(?:!\w)?(?::[^{}]+)?\}")
 TRANSLATED = [code for code in LANGUAGES if code != "en"]
 
 
@@ -30,12 +30,14 @@ def catalogue(code: str) -> Catalog:
 
 
 def entries(code: str) -> Iterator[Entry]:
-    """Every translation with its English, a form of a plural at a time."""
+    """Every translation with its English, a form of a plural at a time; not those that are still missing."""
     for message in catalogue(code):
         if message.id:
             one, many = message.id if isinstance(message.id, tuple) else (message.id, message.id)
             forms = message.string if isinstance(message.string, tuple) else (message.string,)
-            yield from (Entry(many if number or code == "ar" else one, form) for number, form in enumerate(forms))
+            yield from (
+                Entry(many if number or code == "ar" else one, form) for number, form in enumerate(forms) if form
+            )
 
 
 def without_marks(text: str) -> str:
