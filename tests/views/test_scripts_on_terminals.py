@@ -15,8 +15,13 @@ from nanoscope.views.terminal_page import Page, columns, lacks_bidi
 from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_MARK, Language
 
 
-def page_of(code: str, width: int = 80, **terminal: object) -> Page:
-    return Page(Language(code), Console(file=io.StringIO(), width=width, highlight=False, **terminal))  # type: ignore[arg-type]
+def page_of(code: str, width: int = 80, file: io.StringIO | None = None) -> Page:
+    return Page(Language(code), Console(file=file or io.StringIO(), width=width, highlight=False, color_system=None))
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def lines_of(page: Page) -> list[str]:
@@ -118,12 +123,13 @@ def _windows_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_windows_terminal")
 def test_where_arabic_cannot_be_read_the_report_is_offered():
-    shown = lines_of(page_of("ar", force_terminal=True, color_system=None))
+    shown = lines_of(page_of("ar", file=Screen()))
     assert "nanoscope report LOG --lang ar" in " ".join(shown)
     assert shown[0].startswith(RIGHT_TO_LEFT_MARK)
 
 
 @pytest.mark.usefixtures("_windows_terminal")
-def test_a_pipe_and_the_other_languages_get_no_hint():
+def test_a_pipe_and_the_other_languages_get_no_hint(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
     assert lines_of(page_of("ar")) == []
-    assert lines_of(page_of("hi", force_terminal=True)) == []
+    assert lines_of(page_of("hi", file=Screen())) == []

@@ -71,7 +71,7 @@ class Page:
         if console is None and language.code != "en" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # a pipe on Windows may not encode Arabic
         self.console = console or _PipeFriendlyConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
-        if language.right_to_left and self.console.is_terminal and lacks_bidi(os.environ):
+        if language.right_to_left and self.console.file.isatty() and lacks_bidi(os.environ):
             hint = messages.Text(
                 "This terminal doesn't show right-to-left text properly. To read it in a browser: {command}",
                 command=f"nanoscope report LOG --lang {language.code}",
