@@ -92,7 +92,7 @@ def test_json_is_for_programs(here, capsys):
 def test_max_iters_and_device_add_what_the_log_does_not_say(here, capsys):
     assert run(["explain", "spiky.log", "--max_iters=20000", "--device", "RTX 4070 Ti"]) == 0
     text = said(capsys)
-    assert "At step 10,000 of 20,000 (50%)." in text
+    assert "At step 10000 of 20000 (50%)." in text
     assert "On NVIDIA GeForce RTX 4070 Ti" in text
 
 

@@ -42,7 +42,7 @@ def test_each_kind_of_line_is_explained_where_it_first_appears_and_only_there():
 
 def test_only_the_fields_that_a_line_has_are_explained():
     note = annotated("iter 0: loss 4.2, time 33.22ms, mfu 11.07%\niter 10: loss 4.1, time 33.2ms, mfu 11.07%\n")
-    assert "MFU:" in note
+    assert "mfu:" in note
     assert "norm:" not in note
 
 
@@ -71,3 +71,14 @@ def test_a_text_that_is_no_log_is_printed_as_it_is():
 def test_explanations_come_in_the_language_asked_for():
     assert "इवैल्यूएशन:" in annotated(example_logs.spiky(), "hi")
     assert "التقييم:" in annotated(example_logs.spiky(), "ar")
+
+
+def test_a_field_is_named_as_the_line_names_it():
+    note = annotated("step 0: loss 4.2, dt: 33.22ms\nstep 1: loss 4.1, dt: 33.2ms\n")
+    assert "dt: how long this step took" in note
+
+
+def test_nothing_in_arabic_points_up_at_a_line_that_is_not_above_it():
+    note = annotated(example_logs.spiky(), "ar")
+    assert "•" in note
+    assert "^" not in note

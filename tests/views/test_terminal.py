@@ -298,4 +298,4 @@ def test_settings_that_differ_are_listed():
 def test_runs_with_long_names_are_lettered():
     text = compared(names=("a-very-long-name-of-a-run", "another-very-long-name"))
     assert text.startswith("A: a-very-long-name-of-a-run\nB: another-very-long-name\n")
-    assert re.search(r"last step +2,000 +5,000", text)
+    assert re.search(r"last step +2000 +5000", text)

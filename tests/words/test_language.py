@@ -128,6 +128,13 @@ def test_the_clock_names_the_day_only_when_it_is_another():
     assert "2027" in ENGLISH.clock(datetime(2027, 1, 16, 3, 5), now)
 
 
+def test_the_clock_of_another_day_reads_well_in_every_language():
+    now, tomorrow, later = datetime(2026, 11, 15, 20, 0), datetime(2026, 11, 16, 3, 5), datetime(2027, 1, 19, 11, 44)
+    assert HINDI.clock(tomorrow, now) == "सोमवार 03:05"
+    assert plain(ARABIC.clock(tomorrow, now)) == "الاثنين، الساعة 03:05"
+    assert plain(ARABIC.clock(later, now)) == "19 يناير 2027، الساعة 11:44"
+
+
 @pytest.mark.parametrize(
     ("environment", "code"),
     [

@@ -53,4 +53,5 @@ def _slow_record(reader: Format, slow: dict[tuple[int, float], SlowRecord]) -> S
 
 
 def _note(text: str, page: Page, style: str) -> None:
-    page.paragraph(text, style=style, indent=4, bullet="^ ")
+    # Right-to-left notes stand at the right edge, where no line of the log is above them to be pointed at.
+    page.paragraph(text, style=style, indent=4, bullet="• " if page.language.right_to_left else "^ ")

@@ -6,12 +6,14 @@ from itertools import pairwise
 
 from nanoscope.analysis.findings import Analysis
 from nanoscope.runs.run import Run
-from nanoscope.words.language import Language
+from nanoscope.views.terminal_page import columns
+from nanoscope.words.language import NO_BREAK_SPACE, Language
 
 HEIGHT = 6  # rows of braille, four dots each
 MANY = 20_000  # records: of more than these, every k-th is drawn
 LABEL_COLUMNS = 9
 SLOW_MARK, VALIDATION_MARK = "x", "o"
+LEFT_TO_RIGHT_MARK = "\u200e"  # a row that begins with an Arabic label is still a chart
 
 Points = Sequence[tuple[float, float]]
 
@@ -42,13 +44,13 @@ def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language
     if marks:
         title += language.say(" ({mark} slow step)", mark=SLOW_MARK)
     if max(values) < 10 * min(values):
-        return [title, *_draw(line, marks, SLOW_MARK, width, _time_label)]
+        return [title, *_draw(line, marks, SLOW_MARK, width, lambda y: _time_label(y, language))]
     title += language.say(", logarithmic")
 
     def log10(points: Points) -> list[tuple[float, float]]:
         return [(x, math.log10(y)) for x, y in points]
 
-    return [title, *_draw(log10(line), log10(marks), SLOW_MARK, width, lambda y: _time_label(10.0**y))]
+    return [title, *_draw(log10(line), log10(marks), SLOW_MARK, width, lambda y: _time_label(10.0**y, language))]
 
 
 def _records(steps: Sequence[int], values: Sequence[float]) -> list[tuple[float, float]]:
@@ -75,9 +77,11 @@ def _loss_label(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _time_label(seconds: float) -> str:
+def _time_label(seconds: float, language: Language) -> str:
     """A label of the axis: one unit and three digits, because the column is narrow."""
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    unit, count = ("ms", seconds * 1e3) if seconds < 1 else ("s", seconds)
+    label = language.unit(unit).replace("{n}", f"{count:.3g}").replace(NO_BREAK_SPACE, " ")
+    return LEFT_TO_RIGHT_MARK + language.isolate(label) if language.right_to_left else label
 
 
 def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[float], str]) -> list[str]:
@@ -87,17 +91,18 @@ def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[f
     left, right = min(x for x, _ in points), max(x for x, _ in points)
     low, high = min(y for _, y in points), max(y for _, y in points)
     margin = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
-    columns = width - LABEL_COLUMNS - 2
+    ends = label(high), label(low)
+    gutter = max(LABEL_COLUMNS, *map(columns, ends))
+    across = width - gutter - 2
     canvas = Canvas(
-        columns, HEIGHT, xmin=left, xmax=right + (right - left or 1) / columns, ymin=low - margin, ymax=high + margin
+        across, HEIGHT, xmin=left, xmax=right + (right - left or 1) / across, ymin=low - margin, ymax=high + margin
     )
     for (x0, y0), (x1, y1) in pairwise(line):
         canvas.line(x0, y0, x1, y1)
     for x, y in marks:
         canvas.point(x, y, marker=mark)
     labels = [""] * HEIGHT
-    labels[0], labels[-1] = label(high), label(low)
+    labels[0], labels[-1] = ends
     rows = canvas.plot().splitlines()
-    drawn = [f"{text:>{LABEL_COLUMNS}} ┤{row}" for text, row in zip(labels, rows, strict=True)]
-    ends = f"{left:.0f}".ljust(columns - len(f"{right:.0f}")) + f"{right:.0f}"
-    return [*drawn, " " * (LABEL_COLUMNS + 2) + ends]
+    drawn = [" " * (gutter - columns(text)) + f"{text} ┤{row}" for text, row in zip(labels, rows, strict=True)]
+    return [*drawn, " " * (gutter + 2) + f"{left:.0f}".ljust(across - len(f"{right:.0f}")) + f"{right:.0f}"]

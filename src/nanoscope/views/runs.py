@@ -4,13 +4,12 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from nanoscope.runs.glance import State
 from nanoscope.runs.listing import ListedRun
 from nanoscope.untrusted import printable
-from nanoscope.views.terminal_page import Page
+from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.language import NO_BREAK_SPACE, NOTHING, Language
 
 STYLES: dict[State, str] = {"live": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}
@@ -92,7 +91,7 @@ def _fitting(columns: list[Column], limit: int | None) -> list[Column]:
 
 
 def _width(column: Column) -> int:
-    return max(map(cell_len, [column.header, *column.cells]))
+    return max(map(columns, [column.header, *column.cells]))
 
 
 def _print_table(columns: Sequence[Column], runs: Sequence[ListedRun], page: Page) -> None:
@@ -109,5 +108,5 @@ def _padded(column: Column) -> list[str]:
     """The header and the cells, all equally wide."""
     width, texts = _width(column), [cell.replace(NO_BREAK_SPACE, " ") for cell in (column.header, *column.cells)]
     if column.numeric:
-        return [" " * (width - cell_len(text)) + text for text in texts]
-    return [text + " " * (width - cell_len(text)) for text in texts]
+        return [" " * (width - columns(text)) + text for text in texts]
+    return [text + " " * (width - columns(text)) for text in texts]

@@ -20,7 +20,7 @@ from nanoscope.analysis.findings import (
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
-from nanoscope.views.terminal_page import Page
+from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence
@@ -97,7 +97,7 @@ def _charts(run: Run, analysis: Analysis, page: Page) -> None:
     charts = [loss_chart(run, width, page.language), step_time_chart(run, analysis, width, page.language)]
     charts = [chart for chart in charts if chart]
     if beside and len(charts) == 2:
-        charts = [[f"{a:<{width + 2}}{b}" for a, b in zip(*charts, strict=True)]]
+        charts = [[a + " " * (width + 2 - columns(a)) + b for a, b in zip(*charts, strict=True)]]
     for chart in charts:
         page.line()
         page.paragraph(chart[0], style="dim") if not beside else page.line(chart[0], style="dim")

@@ -5,20 +5,57 @@ so even if the line starts with a Latin name. That would break the columns of a 
 """
 
 import io
+import os
+import re
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment, Segments
 from rich.text import Text
 
+from nanoscope import messages
 from nanoscope.messages import RIGHT_TO_LEFT_MARK
 from nanoscope.untrusted import printable
-from nanoscope.words.language import NO_BREAK_SPACE, Language
+from nanoscope.words.language import END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language
 
 NARROW = 72  # columns below which a table is written as a list
 
-# Stands for a no-break space while rich wraps lines: it would break them at U+00A0.
+# What stands for other characters while rich measures and wraps: it would break a line at a no-break space, and it
+# gives a spacing vowel sign (का, की) no column, where terminals draw it in one of its own.
 _GLUE = "\ue000"
+_VOWEL_SIGNS = [sign for sign in map(chr, range(0x900, 0x980)) if unicodedata.category(sign) == "Mc"]
+_STAND_INS = {ord(sign): chr(0xE001 + number) for number, sign in enumerate(_VOWEL_SIGNS)}
+_DRAWN = {ord(stand_in): sign for sign, stand_in in _STAND_INS.items()} | {ord(_GLUE): " "}
+
+# A short value without right-to-left letters: '--max_iters N' must not be broken, it would be read in the wrong order.
+_SHORT_VALUE = re.compile(f"{ISOLATE}[^{ISOLATE}{END_ISOLATE}\u0590-\u08ff]{{1,40}}{END_ISOLATE}")
+
+# Terminals that are known not to reorder right-to-left text, by the variable that each of them sets.
+_WITHOUT_BIDI = {
+    "WT_SESSION": "",
+    "KITTY_WINDOW_ID": "",
+    "ALACRITTY_WINDOW_ID": "",
+    "XTERM_VERSION": "",
+    "TERM_PROGRAM": "vscode|WezTerm|ghostty",
+    "TERM": "linux|xterm-kitty|alacritty.*|foot.*|xterm-ghostty|wezterm",
+}
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return cell_len(text.translate(_STAND_INS))
+
+
+def lacks_bidi(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal is known to show Arabic in the wrong order; one that isn't known may well show it right."""
+    if any(map(environment.get, ("TMUX", "STY", "VTE_VERSION", "KONSOLE_VERSION", "MLTERM"))):
+        return False  # it reorders; or the terminal around it may be another one
+    known = (re.fullmatch(names or ".+", environment.get(name, "")) for name, names in _WITHOUT_BIDI.items())
+    return any(known)
 
 
 class _PipeFriendlyConsole(Console):
@@ -35,6 +72,13 @@ class Page:
         if console is None and language.code != "en" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # a pipe on Windows may not encode Arabic
         self.console = console or _PipeFriendlyConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        if language.right_to_left and self.console.file.isatty() and lacks_bidi(os.environ):
+            hint = messages.Text(
+                "This terminal doesn't show right-to-left text properly. To read it in a browser: {command}",
+                command=f"nanoscope report LOG --lang {language.code}",
+            )
+            self.paragraph(language.text(hint), style="dim")
+            self.line()
 
     @property
     def width(self) -> int:
@@ -73,13 +117,18 @@ class Page:
     def styled(self, text: Text, indent: int = 0, bullet: str = "") -> None:
         """Print wrapped text that has its own styles."""
         hang = indent + len(bullet)
-        text.plain = text.plain.replace(NO_BREAK_SPACE, _GLUE)
+        whole = _SHORT_VALUE.sub(lambda value: value[0].replace(" ", _GLUE), text.plain)
+        text.plain = whole.replace(NO_BREAK_SPACE, _GLUE).translate(_STAND_INS)
         mark = RIGHT_TO_LEFT_MARK if self.language.right_to_left else ""
+        open_isolates = 0
         for number, line in enumerate(text.wrap(self.console, max(20, self.width - hang))):
             line.rstrip()
-            line.plain = line.plain.replace(_GLUE, " ")
+            line.plain = line.plain.translate(_DRAWN)
             start = " " * indent + bullet if number == 0 else " " * hang
-            self.line(Text.assemble(mark + start, line))
+            # Each line is laid out by itself: what a line leaves open begins anew in the next.
+            reopened = ISOLATE * open_isolates
+            open_isolates += line.plain.count(ISOLATE) - line.plain.count(END_ISOLATE)
+            self.line(Text.assemble(mark + start + reopened, line, END_ISOLATE * open_isolates))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> None:
         """Print a table, or a list if a table would break. `numeric` columns after the first are right-aligned."""
@@ -94,7 +143,10 @@ class Page:
 
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for index, header in enumerate(headers):
-            table.add_column(header, justify="right" if 0 < index <= numeric else "left", overflow="fold")
+            justify: Literal["left", "right"] = "right" if 0 < index <= numeric else "left"
+            table.add_column(header.translate(_STAND_INS), justify=justify, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell.replace(NO_BREAK_SPACE, " ")) for cell in row))
-        self.console.print(table, width=self.width)
+            table.add_row(*(Text(cell.replace(NO_BREAK_SPACE, " ").translate(_STAND_INS)) for cell in row))
+        parts = self.console.render(table, self.console.options.update(width=self.width))
+        drawn = [Segment(part.text.translate(_DRAWN), part.style, part.control) for part in parts]
+        self.console.print(Segments(drawn), end="")

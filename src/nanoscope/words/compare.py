@@ -31,7 +31,7 @@ MEASURES = By(
 )
 # How the values of a row are written; the other measures are losses.
 FORMATS: dict[f.RowMeasure, str] = {
-    "last_step": "number",
+    "last_step": "typed",
     "time_to_loss": "duration",
     "step_time": "duration",
     "total_time": "duration",

@@ -298,14 +298,16 @@ class Language:
 
     def clock(self, when: datetime, now: datetime) -> str:
         """A time of day, with the weekday or the date if it is not today."""
-        from babel.dates import format_skeleton
+        from babel.dates import format_date, format_skeleton
 
-        def part(skeleton: str) -> str:
-            return str(format_skeleton(skeleton, when, locale=self._locale))
-
+        time = f"{when:%H:%M}"
         if when.date() == now.date():
-            return part("Hm")
-        return part("EHm") if when - now < timedelta(days=6) else f"{part('yMMMd')} {part('Hm')}"
+            return time
+        if when - now < timedelta(days=6):
+            day = format_date(when, "EEE" if self.code == "en" else "EEEE", locale=self._locale)
+        else:
+            day = format_skeleton("yMMMd", when, locale=self._locale)
+        return self.say("{day} {time}", day=day, time=time)
 
 
 def _safe(value: object) -> object:

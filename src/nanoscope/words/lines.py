@@ -1,7 +1,7 @@
 """What each kind of line in a log means, for `explain --annotate`."""
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nanoscope.words.language import Language
 from nanoscope.words.templates import Say
@@ -51,15 +51,20 @@ _SURROUNDINGS: tuple[tuple[LineKind, re.Pattern[str]], ...] = (
 # The fields of a step line, in the order in which they are explained.
 # fmt: off
 _FIELDS = {
-    r"\bloss\b": Say("loss: the error on this one batch, so it jumps about; lower is better"),
-    r"\b(?:time|dt|step_avg|step_time|train_time)\b|\d\s?ms\b": Say("time: how long this step took"),
-    r"\bmfu\b": Say("MFU: the share of the device's arithmetic peak that is used (nanoGPT assumes an A100)"),
-    r"\b(?:lr|lrm|learning_rate)\b": Say("lr: the learning rate, how far each step moves the weights"),
-    r"\b(?:grad_)?norm\b": Say("norm: the length of the gradient; sudden peaks are a sign of instability"),
-    r"\b(?:tok|tokens?)/s(?:ec)?\b|\btps\b": Say("tok/s: tokens trained on in a second"),
-    r"\beta\b": Say("eta: the time left"),
+    r"\bloss\b": Say("{name}: the error on this one batch, so it jumps about; lower is better"),
+    r"\b(?:time|dt|step_time)\b|(?<=\d)\s?ms\b": Say("{name}: how long this step took"),
+    r"\bmfu\b": Say("{name}: the share of the device's arithmetic peak that is used (nanoGPT assumes an A100)"),
+    r"\b(?:lr|learning_rate)\b": Say("{name}: the learning rate, how far each step moves the weights"),
+    r"\b(?:grad_)?norm\b": Say("{name}: the length of the gradient; sudden peaks are a sign of instability"),
+    r"\b(?:tok|tokens?)/s(?:ec)?\b|\btps\b": Say("{name}: tokens trained on in a second"),
+    r"\beta\b": Say("{name}: the time left"),
 }
 # fmt: on
+_TOTALS = re.compile(r"\b(?:train_time|step_avg)\S*")  # over all steps so far
+
+
+class _Field(NamedTuple):
+    name: str  # as the line spells it
 
 
 def surrounding_kind(line: str) -> LineKind | None:
@@ -70,7 +75,9 @@ def surrounding_kind(line: str) -> LineKind | None:
 def explain_line(kind: LineKind, line: str, language: Language) -> str:
     """What a line of this kind means; the fields of a step line are explained one by one."""
     text = LINES[kind].write(None, language)
-    fields = [words.write(None, language) for pattern, words in _FIELDS.items() if re.search(pattern, line, re.I)]
+    line = _TOTALS.sub("", line)
+    found = ((words, re.search(pattern, line, re.I)) for pattern, words in _FIELDS.items())
+    fields = [words.write(_Field(match[0].strip()), language) for words, match in found if match]
     if kind != "step" or not fields:
         return text
     return f"{text} {language.say('; ').join(fields)}{language.say('.')}"

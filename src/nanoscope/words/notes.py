@@ -13,8 +13,8 @@ _REASON = By(
 )
 # fmt: off
 MESSAGES: dict[type[f.Finding], Words] = {
-    f.RollbackNote: Say("At step {step:plain} the loss was not a number: the run went back to step {to} and lowered "
-                        "its rates."),
+    f.RollbackNote: Say("At step {step:plain} the loss was not a number: the run went back to step {to:plain} and "
+                        "lowered its rates."),
     f.OutOfMemoryNote: Say("At step {step:plain} memory ran out: the run went on with micro-batches of {micro_batch} "
                            "instead of {micro_batch_before}."),
     f.SpikeNote: Say("At step {step:plain} the loss jumped to {loss:loss}, where {usual:loss} is usual."),

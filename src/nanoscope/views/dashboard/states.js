@@ -40,10 +40,10 @@ function stateOfRun(run, payload, labels, settings, notify) {
     case "stalled":
       return stateCard("fair", "❚❚", fill(labels.stalled_title, { time: age() }), labels.stalled_text, next, notify);
     case "failed":
-      if (run.nan_step !== null) return stateCard("bad", "✕", fill(labels.nan_title, { step: grouped(run.nan_step) }), resume ? labels.nan_text : labels.nan_start, next);
+      if (run.nan_step !== null) return stateCard("bad", "✕", fill(labels.nan_title, { step: String(run.nan_step) }), resume ? labels.nan_text : labels.nan_start, next);
       return stateCard("bad", "✕", labels.failed_title, labels.failed_text, next);
     case "stopped":
-      return stateCard("soft", "◻", fill(labels.stopped_title, { step: grouped(run.step || 0) }), resume ? labels.stopped_text : "", next);
+      return stateCard("soft", "◻", fill(labels.stopped_title, { step: String(run.step || 0) }), resume ? labels.stopped_text : "", next);
     case "unreadable":
       return named(run, stateCard("bad", "!", labels.unreadable_title, run.reason || labels.unreadable_text));
     default:
@@ -111,7 +111,7 @@ class Bell {
   tell(run, what) {
     if (!this.on) return;
     const labels = this.page.labels();
-    const body = what === "nan" ? labels.nan_title.replace("{step}", grouped(run.nan_step || 0)) : [labels[`state_${what}`], run.best === null ? "" : `${labels.best_val} ${run.best.toFixed(4)}`].filter(Boolean).join(" · ");
+    const body = what === "nan" ? labels.nan_title.replace("{step}", String(run.nan_step || 0)) : [labels[`state_${what}`], run.best === null ? "" : `${labels.best_val} ${run.best.toFixed(4)}`].filter(Boolean).join(" · ");
     const note = new Notification(run.label, { body, tag: `${run.name} ${what}` });
     note.onclick = () => { focus(); this.page.open(run.name); };
   }

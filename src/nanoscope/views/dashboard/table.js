@@ -286,7 +286,7 @@ class RunTable {
       cell("dot", box), cell("state", stateGlyph(run.state, labels)), cell("name", link),
       ...this.settings.map((name) => cell("setting", bdi(run.settings[name] === undefined ? NOTHING : String(run.settings[name]), "ltr"))),
       cell("spark", sparkline(run, scale, shown)), cell("best", best),
-      ...(this.wide ? [cell("best_step", bdi(run.best_step === null ? NOTHING : grouped(run.best_step), "ltr")), cell("tok_s", bdi(shortNumber(run.tok_s), "ltr"))] : []), cell("act", act));
+      ...(this.wide ? [cell("best_step", bdi(run.best_step === null ? NOTHING : String(run.best_step), "ltr")), cell("tok_s", bdi(shortNumber(run.tok_s), "ltr"))] : []), cell("act", act));
   }
 
   // --- what the person does ---

@@ -3,7 +3,7 @@
 from nanoscope.words.language import Language
 
 # Plural forms, as browsers name them, with a number that takes each of them in every language that has it.
-PLURAL_FORMS = {"one": 1, "two": 2, "few": 3, "many": 11, "other": 100.5}
+PLURAL_FORMS = {"zero": 0, "one": 1, "two": 2, "few": 3, "many": 11, "other": 100.5}
 
 
 def labels(language: Language) -> dict[str, str]:
@@ -78,6 +78,7 @@ def labels(language: Language) -> dict[str, str]:
         "epochs": say("epochs"),
         "count_tokens": say("{n} tokens", n="{n}"),
         "count_epochs": say("{n} epochs", n="{n}"),
+        "separator": say("; "),
         "days": say("days"),
         "hours": say("hours"),
         "minutes": say("minutes"),

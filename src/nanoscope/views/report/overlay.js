@@ -99,7 +99,7 @@ function settingFigures(payload, { labels, view, level }) {
     };
     const whole = figure(spec, view, labels, level + 1, { head: make("span", { class: "faint" }, `→ ${labels.best_val}`) });
     whole.classList.add("setting");
-    whole.querySelector(".plot").setAttribute("aria-label", groups.map(({ mean, members }) => `${key} ${members[0].value}: ${mean === null ? "NaN" : mean.toFixed(4)}`).join("; "));
+    whole.querySelector(".plot").setAttribute("aria-label", groups.map(({ mean, members }) => `${key} ${members[0].value}: ${mean === null ? "NaN" : mean.toFixed(4)}`).join(labels.separator));
     return whole;
   }).filter((/** @type {any} */ each) => each !== null);
 }

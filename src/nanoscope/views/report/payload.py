@@ -143,7 +143,9 @@ def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
         "notes": [text for _, text in notes],
         "slow": [f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
         "causes": {_key(s.causes): causes_name(s.causes or ("stall",), language) for s in analysis.slow_steps},
-        "phases": [f"{language.duration(s)} ({language.percent(s / wall_seconds)})" for _, s in phases],
+        "phases": [
+            f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases
+        ],
     }
 
 

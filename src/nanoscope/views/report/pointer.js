@@ -68,12 +68,12 @@ function rowsAt(chart, x) {
   return rows.sort((a, b) => b.value - a.value);
 }
 
-/** The place of x in every way that the run counts: "Step 2,480 · 15 min 9 s · 40.6M tokens". @param {Chart} chart @param {number} x */
+/** The place of x in every way that the run counts: "Step 2480 · 15 min 9 s · 40.6M tokens". @param {Chart} chart @param {number} x */
 function headAt(chart, x) {
   const { labels } = chart;
   const way = chart.view.state.x;
   const write = /** @type {Record<string, (v: number) => string>} */ ({
-    step: (v) => `${labels.step} ${grouped(Math.round(v))}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
+    step: (v) => `${labels.step} ${Math.round(v)}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
   });
   const parts = [write[way](x)];
   const { run } = chart.spec;
@@ -307,6 +307,6 @@ function moveByKey(chart, event) {
 function describeCursor(chart) {
   if (!cursor) return;
   const rows = rowsAt(chart, cursor.x).slice(0, 6).map((row) => `${row.raw ? chart.labels.raw : row.line.label} ${row.between ? "≈ " : ""}${row.text}${row.note ? `. ${row.note}` : ""}`);
-  chart.holder.setAttribute("aria-valuetext", [headAt(chart, cursor.x)[0], ...rows].join("; "));
+  chart.holder.setAttribute("aria-valuetext", [headAt(chart, cursor.x)[0], ...rows].join(chart.labels.separator));
   chart.holder.setAttribute("aria-valuenow", String(Math.round(cursor.x)));
 }

@@ -114,7 +114,7 @@ function lossSpec(run, labels, at, single) {
   const guides = run.uniform ? [{ y: run.uniform, label: `${labels.guessing} ${run.uniform.toFixed(2)}`, colour: "faint" }] : [];
   return {
     key: "loss", title: labels.loss, quantity: "loss", tall: true, robust: true, lines, gutter: best ? 88 : 24, best, guides,
-    broken: run.broken === null ? null : { x: single(run.broken), label: labels.nan_from.replace("{step}", grouped(run.broken)) },
+    broken: run.broken === null ? null : { x: single(run.broken), label: labels.nan_from.replace("{step}", String(run.broken)) },
     stops: evals.length > 1 ? Array.from(at(columnsOf(evals).x)) : [],
   };
 }

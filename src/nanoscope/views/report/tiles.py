@@ -74,11 +74,11 @@ def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
 def _progress(analysis: Analysis, language: Language) -> Tile:
     say, progress = language.say, analysis.progress
     label = say("Step") if progress.unit == "step" else say("Epoch")
-    value = NOTHING if progress.last_step is None else language.number(progress.last_step)
+    value = NOTHING if progress.last_step is None else str(progress.last_step)
     if not progress.total_steps or progress.last_step is None or progress.steps_left is None:
         return _tile("step", label, value, [None if progress.finished else say("of an unknown number")])
     share = 1.0 if progress.finished else min(1.0, progress.last_step / progress.total_steps)
-    tile = _tile("step", label, value, [language.percent(share)], unit=f"/ {language.number(progress.total_steps)}")
+    tile = _tile("step", label, value, [language.percent(share)], unit=f"/ {progress.total_steps}")
     return {**tile, "share": share}
 
 
