@@ -1,8 +1,8 @@
 """Puts what nanoscope prints into the pages that show it: python docs/update.py
 
 In a page, `<!-- run: explain some.log | A normal step | Raise eval_interval -->` … `<!-- end -->` holds a command, and
-of its output the lines that have these words in English. Pages in other languages (`README.hi.md`) name the same English
-words, and show the same lines in their language.
+of its output the lines that have these words in English. Pages in other languages (`README.hi.md`) name the same
+English words, and show the same lines in their language.
 """
 
 import contextlib
