@@ -11,21 +11,19 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 from functools import cache
 from pathlib import Path
 from unittest import mock
 
 from nanoscope import cli
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import RIGHT_TO_LEFT, RIGHT_TO_LEFT_MARK
+from nanoscope.words.language import RIGHT_TO_LEFT
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("docs/questions*.md")), ROOT / "README.ar.md", ROOT / "README.hi.md"]
 SHOWN = re.compile(r"(<!-- run: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 COLUMNS, UNBROKEN = 88, 2000
 HEADER = re.compile(r"\s+[^\s^]")  # of a table; '^' begins a note below a line of a log
-BULLET = re.compile(r"(?: *\^ | *- |\d+\. )?")
 
 
 def language_of(page: Path) -> str:
@@ -51,12 +49,13 @@ def _block(command: str, wanted: list[str], language: str) -> str:
     excerpt: list[str] = []
     last = -1
     for phrase in wanted:
-        found = next((number for number, line in enumerate(english) if phrase in line and number > last), None)
+        places = (number for number, line in enumerate(english) if phrase in " ".join(line.split()))
+        found = next((number for number in places if number > last), None)
         if found is None:
             raise SystemExit(f"nanoscope {command} does not print {phrase!r}, or only before other lines of the block")
         follows = excerpt and found == last + 1
         excerpt += [] if follows or not excerpt else ["…"]
-        excerpt.append(_wrapped(lines[found] if follows else lines[found].lstrip("\n")))
+        excerpt.append(lines[found] if follows else lines[found].lstrip("\n"))
         last = found
     typed = f"$ nanoscope {command}" + ("" if language == "en" else f" --lang {language}")
     output = "\n".join(excerpt)
@@ -67,42 +66,45 @@ def _block(command: str, wanted: list[str], language: str) -> str:
 
 @cache
 def _printed(command: str, language: str) -> list[str]:
-    """The lines that a command prints, unbroken and without charts; one that follows a blank line begins with it.
+    """The sentences and rows that a command prints, each as broken on a terminal, a blank line at its beginning.
 
-    The header of a table is one with the title above it. So there are as many lines in every language: from right to
-    left a table is a list, which has no header.
+    The header of a table is one with the title above it. So there are as many in every language: from right to left a
+    table is a list, which has no header.
     """
+    lines = iter(_output(command, language, COLUMNS))
+    printed: list[str] = []
+    blank = ""
+    for unbroken in _output(command, language, UNBROKEN):
+        text = next(lines, "")
+        while _letters(text) != _letters(unbroken):
+            if (more := next(lines, None)) is None:
+                raise SystemExit(f"nanoscope {command} does not print this in {COLUMNS} columns:\n{unbroken}")
+            text += f"\n{more}"
+        if HEADER.match(unbroken):
+            printed[-1] += f"\n{text}"
+        elif unbroken:
+            printed.append(blank + text)
+        blank = "" if unbroken else "\n"
+    return printed
+
+
+def _output(command: str, language: str, columns: int) -> list[str]:
     output = io.StringIO()
     with (
         contextlib.chdir(ROOT),
         contextlib.redirect_stdout(output),
-        mock.patch.dict(os.environ, COLUMNS=str(UNBROKEN)),
-        mock.patch.multiple(Page, width=UNBROKEN, draws_charts=False),
+        mock.patch.dict(os.environ, COLUMNS=str(columns)),
+        mock.patch.multiple(Page, width=columns, draws_charts=False),
     ):
         status = cli.run([*shlex.split(command), "--lang", language])
     if status:
         raise SystemExit(f"nanoscope {command}: exit status {status}")
-    lines: list[str] = []
-    blank = ""
-    for line in map(str.rstrip, output.getvalue().splitlines()):
-        if HEADER.match(line):
-            lines[-1] += f"\n{line}"
-        elif line:
-            lines.append(blank + line)
-        blank = "" if line else "\n"
-    return lines
+    return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
-def _wrapped(line: str) -> str:
-    """The line broken as on a terminal; the rows of a table stay as they are."""
-    text = line.lstrip("\n")
-    mark = RIGHT_TO_LEFT_MARK if text.startswith(RIGHT_TO_LEFT_MARK) else ""
-    bullet = BULLET.match(text.removeprefix(mark))
-    if bullet is None or "  " in text[len(mark + bullet[0]) :]:
-        return line
-    indent = mark + " " * len(bullet[0])
-    filled = textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
-    return line[: len(line) - len(text)] + filled
+def _letters(line: str) -> str:
+    """What is the same however a line is broken; the time of day may have passed a minute."""
+    return re.sub(r"\d", "0", re.sub(r"[\s\u200e\u200f\u2066-\u2069]", "", line))
 
 
 if __name__ == "__main__":
