@@ -20,7 +20,7 @@ def test_the_answer_in_the_readme_is_the_answer_of_explain(nanoscope) -> None:
 
 
 def test_every_file_that_the_docs_link_to_is_there() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"""(?:\]\(|src=")([^)#"]+)[)"]""", page.read_text("utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
