@@ -9,10 +9,11 @@ from rich.console import Console
 
 import example_logs
 from nanoscope.analysis.analyse import analyse, log_errors
+from nanoscope.messages import RIGHT_TO_LEFT_MARK
 from nanoscope.runs.reader import read_stream
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page, columns, lacks_bidi
-from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_MARK, Language
+from nanoscope.words.language import END_ISOLATE, ISOLATE, Language
 
 
 def page_of(code: str, width: int = 80, file: io.StringIO | None = None) -> Page:
