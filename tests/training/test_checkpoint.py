@@ -217,7 +217,7 @@ def test_a_damaged_file_is_named_and_the_checkpoint_before_is_used(tmp_path: Pat
     found, problems = find_checkpoint(tmp_path)
     assert found.progress.step == 10
     assert len(problems) == 1
-    assert "step-000020" in problems[0]
+    assert "step-000020" in str(problems[0])
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
