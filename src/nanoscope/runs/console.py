@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from nanoscope.ladder import Ladder, in_words
+from nanoscope.messages import Text
 from nanoscope.runs import events as e
 from nanoscope.units import parse_count, parse_duration, short_count, short_duration
 
@@ -157,12 +159,23 @@ def _start_lines(event: e.Start, folder: str) -> list[str]:
         sizes = f"{event.train_tokens:,} train and {event.val_tokens:,} val tokens"
         vocabulary = f"vocabulary {event.vocab_size or 0} ({event.tokenizer or 'unknown tokenizer'})"
         lines.append(f"data: {event.data_folder}, {sizes}, {vocabulary}")
+    if event.ladder is not None:
+        lines.append(_ladder_line(event.ladder))
     if event.parameters is not None:
         lines.append(f"number of parameters: {event.parameters / 1e6:.2f}M")
     if event.tokens_per_step is not None:
         lines.append(f"tokens per iteration will be: {event.tokens_per_step:,}")
     settings = [f"{key}={shlex.quote(str(event.config[key]))}" for key in SHOWN_SETTINGS if key in event.config]
     return [*lines, "settings: " + " ".join(settings)] if settings else lines
+
+
+def _ladder_line(ladder: Ladder) -> str:
+    losses = " ".join(f"{loss:.4f}" for loss in ladder.losses)
+    models = f"n-gram models that know the last 0 to {len(ladder.losses) - 1} {ladder.unit}s {losses}"
+    error = f" ± {ladder.stderr:.4f}" if ladder.stderr else ""
+    sample = " sampled" if ladder.sampled else ""
+    tokens = f"{ladder.train_tokens:,} train and {ladder.val_tokens:,} val tokens"
+    return f"to beat: guessing {ladder.guessing:.4f}; {models}{error} ({tokens}{sample})"
 
 
 def _forecast_lines(event: e.Forecast) -> list[str]:
@@ -191,6 +204,8 @@ def _end_lines(event: e.End, folder: str) -> list[str]:
     lines = [text]
     if event.best_val_loss is not None and event.reason != "eval_only":
         lines.append(f"best val loss {event.best_val_loss:.4f} at step {event.best_step}")
+        if event.best_place is not None:
+            lines.append(str(Text("that is {place}", place=in_words(event.best_place))))
     command = resume_command(folder, event.resume_with)
     if event.reason in ("eval_only", "non_finite"):
         return lines
@@ -237,6 +252,10 @@ def _of(limit: int | None) -> str:
 _STEP = r"(?P<step__int>\d{1,12})"
 _LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
 _DURATION = r"[\dydhms]{2,16}"
+_LADDER = (
+    r"guessing ([\d.]{1,12}); n-gram models that know the last 0 to \d{1,2} (character|byte|token)s "
+    r"((?:[\d.]{1,12} ){1,32})(?:± ([\d.]{1,12}) )?\(([\d,]{1,26}) train and ([\d,]{1,26}) val tokens( sampled)?\)"
+)
 _CAUSE_OF = {text: cause for cause, text in SLOW_CAUSES.items()}
 
 
@@ -253,6 +272,16 @@ def _setting(text: str) -> Any:
             if str(kind(text)) == text:  # not 007, nor digits of another script: those are names
                 return kind(text)
     return text
+
+
+def _ladder(text: str) -> dict[str, Any]:
+    found = re.fullmatch(_LADDER, text)
+    assert found is not None  # the line was recognised by it
+    guessing, unit, losses, stderr, train, val, sampled = found.groups()
+    return {
+        "guessing": guessing, "unit": unit, "losses": losses.split(), "stderr": stderr or 0.0,
+        "train_tokens": train.replace(",", ""), "val_tokens": val.replace(",", ""), "sampled": sampled is not None,
+    }  # fmt: skip
 
 
 def _ending(text: str) -> e.EndReason:
@@ -280,6 +309,7 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
     "gigabytes": lambda text: round(float(text) * 1e9),
     "shares": lambda text: {name: float(percent) / 100 for name, percent in re.findall(r"(\w+) ([\d.]+)%", text)},
     "settings": _settings,
+    "ladder": _ladder,
     "ending": _ending,
     "cause": lambda text: _CAUSE_OF.get(text, "unknown"),
     "name": lambda text: PurePath(text).name,
@@ -304,6 +334,7 @@ _WHOLE_LINE: tuple[tuple[type[e.AnyEvent], str], ...] = (
               r"(?P<val_tokens__grouped>[\d,]{1,20}) val tokens, vocabulary "
               r"(?P<vocab_size>\d{1,12}) \((?P<tokenizer>.{1,60})\)"),
     (e.Start, r"number of parameters: (?P<parameters__millions>[\d.]{1,16})M$"),
+    (e.Start, rf"to beat: (?P<ladder__ladder>{_LADDER})$"),
     (e.Start, r"tokens per iteration will be: (?P<tokens_per_step__grouped>[\d,]{1,20})$"),
     (e.Start, r"settings: (?P<config__settings>.{1,2000})$"),
     (e.Forecast, r"expected(?: after (?P<measured>\d{1,12}) iterations)?: (?P<steps>\d{1,12}) iterations of about "

@@ -54,7 +54,8 @@ function paintChart(chart, at, pen, layer) {
     const title = chart.xTicks(chart.range[0], chart.range[1], box.width).title;
     if (title) pen.text(box.left + box.width, bottom + (spec.tall ? 14.5 : 13), title, { colour: ink("faint"), align: "right" });
     if (spec.broken) paintBroken(spec.broken, at, pen);
-    for (const guide of spec.guides || []) paintGuide(guide, at, pen);
+    let above = -Infinity;
+    for (const guide of spec.guides || []) above = paintGuide(guide, at, pen, above);
     if (!chart.view.state.hidden.includes("raw")) for (const drawn of chart.drawn) if (drawn.mean) paintRaw(drawn, at, pen, chart);
     return;
   }
