@@ -103,8 +103,9 @@ def in_words(place: Place) -> Text:
         return Text("worse than guessing ({loss:.2f})", loss=place.worse.loss if place.worse else math.nan)
     if place.worse is None:
         what = knowledge(place.better.known or 0, place.unit)
-        text = "better than any n-gram model; the best knows {what} ({loss:.2f})"
-        return Text(text, what=what, loss=place.better.loss)
+        return Text(
+            "better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=place.better.loss
+        )
     more = knowledge(place.worse.known or 0, place.unit)
     if place.better.known is None:
         return Text(

@@ -67,8 +67,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
     ),
     f.LossPlace: Sentences(
-        Say("Among n-gram models of the same text, the best validation loss, {loss:loss}, is {place}.",
-            place=lambda found: in_words(found.place)),
+        Say("Compared with n-gram models, which only count what follows what in the training text, the best validation "
+            "loss, {loss:loss}, is {place}.", place=lambda found: in_words(found.place)),
         Say("These models were counted on a sample of {train_tokens:large} training tokens.", has("sampled")),
     ),
     f.Checkpoints: Clauses(
