@@ -57,7 +57,10 @@ class _Level:
     """The n-grams of one length, by sorted key, with counts."""
 
     def __init__(self, keys: np.ndarray, counts: np.ndarray, vocab_size: int) -> None:
-        self._keys, self._vocab_size = keys, vocab_size
+        self._keys, self._vocab_size = (
+            np.append(keys, np.iinfo(np.int64).max),
+            vocab_size,
+        )  # a place for all that is larger
         taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
         self._left = counts - taken
         context = keys // vocab_size
@@ -67,7 +70,7 @@ class _Level:
     def find(self, contexts: Ids, tokens: Ids) -> Ids:
         """The ids of these n-grams, -1 for those that are not here."""
         keys = contexts * self._vocab_size + tokens
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        places = np.searchsorted(self._keys, keys)
         return np.where((contexts >= 0) & (self._keys[places] == keys), places, -1)
 
     def probability(self, contexts: Ids, tokens: Ids, lower: np.ndarray) -> np.ndarray:
