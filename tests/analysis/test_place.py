@@ -67,5 +67,8 @@ def test_the_loss_chart_gets_the_rungs_with_their_names_in_every_language(tmp_pa
     log = read_log(str(tmp_path))
     page = describe([Source("mine", log.runs[0], log)], Options(), "en")
     assert page["runs"][0]["rungs"] == [3.35, 2.48, 2.04, 1.72]
-    assert page["words"]["en"]["runs"][0]["rungs"][1:3] == ["the last character", "the last 2 characters"]
+    assert page["words"]["en"]["runs"][0]["rungs"][1:3] == [
+        "knowing the last character",
+        "knowing the last 2 characters",
+    ]
     assert {len(page["words"][code]["runs"][0]["rungs"]) for code in page["words"]} == {4}

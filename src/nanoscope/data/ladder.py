@@ -19,8 +19,8 @@ from nanoscope.untrusted import read_small
 FILE = "ladder.json"
 VERSION = 1
 MOST_KNOWN = 8  # tokens
-# Of larger splits, stretches from all over are read, so that it takes two seconds of CPU and 0.2 GB, whatever the data.
-TRAIN_TOKENS, VAL_TOKENS = 1 << 20, 1 << 17
+# Of larger splits, stretches from all over are read, so that it takes a few seconds and half a GB, whatever the data.
+TRAIN_TOKENS, VAL_TOKENS = 1 << 21, 1 << 18
 STRETCHES = 64
 UNITS: dict[str | None, Unit] = {"char": "character", "byte": "byte"}
 

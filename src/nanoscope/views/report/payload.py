@@ -156,7 +156,7 @@ def _rungs(source: Source) -> list[Rung]:
 
 def _rung(rung: Rung, source: Source, language: Language) -> str:
     assert source.details.ladder is not None
-    return language.text(knowledge(rung.known or 0, source.details.ladder.unit))
+    return language.say("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit))
 
 
 def _slow_step(slow: SlowRecord, language: Language) -> str:
