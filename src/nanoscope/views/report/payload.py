@@ -26,7 +26,7 @@ from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
 from nanoscope.ladder import Rung, knowledge
-from nanoscope.messages import LANGUAGES
+from nanoscope.messages import LANGUAGES, Text
 from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
@@ -156,7 +156,7 @@ def _rungs(source: Source) -> list[Rung]:
 
 def _rung(rung: Rung, source: Source, language: Language) -> str:
     assert source.details.ladder is not None
-    return language.say("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit))
+    return language.text(Text("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit)))
 
 
 def _slow_step(slow: SlowRecord, language: Language) -> str:
