@@ -8,6 +8,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 import example_logs
+from nanoscope.ladder import Ladder
 from nanoscope.runs import events
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log, Series
@@ -380,11 +381,13 @@ NOTES = (
 
 
 def own_events() -> str:
-    """Our own events: a run that samples."""
-    lines: list[events.AnyEvent] = [events.Start(config={"max_iters": 300}, t=0.0)]
+    """Our own events: a run that samples, on data whose n-gram models were counted on a part of it."""
+    ladder = Ladder("token", 8.3, [6.6, 4.3, 3.7, 3.5], train_tokens=1 << 20, val_tokens=1 << 17, sampled=True)
+    lines: list[events.AnyEvent] = [events.Start(config={"max_iters": 300}, t=0.0, ladder=ladder)]
     for step in range(301):
         lines.append(events.Iter(step=step, loss=falling(step), seconds=0.1, t=2 + step / 10))
         if step % 100 == 0:
+            lines.append(events.Eval(step=step, val_loss=falling(step), val_stderr=0.01, t=2 + step / 10))
             lines.append(events.Sample(step=step, seconds=3.0, t=2 + step / 10))
     phases = {"startup": 2.0, "step": 30.0, "sample": 9.0}
     lines.append(events.End(reason="finished", step=300, wall_seconds=41.0, phases=phases, t=41.0))

@@ -313,7 +313,8 @@ def test_progress_goes_from_reading_to_encoding(write, tmp_path):
         vocab_size=300,
         on_progress=lambda stage, fraction: reported.append((stage, fraction)),
     )
-    assert list(dict.fromkeys(stage for stage, _ in reported)) == ["reading", "training the tokenizer", "encoding"]
+    stages = ["reading", "training the tokenizer", "encoding", "measuring n-gram models"]
+    assert list(dict.fromkeys(stage for stage, _ in reported)) == stages
     encoding = [fraction for stage, fraction in reported if stage == "encoding"]
     assert encoding == sorted(encoding)
     assert encoding[-1] == 1.0

@@ -1,6 +1,7 @@
 """An event's console line, read back, is the event as far as its digits go."""
 
 import re
+from dataclasses import replace
 from pathlib import PurePath
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanoscope.ladder import Ladder
 from nanoscope.runs import events as e
 from nanoscope.runs.console import ENDINGS, SHOWN_SETTINGS, SLOW_CAUSES, console_lines, read_console_line
 
@@ -158,6 +160,14 @@ def test_a_start_with_all_that_analysis_asks_of_it(name, dataset, tokens, count,
     assert config["max_iters"] == count
     assert str(config["dataset"]) == dataset
     assert (config["learning_rate"], config["dropout"], config["eval_iters"]) == ("auto", 0.1, "full")
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=32), st.floats(0.001, 1), st.booleans())
+def test_the_ladder_of_a_start(losses: list[float], stderr: float, sampled: bool) -> None:
+    ladder = Ladder("byte", 5.5452, losses, train_tokens=10**6, val_tokens=99, sampled=sampled, stderr=stderr)
+    read = read_back(e.Start(nanoscope="0.1.0", run=PurePath(FOLDER).name, ladder=ladder)).ladder
+    assert replace(read, losses=[], stderr=0.0) == replace(ladder, losses=[], stderr=0.0)
+    assert [*read.losses, read.stderr] == pytest.approx([*losses, stderr], abs=6e-5)
 
 
 def test_the_settings_that_are_shown_are_settings() -> None:

@@ -7,6 +7,7 @@ import re
 import time
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,3 +273,29 @@ def test_a_clock_that_is_set_back_and_forth_does_not_disturb_the_timing(
     assert 0 < end["wall_seconds"] < 7_200
     assert all(0 < event["seconds"] < 60 for event in folder.events(kind="iter"))
     assert all(0 <= event["eta_seconds"] < 60 for event in folder.events(kind="iter"))
+
+
+def test_the_last_lines_say_where_the_loss_stands_among_ngram_models(folder: Folder) -> None:
+    out = folder.train()
+    (start,), (end,) = folder.events(kind="start"), folder.events(kind="end")
+    assert len(start["ladder"]["losses"]) == 9  # type: ignore[index]
+    assert end["best_place"]["unit"] == "character"  # type: ignore[index]
+    assert re.search(r"^best val loss .*\nthat is (better|worse|about as good) .*\(\d\.\d\d\)", out, re.MULTILINE)
+
+
+def test_data_prepared_by_an_earlier_version_is_measured_by_the_first_run(folder: Folder) -> None:
+    (folder.path / "data/tiny/ladder.json").unlink()
+    assert "to beat: guessing" in folder.train()
+    assert (folder.path / "data/tiny/ladder.json").is_file()
+
+
+def test_data_that_cannot_be_measured_is_trained_on_all_the_same(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.path / "data/tiny/ladder.json").unlink()
+    access = os.access
+    data = (folder.path / "data/tiny").resolve()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).resolve() != data and access(path, mode))
+    out = folder.train()
+    assert "note: val losses are not compared with n-gram models" in out
+    assert "finished 20 iterations" in out

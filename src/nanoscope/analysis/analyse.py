@@ -69,6 +69,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         eta=eta,
         train_loss=learning.train,
         evals=learning.evals,
+        place=learning.place,
         gap=learning.gap,
         schedule=learning.schedule,
         gradients=learning.gradients,

@@ -12,6 +12,7 @@ from nanoscope.analysis.findings import (
     Evaluations,
     Gap,
     GradientNorm,
+    LossPlace,
     LossSpike,
     NonFinite,
     Overfitting,
@@ -29,6 +30,7 @@ from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.schedule import analyse_schedule
 from nanoscope.analysis.timing import Timing
 from nanoscope.estimates import median
+from nanoscope.ladder import place_of
 from nanoscope.runs.run import Run
 
 FEW_STEPS = 25  # steps trained: nothing can be said about learning
@@ -42,6 +44,7 @@ class Learning:
 
     train: TrainLoss
     evals: Evaluations | None
+    place: LossPlace | None
     gap: Gap | None
     checkpoints: Checkpoints
     schedule: Schedule | None
@@ -61,6 +64,7 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
     return Learning(
         train=train,
         evals=_evaluations(run, timing, eval_interval),
+        place=_place(run),
         gap=None if overfits else trend.gap(evidence),
         checkpoints=Checkpoints(len(run.checkpoints), last_saved, timing.checkpoint_cost_s),
         schedule=schedule,
@@ -185,6 +189,16 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         if characters and last_val is not None
         else None,
     )
+
+
+def _place(run: Run) -> LossPlace | None:
+    """Only for our own runs: they alone say what simple models reach on the text that they evaluate."""
+    ladder = run.details.ladder if run.details else None
+    best = min((e for e in run.evals if math.isfinite(e.val)), key=lambda e: e.val, default=None)
+    if ladder is None or best is None:
+        return None
+    where = place_of(best.val, best.stderr, ladder)
+    return LossPlace(best.val, best.step, best.stderr, where, ladder.train_tokens, ladder.sampled)
 
 
 def _perplexity(loss: float, run: Run) -> float | None:

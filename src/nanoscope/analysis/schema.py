@@ -53,6 +53,7 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
                 "first_val", "last_val", "last_train", "last_step",
             )
         },
+        "place": a.place,
         "checkpoints": {"count": a.checkpoints.count, "cost_s": a.checkpoints.cost_s},
         "loss": {
             "first": a.train_loss.first,

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from nanoscope.data.corpora import ALIASES, CORPORA
-from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, SplitMeta
+from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, SplitMeta, open_dataset
 from nanoscope.data.download import OnProgress, is_url, without_query
+from nanoscope.data.ladder import ladder_of
 from nanoscope.data.readers import Documents, Piece
 from nanoscope.data.shards import SplitWriter, dataset_folder, write_meta
 from nanoscope.data.sources import COMPRESSED, STDIN, listed
@@ -102,6 +103,7 @@ def prepare(
             tokenizer=chosen.to_json(),
         )
         write_meta(folder, meta)
+    ladder_of(open_dataset(out), on_progress)
     for warning in _warnings(documents, chosen, vocab_size):
         if on_warning:
             on_warning(warning)

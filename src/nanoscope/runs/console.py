@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from nanoscope.ladder import Ladder, in_words
 from nanoscope.messages import Joined, Text
 from nanoscope.runs import events as e
 from nanoscope.units import MISSING, exact_seconds, parse_count, parse_duration, short_count, short_duration
@@ -32,6 +33,7 @@ SLOW_CAUSES: dict[e.SlowCause, Text] = {
     "busy": Text("the process got little CPU time (other programs, or swapping)"),
     "unknown": Text("cause unknown"),
 }
+UNITS = {"character": Text("characters"), "byte": Text("bytes"), "token": Text("tokens")}
 ENDINGS: dict[e.EndReason, Text] = {
     "finished": Text("finished {step:d} iterations"),
     "eval_only": Text("evaluated at iteration {step:d} without training"),
@@ -145,6 +147,8 @@ def _start_lines(event: e.Start, folder: str) -> list[str]:
                 tokenizer=event.tokenizer or Text("unknown tokenizer"),
             )
         )  # fmt: skip
+    if event.ladder is not None:
+        lines.append(_ladder_line(event.ladder))
     if event.parameters is not None:
         lines.append(f"number of parameters: {event.parameters / 1e6:.2f}M")
     if event.tokens_per_step is not None:
@@ -209,6 +213,17 @@ def _resume_line(event: e.Resume) -> Text:
     return Text("resuming at iteration {step:d} ({changes})", step=event.step, changes=Joined("; ", changes))
 
 
+def _ladder_line(ladder: Ladder) -> Text:
+    return Text(
+        "to beat: guessing {guessing:.4f}; n-gram models that know the last 0 to {most:d} {units} {losses}{error} "
+        "({train:,} train and {val:,} val tokens{sampled})",
+        guessing=ladder.guessing, most=len(ladder.losses) - 1, units=UNITS[ladder.unit],
+        losses=" ".join(f"{loss:.4f}" for loss in ladder.losses),
+        error=f" ± {ladder.stderr:.4f}" if ladder.stderr else "", train=ladder.train_tokens, val=ladder.val_tokens,
+        sampled=Text(" sampled") if ladder.sampled else "",
+    )  # fmt: skip
+
+
 def _forecast_line(event: e.Forecast) -> Text:
     pace = Text("{steps:d} iterations of about {each:rough}", steps=event.steps, each=event.step_seconds)
     if event.seconds is not None and event.seconds_low is not None and event.seconds_high is not None:
@@ -255,6 +270,8 @@ def _end_lines(event: e.End, folder: str) -> list[str]:
         lines.append(
             Text("best val loss {loss:.4f} at step {step}", loss=event.best_val_loss, step=str(event.best_step))
         )
+        if event.best_place is not None:
+            lines.append(Text("that is {place}", place=in_words(event.best_place)))
     command = resume_command(folder, event.resume_with)
     if event.reason in ("eval_only", "non_finite"):
         return lines
@@ -308,6 +325,10 @@ def _loss(value: float | None) -> str:
 _STEP = r"(?P<step__int>\d{1,12})"
 _LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
 _DURATION = r"[\dydhms]{2,16}"
+_LADDER = (
+    r"guessing ([\d.]{1,12}); n-gram models that know the last 0 to \d{1,2} (character|byte|token)s "
+    r"((?:[\d.]{1,12} ){1,32})(?:± ([\d.]{1,12}) )?\(([\d,]{1,26}) train and ([\d,]{1,26}) val tokens( sampled)?\)"
+)
 _CAUSE_OF = {str(text): cause for cause, text in SLOW_CAUSES.items()}
 
 
@@ -324,6 +345,16 @@ def _setting(text: str) -> Any:
             if str(kind(text)) == text:  # not 007, nor digits of another script: those are names
                 return kind(text)
     return text
+
+
+def _ladder(text: str) -> dict[str, Any]:
+    found = re.fullmatch(_LADDER, text)
+    assert found is not None  # the line was recognised by it
+    guessing, unit, losses, stderr, train, val, sampled = found.groups()
+    return {
+        "guessing": guessing, "unit": unit, "losses": losses.split(), "stderr": stderr or 0.0,
+        "train_tokens": train.replace(",", ""), "val_tokens": val.replace(",", ""), "sampled": sampled is not None,
+    }  # fmt: skip
 
 
 def _ending(text: str) -> e.EndReason:
@@ -351,6 +382,7 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
     "gigabytes": lambda text: round(float(text) * 1e9),
     "shares": lambda text: {name: float(percent) / 100 for name, percent in re.findall(r"(\w+) ([\d.]+)%", text)},
     "settings": _settings,
+    "ladder": _ladder,
     "ending": _ending,
     "cause": lambda text: _CAUSE_OF.get(text, "unknown"),
     "name": lambda text: PurePath(text).name,
@@ -375,6 +407,7 @@ _WHOLE_LINE: tuple[tuple[type[e.AnyEvent], str], ...] = (
               r"(?P<val_tokens__grouped>[\d,]{1,20}) val tokens, vocabulary "
               r"(?P<vocab_size>\d{1,12}) \((?P<tokenizer>.{1,60})\)"),
     (e.Start, r"number of parameters: (?P<parameters__millions>[\d.]{1,16})M$"),
+    (e.Start, rf"to beat: (?P<ladder__ladder>{_LADDER})$"),
     (e.Start, r"tokens per iteration will be: (?P<tokens_per_step__grouped>[\d,]{1,20})$"),
     (e.Start, r"settings: (?P<config__settings>.{1,2000})$"),
     (e.Forecast, r"expected(?: after (?P<measured>\d{1,12}) iterations)?: (?P<steps>\d{1,12}) iterations of about "

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from nanoscope.errors import JobError
+from nanoscope.ladder import Ladder, Place
 
 EVENTS_VERSION = 1
 
@@ -67,6 +68,8 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     vocab_size: Count | None = None
     train_tokens: Count | None = None
     val_tokens: Count | None = None
+    ladder: Ladder | None = None
+    """What simple models reach on the validation split."""
 
 
 class Forecast(Event, frozen=True, kw_only=True, tag="forecast"):
@@ -239,6 +242,8 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
     signal: str | None = None
     best_val_loss: MaybeNumber = None
     best_step: Step | None = None
+    best_place: Place | None = None
+    """Where the best validation loss stands among the rungs of the ladder."""
     saved_step: Step | None = None
     """Of the newest checkpoint."""
     resume_with: dict[str, Any] = {}

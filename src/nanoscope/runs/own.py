@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nanoscope.ladder import Ladder
 from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.events import LARGEST, NewerVersionError
@@ -38,7 +39,7 @@ NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.Che
 # What the analysis uses of a start event besides its config.
 _START_FACTS = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
 # Fields of a start event that say nothing about the environment, or that a report should not pass on.
-_NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons")
+_NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons", "ladder")
 
 # Numbers of an iteration besides the columns of `Steps`: the field, the series' name, and what to multiply it by.
 _ITER_SERIES = (
@@ -65,6 +66,7 @@ class RunDetails:
     samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
     windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
     batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
+    ladder: Ladder | None = None  # of the text that all evaluations were measured on
 
     @property
     def config(self) -> list[Setting]:
@@ -189,11 +191,13 @@ class EventReader:
         resuming = start.first_step > 0
         if resuming:
             self._earlier = self._seconds() if self._session else {}
-            self.details.start = start
+            before, self.details.start = self.details.start, start
+            if before.dataset_fingerprint != start.dataset_fingerprint:
+                self.details.ladder = None
         else:
             self._run_before = self.builder.current
             self._earlier = {}
-            self.details = RunDetails(start)
+            self.details = RunDetails(start, ladder=start.ladder)
         if start.tokens_per_step is not None:
             earlier = [batch for batch in self.details.batches if batch[0] < start.first_step]
             self.details.batches = [*earlier, (start.first_step, start.tokens_per_step)]

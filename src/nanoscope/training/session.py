@@ -10,6 +10,7 @@ from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
+from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint, load_checkpoint
 from nanoscope.model.weights import load_model_weights
@@ -55,6 +56,8 @@ class Session:
     resumed: Resumed | None = None
     """How the settings of a resumed run were changed; None for a new run."""
     start: Start = field(default_factory=Start)
+    best_stderr: float | None = None
+    """Of the best validation loss, if it was measured in this session."""
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed at the end: the loader's thread, the log files, the lock of the folder."""
 
@@ -77,6 +80,12 @@ class Session:
     def evaluation(self) -> str:
         """What validation losses are measured on. Those of two evaluations can be compared if it is the same."""
         return f"{len(self.evaluator.starts['val'])} windows of data {self.dataset.fingerprint[:12]}"
+
+    @property
+    def best_place(self) -> Place | None:
+        """Where the best validation loss stands on the dataset's ladder."""
+        best, ladder = self.state.best_val_loss, self.start.ladder
+        return None if best is None or ladder is None else place_of(best, self.best_stderr, ladder)
 
     def write_config(self, *, if_missing: bool = False) -> None:
         """Write config.toml: the run's own settings, the versions and the machine.

@@ -14,6 +14,7 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
+from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
 from nanoscope.errors import UsageError, why
 from nanoscope.interop.huggingface import NAMES
@@ -52,7 +53,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         check_trackers(origin.config)
         machine, notes = choose_machine(origin.config, processes)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
-        notes += check_data(dataset, origin.checkpoint)
+        notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
         torch.manual_seed(origin.config.seed)
         model, config, more = initial_model(
             origin.config, dataset, machine, checkpoint=origin.checkpoint, weights=origin.weights
@@ -142,6 +143,7 @@ def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Da
     if processes.first:
         with StageDisplay() as display:
             folder = find_dataset(config.dataset, kind, display.show, run=run)
+            ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
@@ -162,6 +164,12 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
         return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
     return []
+
+
+def check_ladder(dataset: Dataset) -> list[str]:
+    if stored_ladder(dataset) is not None:
+        return []
+    return [f"val losses are not compared with n-gram models: {dataset.folder} can't be written to, to keep theirs"]
 
 
 def check_tokens(dataset: Dataset, block_size: int) -> None:
@@ -223,7 +231,7 @@ def start_event(session: Session) -> Start:
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
         parameters=session.learner.plain_model.parameter_count(), tokens_per_step=config.tokens_per_step,
         first_step=session.state.step, vocab_size=dataset.vocab_size, train_tokens=len(dataset.split("train")),
-        val_tokens=len(dataset.split("val")),
+        val_tokens=len(dataset.split("val")), ladder=stored_ladder(dataset),
     )  # fmt: skip
 
 

@@ -144,6 +144,7 @@ def evaluate(session: Session, stop: StopRequest) -> None:
     state.evaluations_since_best += 1
     if best:
         state.best_val_loss, state.best_step, state.evaluations_since_best = val.loss, state.step, 0
+        session.best_stderr = val.stderr if math.isfinite(val.stderr) else None
     evaluation = Eval(
         step=state.step, train_loss=train.loss, train_stderr=train.stderr, val_loss=val.loss,
         val_stderr=val.stderr if math.isfinite(val.stderr) else None,  # one window has none
@@ -208,7 +209,8 @@ def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
     end = End(
         reason=reason, step=step, wall_seconds=books.clock.wall_seconds, phases=books.clock.seconds(),
         signal=stop.signal_name if reason == "interrupted" else None,
-        best_val_loss=state.best_val_loss, best_step=state.best_step, saved_step=session.checkpoints.saved_step,
+        best_val_loss=state.best_val_loss, best_step=state.best_step, best_place=session.best_place,
+        saved_step=session.checkpoints.saved_step,
         resume_with=flags_to_continue(session.config, session.for_session, reason),
     )  # fmt: skip
     books.reporter.emit(end)

@@ -52,7 +52,7 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
     """Titles with their texts; texts may be empty."""
     say = language.say
     learned = (
-        analysis.train_loss, analysis.evals, analysis.gap, _schedule(analysis), analysis.gradients,
+        analysis.train_loss, analysis.evals, analysis.place, analysis.gap, _schedule(analysis), analysis.gradients,
         *_spikes(analysis),
     )  # fmt: skip
     return [

@@ -1,6 +1,7 @@
 """What the model has learnt."""
 
 from nanoscope.analysis import findings as f
+from nanoscope.ladder import in_words
 from nanoscope.words.templates import (
     Bracketed,
     By,
@@ -64,6 +65,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Say("; the best so far.", lambda evals: evals.best_step == evals.last_step),
             Say("; the best was {best_val:loss} at {best_step:at}."),
         ),
+    ),
+    f.LossPlace: Sentences(
+        Say("Compared with n-gram models, which only count what follows what in the training text, the best validation "
+            "loss, {loss:loss}, is {place}.", place=lambda found: in_words(found.place)),
+        Say("These models were counted on a sample of {train_tokens:large} training tokens.", has("sampled")),
     ),
     f.Checkpoints: Clauses(
         Plural("{n} checkpoint written", "{n} checkpoints written", "count", has("count")),

@@ -10,6 +10,7 @@ from nanoscope.analysis.findings.learning import (
     Evaluations,
     Gap,
     GradientNorm,
+    LossPlace,
     LossSpike,
     Schedule,
     TrainLoss,
@@ -42,6 +43,7 @@ class Analysis:
     eta: Eta | NoEta | None
     train_loss: TrainLoss
     evals: Evaluations | None
+    place: LossPlace | None
     gap: Gap | None
     schedule: Schedule | None
     gradients: GradientNorm | None

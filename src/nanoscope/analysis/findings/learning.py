@@ -3,6 +3,7 @@
 from typing import Literal
 
 from nanoscope.analysis.findings.base import Finding, Verdict
+from nanoscope.ladder import Place
 
 Measure = Literal["val", "train"]
 
@@ -41,6 +42,17 @@ class Evaluations(Finding):
     noise: float | None  # their scatter, from enough of them
     perplexity: float | None
     bits_per_char: float | None
+
+
+class LossPlace(Finding):
+    """The best validation loss among those of simple models on the same text."""
+
+    loss: float
+    step: int
+    stderr: float | None
+    place: Place
+    train_tokens: int  # that the models were counted on
+    sampled: bool  # not the whole training split
 
 
 class Gap(Finding):

@@ -54,7 +54,8 @@ function paintChart(chart, at, pen, layer) {
     const title = chart.xTicks(chart.range[0], chart.range[1], box.width).title;
     if (title) pen.text(box.left + box.width, bottom + (spec.tall ? 14.5 : 13), title, { colour: ink("faint"), align: "right" });
     if (spec.broken) paintBroken(spec.broken, at, pen);
-    for (const guide of spec.guides || []) paintGuide(guide, at, pen);
+    let above = -Infinity;
+    for (const guide of spec.guides || []) above = paintGuide(guide, at, pen, above);
     if (!chart.view.state.hidden.includes("raw")) for (const drawn of chart.drawn) if (drawn.mean) paintRaw(drawn, at, pen, chart);
     return;
   }
@@ -138,12 +139,13 @@ function paintBest(best, at, pen) {
   pen.text(right + 10, y + 13, best.label, { colour: ink("faint") });
 }
 
-/** @param {{y: number, label: string, colour: string}} guide @param {any} at @param {Pen} pen */
-function paintGuide(guide, at, pen) {
+/** A line across with its label, unless there is no room below the one `above`. @param {{y: number, label: string, colour: string}} guide @param {any} at @param {Pen} pen @param {number} above */
+function paintGuide(guide, at, pen, above) {
   const y = at.y(guide.y);
-  if (!(y > at.box.top && y < at.box.top + at.box.height)) return;
+  if (!(y > at.box.top && y < at.box.top + at.box.height) || y < above + 16) return above;
   pen.line([at.box.left, y, at.box.left + at.box.width, y], { colour: ink(guide.colour), width: 1, dash: [3, 3], alpha: 0.8 });
   pen.text(at.box.left + at.box.width - 4, y - 8, guide.label, { colour: ink("faint"), align: "right", halo: true });
+  return y;
 }
 
 /** @param {{x: number, label: string}} broken @param {any} at @param {Pen} pen */

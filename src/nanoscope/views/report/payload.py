@@ -25,7 +25,8 @@ from nanoscope.analysis.findings import (
 from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
-from nanoscope.messages import LANGUAGES
+from nanoscope.ladder import Rung, knowledge
+from nanoscope.messages import LANGUAGES, Text
 from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
@@ -132,6 +133,7 @@ def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
         "source": source_line(replace(source.log, source=Path(source.log.source).name), language),
         "tiles": tiles(source.run, analysis, language),
         "facts": printable(facts(source.run, language)),
+        "rungs": [_rung(rung, source, language) for rung in _rungs(source)],
         "evidence": evidence(analysis, language),
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
@@ -147,6 +149,16 @@ def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
             f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases
         ],
     }
+
+
+def _rungs(source: Source) -> list[Rung]:
+    """The models that the loss is compared with; guessing is known of other logs too."""
+    return source.details.ladder.rungs()[1:] if source.details.ladder else []
+
+
+def _rung(rung: Rung, source: Source, language: Language) -> str:
+    assert source.details.ladder is not None
+    return language.text(Text("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit)))
 
 
 def _slow_step(slow: SlowRecord, language: Language) -> str:
@@ -187,6 +199,7 @@ def _numbers(source: Source, analysis: Analysis) -> Json:
         "onset": onset,
         "broken": broken,
         "clip": analysis.gradients and analysis.gradients.clip,
+        "rungs": [rung.loss for rung in _rungs(source)],
         "uniform": analysis.train_loss.uniform_loss,
         "slow": [(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in slow],
         "phases": _phases(run, analysis),

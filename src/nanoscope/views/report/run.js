@@ -73,7 +73,7 @@ function runCharts(run, words, frame) {
   const figures = [];
   const add = (/** @type {any} */ spec, extras = {}) => figures.push(figure({ ...shared, ...spec }, view, labels, level + 1, extras));
 
-  const loss = lossSpec(run, labels, at, single);
+  const loss = lossSpec(run, words, labels, at, single);
   if (loss) add(loss);
   const time = timeSpec(run, words, labels, at);
   if (time) add(time);
@@ -96,8 +96,8 @@ function runCharts(run, words, frame) {
   return figures;
 }
 
-/** @param {any} run @param {Record<string, string>} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at @param {(step: number) => number} single */
-function lossSpec(run, labels, at, single) {
+/** @param {any} run @param {any} words @param {Record<string, string>} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at @param {(step: number) => number} single */
+function lossSpec(run, words, labels, at, single) {
   /** @type {Line[]} */
   const lines = [];
   const raw = readSeries(run, "loss");
@@ -111,7 +111,9 @@ function lossSpec(run, labels, at, single) {
   }
   if (!lines.length) return null;
   const best = evals.length && run.best && run.best[0] !== null ? { x: single(run.best[0]), y: run.best[1], value: run.best[1].toFixed(4), label: `${labels.best_short} · ${shortNumber(run.best[0])}` } : null;
-  const guides = run.uniform ? [{ y: run.uniform, label: `${labels.guessing} ${run.uniform.toFixed(2)}`, colour: "faint" }] : [];
+  const guide = (/** @type {number} */ y, /** @type {string} */ name) => ({ y, label: `${name} ${y.toFixed(2)}`, colour: "faint" });
+  const guides = run.uniform ? [guide(run.uniform, labels.guessing)] : [];
+  if (run.metric === "loss") run.rungs.forEach((/** @type {number} */ y, /** @type {number} */ i) => guides.push(guide(y, words.rungs[i])));
   return {
     key: "loss", title: labels.loss, quantity: "loss", tall: true, robust: true, lines, gutter: best ? 88 : 24, best, guides,
     broken: run.broken === null ? null : { x: single(run.broken), label: labels.nan_from.replace("{step}", String(run.broken)) },

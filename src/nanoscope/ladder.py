@@ -1,0 +1,118 @@
+"""The ladder: what simple models reach on a validation text, and where a loss stands among them.
+
+The rungs are guessing, knowing only how frequent each token is, and n-gram models that know the last 1 to 8 tokens
+(`data/ladder.py` measures them).
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from nanoscope.messages import Count, Text
+
+Unit = Literal["character", "byte", "token"]
+Loss = Annotated[float, Meta(ge=0, lt=1e30)]
+Tokens = Annotated[int, Meta(ge=0, lt=2**62)]
+ERRORS = 2  # a loss within so many standard errors of a rung stands on it
+
+
+@dataclass(frozen=True)
+class Rung:
+    loss: float
+    known: int | None
+    """How many of the last tokens the model knows; 0: only how frequent each token is, None: nothing."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Losses in nats per token."""
+
+    unit: Unit
+    """What a token is."""
+    guessing: Loss
+    """The logarithm of the vocabulary's size."""
+    losses: Annotated[list[Loss], Meta(max_length=32)]
+    """Of the models that know the last 0, 1, 2, … tokens."""
+    train_tokens: Tokens
+    """The models were counted on so many tokens,"""
+    val_tokens: Tokens
+    """and measured on so many."""
+    sampled: bool = False
+    """Whether the training tokens are a sample of a larger split."""
+    stderr: Loss = 0.0
+    """Of `losses`, the largest, if the validation tokens are a sample."""
+
+    def rungs(self) -> list[Rung]:
+        """From guessing down, without models that know more and are no better for it."""
+        found = [Rung(self.guessing, None)]
+        for known, loss in enumerate(self.losses):
+            if loss < found[-1].loss:
+                found.append(Rung(loss, known))
+        return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a loss stands: on a rung, between two, below all (`worse` is None) or above all (`better` is None)."""
+
+    unit: Unit
+    on: Rung | None = None
+    better: Rung | None = None
+    """The rung that the loss has passed,"""
+    worse: Rung | None = None
+    """and the next, which it has not."""
+
+
+def place_of(loss: float, stderr: float | None, ladder: Ladder) -> Place:
+    """Place a validation loss that was measured on the ladder's own text."""
+    rungs = ladder.rungs()
+    nearest = min(rungs, key=lambda rung: abs(rung.loss - loss))
+    if abs(nearest.loss - loss) <= ERRORS * math.hypot(
+        stderr or 0.0, ladder.stderr if nearest.known is not None else 0.0
+    ):
+        return Place(ladder.unit, on=nearest)
+    if loss > rungs[0].loss:
+        return Place(ladder.unit, worse=rungs[0])
+    between = ((above, below) for above, below in pairwise(rungs) if above.loss > loss >= below.loss)
+    better, worse = next(between, (rungs[-1], None))
+    return Place(ladder.unit, better=better, worse=worse)
+
+
+def knowledge(known: int, unit: Unit) -> Text:
+    """What a model of a rung knows, in words."""
+    if unit == "character":
+        if not known:
+            return Text("how frequent each character is")
+        return Count("the last character", "the last {n} characters", known)
+    if unit == "byte":
+        return Count("the last byte", "the last {n} bytes", known) if known else Text("how frequent each byte is")
+    return Count("the last token", "the last {n} tokens", known) if known else Text("how frequent each token is")
+
+
+def in_words(place: Place) -> Text:
+    """'better than knowing the last 2 characters (2.04), worse than knowing the last 3 characters (1.72)'."""
+    if place.on is not None:
+        if place.on.known is None:
+            return Text("about as good as guessing ({loss:.2f})", loss=place.on.loss)
+        what = knowledge(place.on.known, place.unit)
+        return Text("about as good as knowing {what} ({loss:.2f})", what=what, loss=place.on.loss)
+    if place.better is None:
+        return Text("worse than guessing ({loss:.2f})", loss=place.worse.loss if place.worse else math.nan)
+    if place.worse is None:
+        what = knowledge(place.better.known or 0, place.unit)
+        return Text(
+            "better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=place.better.loss
+        )
+    more = knowledge(place.worse.known or 0, place.unit)
+    if place.better.known is None:
+        return Text(
+            "better than guessing ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
+            loss=place.better.loss, more=more, more_loss=place.worse.loss,
+        )  # fmt: skip
+    return Text(
+        "better than knowing {what} ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
+        what=knowledge(place.better.known, place.unit), loss=place.better.loss, more=more, more_loss=place.worse.loss,
+    )  # fmt: skip
