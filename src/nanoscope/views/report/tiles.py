@@ -4,6 +4,7 @@ from typing import Any
 
 from nanoscope.analysis.compare.clock import wall_seconds
 from nanoscope.analysis.findings import Analysis, Eta, NoEta
+from nanoscope.analysis.mfu import believable_mfu
 from nanoscope.runs.run import Run
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
@@ -104,22 +105,13 @@ def _speed(analysis: Analysis, language: Language) -> Tile:
     say, timing = language.say, analysis.timing
     step = language.duration(timing.typical_s) if timing else NOTHING
     rate = timing.throughput_tok_s if timing else None
-    mfu = _mfu(analysis)
+    mfu = believable_mfu(analysis.mfu, analysis.achieved)
     share = f"MFU {language.percent(mfu)}" if mfu is not None else None
     if rate is None:
         label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
         return _tile("speed", label, step, [share])
     label = say("Tokens/s per device") if timing and timing.tok_s_per_device else say("Tokens/s")
     return _tile("speed", label, language.large(rate), [share, say("step {time}", time=step)])
-
-
-def _mfu(analysis: Analysis) -> float | None:
-    """Of the device that the run was on; None where the printed figure is not to be believed."""
-    if analysis.mfu is None:
-        return analysis.achieved.share if analysis.achieved else None
-    if analysis.mfu.recomputed is not None:
-        return analysis.mfu.recomputed
-    return analysis.mfu.settled if analysis.mfu.trust in ("ok", "smoothing_lag") else None
 
 
 def _elapsed(run: Run, analysis: Analysis, language: Language) -> Tile:
