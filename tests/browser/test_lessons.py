@@ -60,8 +60,9 @@ def test_it_stands_beside_its_label_in_both_directions(report, open_file, langua
         at = button.bounding_box()
         button.click()
         box = page.locator("dialog.lesson").bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 1280 and box["y"] >= 0 and box["y"] + box["height"] <= 800
-        assert box["x"] < at["x"] + at["width"] and at["x"] < box["x"] + box["width"]
+        assert 0 <= box["x"] <= 1280 - box["width"]
+        assert 0 <= box["y"] <= 800 - box["height"]
+        assert at["x"] - box["width"] < box["x"] < at["x"] + at["width"]
         apart = max(box["y"] - at["y"] - at["height"], at["y"] - box["y"] - box["height"])
         assert 0 <= apart <= 10
         page.keyboard.press("Escape")
@@ -72,7 +73,8 @@ def test_on_a_phone_it_is_a_sheet_at_the_lower_edge_and_nothing_is_cut_off(repor
     page = open_file(report, width=390, height=800, touch=True, view=f"lang={language}")
     label(page, ".tile-val").tap()
     box = page.locator("dialog.lesson").bounding_box()
-    assert math.isclose(box["y"] + box["height"], 800, abs_tol=1) and math.isclose(box["width"], 390, abs_tol=1)
+    assert math.isclose(box["y"] + box["height"], 800, abs_tol=1)
+    assert math.isclose(box["width"], 390, abs_tol=1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
     page.locator("dialog.lesson button").tap()

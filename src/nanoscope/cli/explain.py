@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def explain(
     if together and annotate:
         raise UsageError("--together and --annotate don't go together: annotate the files one by one.")
     if teach and (json or annotate):
-        raise UsageError(
+        raise UsageError(Text(
             "--teach adds to the report, which {other} does not print.\nThe concepts alone: {command}",
             other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
-        )  # fmt: skip
+        ))  # fmt: skip
     parts = [logs] if together else [(log,) for log in logs]
     if json:
         found = _print_json(parts, options)

@@ -1,11 +1,15 @@
 """`nanoscope what`: what a number means."""
 
+import shlex
 import sys
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanoscope.cli.logs import LogPath
 from nanoscope.cli.options import check_options
+from nanoscope.errors import UsageError
+from nanoscope.messages import Text
 
 if TYPE_CHECKING:
     from nanoscope.analysis.known import KnownNumbers
@@ -59,6 +63,11 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, KnownNumbers]":
     """The concept that the words name, and the numbers of the log that follows them."""
     from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
 
+    if len(words) == 1 and Path(words[0]).exists() and not find_concept(words[0]):
+        raise UsageError(Text(
+            "Which number of {path}? All of them: {command}",
+            path=words[0], command=shlex.join(["nanoscope", "explain", words[0], "--teach"]),
+        ))  # fmt: skip
     if len(words) == 1 or find_concept(" ".join(words)):
         return concept_named(" ".join(words)), NOTHING_KNOWN
     from nanoscope.analysis.analyse import analyse, main_run

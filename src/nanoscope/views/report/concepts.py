@@ -24,7 +24,7 @@ BY_NAME = {
 def concepts_of_names(numbers: dict[str, Any], series: Iterable[str]) -> dict[str, str]:
     """The charts, phases and settings of a run that open a concept: 'chart lr' opens learning_rate."""
     names = {
-        "chart": {"loss", "bpb", *("memory" if name.endswith("_gb") else name for name in series)},
+        "chart": {"loss", numbers["metric"], *("memory" if name.endswith("_gb") else name for name in series)},
         "phase": {name for name, _ in numbers["phases"]},
         "setting": {name for name, _ in numbers["config"]},
     }

@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from nanoscope.analysis.known import KnownNumbers
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES
+from nanoscope.messages import LANGUAGES, Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.concepts import data, learning, losses, machine, model
 from nanoscope.words.concepts.concept import Concept
@@ -43,10 +43,10 @@ def concept_named(name: str) -> Concept:
     names = {_plain(each): concept.key for concept in CONCEPTS.values() for each in (*concept.aliases, concept.key)}
     names |= {title: title.replace("_", " ") for concept in CONCEPTS.values() for title in _titles(concept)}
     hint = did_you_mean(_plain(name), names, lambda near: f"nanoscope what {names[near]}")
-    raise UsageError(
+    raise UsageError(Text(
         "There is no concept {name}.{hint}\nAll of them: {command}",
         name=repr(name), hint=hint, command="nanoscope what",
-    )  # fmt: skip
+        ))  # fmt: skip
 
 
 def shown_concepts(numbers: KnownNumbers) -> Sequence[Concept]:
