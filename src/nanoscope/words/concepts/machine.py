@@ -11,8 +11,8 @@ CONCEPTS = (
         here=Say("A normal step of this run takes {step_s:duration}.", known("step_s")),
         normal=Say(
             "Steps of one run take nearly the same time. The first is slow because of start-up, regular slow "
-            "ones are evaluations or checkpoints; irregular ones come from other programs, heat, or waiting "
-            "for data."
+            "ones are mostly evaluations or checkpoints; irregular ones may come from other programs, heat, "
+            "or waiting for data."
         ),
         mistake=Say(
             "“Time left is the last printed time × the steps left.” That line may hold an evaluation, and the "

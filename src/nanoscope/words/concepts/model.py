@@ -115,7 +115,7 @@ CONCEPTS = (
         here=Say("This run was resumed at {resumed_step:at}.", known("resumed_step")),
         normal=Say(
             "It needs more than the weights: the optimizer's state, the step, and the place in the data. "
-            "Without them the loss jumps at that step."
+            "Without them the loss may jump at that step."
         ),
         mistake=Say(
             "“With a larger {total} it simply goes on.” The schedule is stretched as well: the learning rate "
