@@ -102,3 +102,21 @@ def test_paper_shows_no_buttons(report, open_file):
     page = open_file(report)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".lesson-label").count() == 0
+
+
+def test_newer_numbers_leave_the_focus_on_a_label_and_reach_what_it_opens(report, open_file):
+    page = open_file(report)
+    label(page, ".tile-val").focus()
+    page.evaluate(
+        """() => {
+            const payload = JSON.parse(document.getElementById("payload").textContent);
+            const words = payload.words.en.runs[0];
+            words.tiles[0].value = "1.2345";
+            words.here.val_loss = "A newer sentence.";
+            const root = document.querySelector("main");
+            showReport(root, payload, pages.get(root).view, {});
+        }"""
+    )
+    assert page.locator(".tile-val .number").inner_text() == "1.2345"
+    page.keyboard.press("Enter")
+    assert page.locator("dialog.lesson .here").inner_text() == "A newer sentence."

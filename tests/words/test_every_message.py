@@ -95,13 +95,11 @@ def lessons(language: Language) -> Iterator[str]:
     page = page_of(language)
     print_concepts(page)
     print_lessons(known.ALL, page)
+    print_concept(CONCEPTS["temperature"], known.ALL, page)
     yield text_of(page)
     yield concepts_markdown(language)
     for numbers in known.SOME:
-        page = page_of(language)
-        for concept in CONCEPTS.values():
-            print_concept(concept, numbers, page)
-        yield text_of(page)
+        yield " ".join(concept.teach(numbers, language).here for concept in CONCEPTS.values())
 
 
 def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:
