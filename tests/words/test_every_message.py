@@ -13,6 +13,7 @@ from rich.console import Console
 
 import compared_runs
 import generated_logs
+import known_numbers as known
 import made_up_scores
 from messages import messages_about_findings
 from nanoscope.analysis.analyse import Options, analyse, log_errors
@@ -26,12 +27,14 @@ from nanoscope.runs.run import Log, Run
 from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated
 from nanoscope.views.compare import print_comparison
+from nanoscope.views.concepts import concepts_markdown, print_concept, print_concepts, print_lessons
 from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.report.tiles import evidence, tiles
 from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal import print_eta, print_report
 from nanoscope.views.terminal_page import Page
+from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
 
 NOW = datetime(2026, 11, 15, 20, 0)
@@ -80,11 +83,24 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))
     yield report(read(generated_logs.LOGS["gpu"], "-"), language)
+    yield from lessons(language)
     page = page_of(language)
     print_runs(list_runs(folder), [], page)
     print_no_runs("runs", page)
     print_none_matches("runs", page)
     yield text_of(page)
+
+
+def lessons(language: Language) -> Iterator[str]:
+    """All concepts, for runs that have all numbers, all but one, or none."""
+    page = page_of(language)
+    print_concepts(page)
+    print_lessons(known.ALL, page)
+    print_concept(CONCEPTS["temperature"], known.ALL, page)
+    yield text_of(page)
+    yield concepts_markdown(language)
+    for numbers in known.SOME:
+        yield " ".join(concept.teach(numbers, language).here for concept in CONCEPTS.values())
 
 
 def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:
@@ -113,7 +129,7 @@ def report(log: Log, language: Language, options: Options | None = None, notes: 
 def glance(run: Run, analysis: Analysis, language: Language) -> Iterator[str]:
     for tile in tiles(run, analysis, language):
         yield from (tile["label"], *tile["foot"])
-    for title, text in evidence(analysis, language):
+    for title, text, _ in evidence(analysis, language):
         yield from (title, text)
 
 

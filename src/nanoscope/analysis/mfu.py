@@ -119,6 +119,15 @@ def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | N
 # --- what a normal step reaches ---
 
 
+def believable_mfu(mfu: Mfu | None, achieved: Achieved | None) -> float | None:
+    """MFU of the device that the run was on; None where the printed figure is not to be believed."""
+    if mfu is None:
+        return achieved.share if achieved else None
+    if mfu.recomputed is not None:
+        return mfu.recomputed
+    return mfu.settled if mfu.trust in ("ok", "smoothing_lag") else None
+
+
 def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> tuple[float | None, bool]:
     """The share that a normal step reaches, and whether the printed values are a moving average."""
     if not measured:

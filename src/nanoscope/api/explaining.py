@@ -5,11 +5,14 @@ from typing import Any
 
 from nanoscope.analysis.analyse import Options, analyse, log_errors, main_run
 from nanoscope.analysis.findings import Advice, Analysis, Finding, NoteFinding, Verdict
+from nanoscope.analysis.known import KnownNumbers, known_numbers
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source, read_source
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page
+from nanoscope.words.concepts import concept_named
+from nanoscope.words.concepts.concept import Taught
 from nanoscope.words.language import Language, choose_language
 from nanoscope.words.sentences import sentence
 
@@ -43,6 +46,16 @@ class Explanation(Shown):
         if not self.analyses:
             return analyse(Run(self._log.format, Traits()), self._options, self._log)
         return self.analyses[main_run(self._log, self.analyses)]
+
+    @property
+    def numbers(self) -> KnownNumbers:
+        """The numbers of that run, with which concepts are explained."""
+        run = self._log.runs[main_run(self._log, self.analyses)] if self.analyses else Run(self._log.format, Traits())
+        return known_numbers(run, self.analysis)
+
+    def concept(self, name: str) -> Taught:
+        """What a number means ('mfu', 'perplexity'), with those of that run: `summary`, `here`, `normal`, `mistake`."""
+        return concept_named(name).teach(self.numbers, self.language)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -62,6 +62,7 @@ COMMANDS = {
     "sample": "Generate text with a trained model.",
     "eval": "Measure how well models predict a text, and which is better.",
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
+    "what": "What a number means: loss, perplexity, MFU and about 40 others, with a run's own numbers.",
     "eta": "How long is left?",
     "compare": "Why do two runs differ?",
     "report": "Write an HTML page about one or more runs: charts, explanations, advice.",

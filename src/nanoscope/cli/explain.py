@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Count, Joined
+from nanoscope.messages import Count, Joined, Text
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def explain(
     *logs: LogPath,
     annotate: bool = False,
+    teach: bool = False,
     json: bool = False,
     max_iters: int | None = None,
     device: str | None = None,
@@ -38,6 +39,8 @@ def explain(
 
       nanoscope explain train.log --annotate
 
+      nanoscope explain train.log --teach
+
       nanoscope explain train.log --json --fail_on=diverged,non_finite
 
     Parameters
@@ -46,6 +49,8 @@ def explain(
         Log files, directories of runs (nanoscope's, W&B's, MLflow's, TensorBoard's), or '-' for standard input.
     annotate
         Print the log with explanations: each kind of line where it first appears, and every slow step.
+    teach
+        Also say what the numbers mean: each concept with this run's numbers, what is normal, and what is often misread.
     json
         Print the findings as JSON (schema nanoscope.explain/1; a list for several logs).
     max_iters
@@ -65,6 +70,11 @@ def explain(
     options = Options(max_iters, device)
     if together and annotate:
         raise UsageError("--together and --annotate don't go together: annotate the files one by one.")
+    if teach and (json or annotate):
+        raise UsageError(Text(
+            "--teach adds to the report, which {other} does not print.\nThe concepts alone: {command}",
+            other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
+        ))  # fmt: skip
     parts = [logs] if together else [(log,) for log in logs]
     if json:
         found = _print_json(parts, options)
@@ -77,7 +87,7 @@ def explain(
         for number, paths in enumerate(parts):
             if number:
                 page.line()
-            analyses = _annotate(paths[0], options, page) if annotate else _report(paths, options, page)
+            analyses = _annotate(paths[0], options, page) if annotate else _report(paths, options, page, teach)
             found[" + ".join(paths)] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
     wrong = [f"{path}: {', '.join(sorted(codes & unwanted))}" for path, codes in found.items() if codes & unwanted]
     if wrong:
@@ -112,12 +122,16 @@ def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> dict[
     }
 
 
-def _report(paths: tuple[str, ...], options: "Options", page: "Page") -> "Sequence[Analysis]":
+def _report(paths: tuple[str, ...], options: "Options", page: "Page", teach: bool) -> "Sequence[Analysis]":
     from nanoscope.api.explaining import Explanation
     from nanoscope.runs.together import read_together
 
     explanation = Explanation(read_together(paths), page.language, options)
     explanation.print_to(page)
+    if teach:
+        from nanoscope.views.concepts import print_lessons
+
+        print_lessons(explanation.numbers, page)
     return explanation.analyses
 
 

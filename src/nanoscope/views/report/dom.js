@@ -64,12 +64,12 @@ function card(level, title, ...children) {
 
 /**
  * A table that scrolls by itself. A first header that is empty heads the names of rows.
- * @param {string} title @param {string[]} headers @param {(string | number)[][]} rows
+ * @param {string} title @param {string[]} headers @param {(string | number)[][]} rows @param {(name: string) => Node | string} named what shows the name of a row
  */
-function table(title, headers, rows) {
+function table(title, headers, rows, named = (name) => name) {
   const head = make("tr", {}, ...headers.map((text) => (text ? make("th", { scope: "col" }, bdi(text)) : make("td"))));
   const body = rows.map(([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, bdi(String(first))), ...rest.map((text) => make("td", {}, bdi(String(text))))));
+    make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, named(String(first)))), ...rest.map((text) => make("td", {}, bdi(String(text))))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
 }
@@ -87,12 +87,14 @@ function folded(summary, build, attributes = {}, open = false) {
 
 /** A window above the page, closed by Esc, by its button or by a click beside it. @param {string} title @param {string} closeLabel @param {...Node} children */
 function openDialog(title, closeLabel, ...children) {
+  /** @type {HTMLDialogElement} */
   const dialog = make("dialog", { "aria-label": title });
   dialog.append(make("div", { class: "dialog-head" }, make("h2", {}, title), makeButton({ class: "icon-button", "aria-label": closeLabel, title: closeLabel }, () => dialog.close(), icon("close"))), ...children);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (/** @type {MouseEvent} */ event) => { if (event.target === dialog) dialog.close(); });
   document.body.append(dialog);
   dialog.showModal();
+  return dialog;
 }
 
 /** A menu below its button; it closes after a choice, with Esc, or when something else is clicked. @param {string} label @param {Node} face @param {() => any[]} items buttons */

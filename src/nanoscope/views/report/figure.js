@@ -3,7 +3,7 @@
 
 /**
  * @param {Spec} spec @param {View} view @param {Record<string, string>} labels @param {number} level of the heading
- * @param {{head?: Node | null, unit?: string, now?: string}} extras head: between title and legend; now: the last value
+ * @param {{head?: Node | null, unit?: string, now?: string, label?: Node | string}} extras head: between title and legend; now: the last value; label: the title, if it opens something
  */
 function figure(spec, view, labels, level, extras = {}) {
   const own = Boolean(spec.xRange);
@@ -24,7 +24,7 @@ function figure(spec, view, labels, level, extras = {}) {
     makeButton({}, () => { if (chart) openDialog(spec.title, labels.close, table(spec.title, ...numbersOf(chart, false))); }, labels.table),
   ]);
   const whole = make("section", { class: `card chart ${spec.tall ? "tall" : "small"}`, "data-key": spec.key },
-    make("div", { class: "card-head" }, make(`h${level}`, {}, spec.title, " ", make("bdi", { class: "unit", "data-unit": unit }, unit)), extras.head || null, legend, now, menu),
+    make("div", { class: "card-head" }, make(`h${level}`, {}, extras.label || spec.title, " ", make("bdi", { class: "unit", "data-unit": unit }, unit)), extras.head || null, legend, now, menu),
     holder);
   fillLegend();
   whole.figure = {

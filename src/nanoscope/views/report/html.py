@@ -13,8 +13,8 @@ from nanoscope.errors import JobError
 HERE = Path(__file__).parent
 # In the order in which they are loaded, here and in the dashboard. uPlot's file contains its license notice.
 SCRIPTS = (
-    "uPlot.iife.js", "view.js", "dom.js", "format.js", "series.js", "plot.js", "paint.js", "pointer.js", "export.js",
-    "figure.js", "toolbar.js", "run.js", "overlay.js", "report.js",
+    "uPlot.iife.js", "view.js", "dom.js", "lesson.js", "format.js", "series.js", "plot.js", "paint.js", "pointer.js",
+    "export.js", "figure.js", "toolbar.js", "run.js", "overlay.js", "report.js",
 )  # fmt: skip
 STYLES = ("uPlot.min.css", "style.css")
 

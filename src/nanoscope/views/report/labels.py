@@ -1,5 +1,6 @@
 """Labels of the report page: headings, chart titles, table columns, controls."""
 
+from nanoscope.views.concepts import part_names
 from nanoscope.words.language import Language
 
 # Plural forms, as browsers name them, with a number that takes each of them in every language that has it.
@@ -14,6 +15,7 @@ def labels(language: Language) -> dict[str, str]:
         "language": say("Language"),
         "theme": say("Light or dark"),
         **_controls(language),
+        **{f"lesson_{part}": name for part, name in part_names(language).items()},
         **_states(language),
         # the parts of a page
         "verdict": say("Verdict"),

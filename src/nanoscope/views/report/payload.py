@@ -22,6 +22,7 @@ from nanoscope.analysis.findings import (
     SlowRecord,
     SlowStepNote,
 )
+from nanoscope.analysis.known import known_numbers
 from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
@@ -31,10 +32,12 @@ from nanoscope.runs.own import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.untrusted import printable
 from nanoscope.views.compare import comparison_texts
+from nanoscope.views.report.concepts import concepts_of_names, lesson
 from nanoscope.views.report.labels import labels
 from nanoscope.views.report.series import Series, extremes, packed, thinned_series
 from nanoscope.views.report.tiles import evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
+from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import causes_name
@@ -74,6 +77,7 @@ class DescribedRun:
     numbers: Json
     series: Series
     texts: Mapping[str, Json]  # by language
+    concepts: Mapping[str, str]  # that charts, phases and settings open, by the page's names for these
 
 
 def describe(sources: Sequence[Source], options: Options, language: str) -> Json:
@@ -85,9 +89,11 @@ def describe_run(source: Source, options: Options) -> DescribedRun:
     """Analyse one run and put the findings into words."""
     run = source.run
     analysis = analyse(run, options, source.log)
-    texts = {code: _texts(source, analysis, Language(code)) for code in LANGUAGES}
     series = thinned_series(run, {slow.step for slow in analysis.slow_steps})
-    return DescribedRun(source.name, run, analysis, _numbers(source, analysis), series, plain(texts))
+    numbers = _numbers(source, analysis)
+    concepts = concepts_of_names(numbers, series)
+    texts = {code: _texts(source, analysis, Language(code), concepts) for code in LANGUAGES}
+    return DescribedRun(source.name, run, analysis, numbers, series, plain(texts), concepts)
 
 
 def payload(runs: Sequence[DescribedRun], language: str) -> Json:
@@ -100,6 +106,7 @@ def payload(runs: Sequence[DescribedRun], language: str) -> Json:
         "language": language,
         "runs": [{**each.numbers, **packed(each.series, len(runs))} for each in runs],
         "settings": _chosen_settings(comparison) if comparison else [],
+        "concepts": {name: concept for each in runs for name, concept in each.concepts.items()},
         "words": {code: _words(runs, comparison, Language(code)) for code in LANGUAGES},
     }
     return plain(document)  # type: ignore[no-any-return]
@@ -114,6 +121,7 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language
         "direction": "rtl" if language.right_to_left else "ltr",
         "labels": labels(language),
         "runs": [each.texts[language.code] for each in runs],
+        "lessons": {key: lesson(key, language.code) for each in runs for key in each.texts[language.code]["here"]},
         "comparison": comparison and vars(comparison_texts(comparison, language, names=_names(runs))),
     }
 
@@ -122,19 +130,24 @@ def _names(runs: Sequence[DescribedRun]) -> tuple[str, ...]:
     return tuple(printable(each.name) for each in runs)
 
 
-def _texts(source: Source, analysis: Analysis, language: Language) -> Json:
+def _texts(source: Source, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> Json:
     errors = log_errors([error for error in source.log.errors if error.run in (None, source.run)])
     notes = [(n, sentence(n, language)) for n in note_findings(source.details.notes)]
     reasons = {n.step: text for n, text in notes if isinstance(n, SlowStepNote | AsleepNote)}
     phases = _phases(source.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
+    shown, weighed = tiles(source.run, analysis, language), evidence(analysis, language)
+    opened = {*concepts.values(), *(tile["concept"] for tile in shown), *(concept for *_, concept in weighed)}
+    known = known_numbers(source.run, analysis)
     return {
         # Without the folders: a report may be sent to others.
         "source": source_line(replace(source.log, source=Path(source.log.source).name), language),
-        "tiles": tiles(source.run, analysis, language),
+        "tiles": shown,
         "facts": printable(facts(source.run, language)),
         "rungs": [_rung(rung, source, language) for rung in _rungs(source)],
-        "evidence": evidence(analysis, language),
+        "evidence": weighed,
+        # What the concepts are in this run; empty where the log has no number.
+        "here": {key: CONCEPTS[key].here.write(known, language) for key in sorted(opened - {""})},
         "verdicts": [
             {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
             for v in analysis.verdicts

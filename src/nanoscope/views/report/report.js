@@ -25,7 +25,7 @@ function showReport(root, payload, view, options = {}) {
     const words = payload.words[view.state.language];
     const { labels } = words;
     const frame = {
-      level: options.level || 1, labels, view, actions: options.actions || [], onPaper: Boolean(options.onPaper),
+      level: options.level || 1, labels, view, actions: options.actions || [], onPaper: Boolean(options.onPaper), concepts: payload.concepts, lessons: words.lessons,
       stateOf: options.stateOf || ((/** @type {any} */ run) => ({ state: run.state, text: "" })),
     };
     const tools = options.onPaper ? null : chartToolbar(view, commonWays(payload.runs), labels, root);

@@ -1,7 +1,7 @@
 "use strict";
 /* The page of one run: what it reached, the verdict, charts, and everything else that is known about it. */
 
-/** @typedef {{level: number, labels: Record<string, string>, view: View, stateOf: (run: any) => {state: string, text: string}, actions: Node[], onPaper: boolean, dim?: boolean}} Frame */
+/** @typedef {{level: number, labels: Record<string, string>, view: View, stateOf: (run: any) => {state: string, text: string}, actions: Node[], onPaper: boolean, concepts: Record<string, string>, lessons: Record<string, Lesson>, dim?: boolean}} Frame */
 
 const CAUSE_COLOURS = { startup: "c7", resume: "c7", evaluation: "c3", checkpoint: "c5", periodic: "c8", stall: "bad" };
 const PHASE_COLOURS = { steps: "c1", eval: "c3", checkpoint: "c5", startup: "c7", data: "c6", sample: "c4", other: "ghost" };
@@ -31,11 +31,12 @@ function nameLine(run, words, { level, labels, actions }) {
 }
 
 /** @param {any} run @param {any} words @param {Frame} frame */
-function tileStrip(run, words, { labels, stateOf }) {
+function tileStrip(run, words, frame) {
+  const { labels, stateOf } = frame;
   const { state, text } = stateOf(run);
   const foot = (/** @type {string[]} */ parts) => make("div", { class: "foot" }, ...parts.flatMap((part, i) => [i ? " · " : null, bdi(part)]));
   const tiles = words.tiles.map((/** @type {any} */ tile) => {
-    const whole = make("div", { class: `tile tile-${tile.key}` }, make("dt", { class: "label" }, tile.label),
+    const whole = make("div", { class: `tile tile-${tile.key}`, "data-key": tile.key }, make("dt", { class: "label" }, lessonLabel(tile.label, tile.concept, run, words, frame)),
       make("dd", { class: "number" }, make("bdi", { dir: tile.unit ? "ltr" : null }, tile.value, tile.unit ? make("span", { class: "tile-unit" }, ` ${tile.unit}`) : null)));
     const parts = tile.seconds && (state === "stalled" || state === "stopped") ? [labels.if_continues] : [...tile.foot];
     if (tile.seconds && state === "live") parts.push(labels.done_about.replace("{time}", new Date(Date.now() + 1000 * tile.seconds).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
@@ -43,19 +44,20 @@ function tileStrip(run, words, { labels, stateOf }) {
     else whole.append(make("dd", { class: "with-bar" }, make("progress", { max: "1", value: String(tile.share), "aria-label": tile.label }), foot(parts)));
     return whole;
   });
-  tiles.push(make("div", { class: "tile tile-state" }, make("dt", { class: "label" }, labels.state), make("dd", { class: "number" }, stateMark(state, labels)), make("dd", {}, foot(text ? [text] : []))));
-  return make("dl", { class: "tiles" }, ...tiles);
+  tiles.push(make("div", { class: "tile tile-state", "data-key": "state" }, make("dt", { class: "label" }, labels.state), make("dd", { class: "number" }, stateMark(state, labels)), make("dd", {}, foot(text ? [text] : []))));
+  return make("dl", { class: "tiles", "data-key": "tiles" }, ...tiles);
 }
 
-/** The verdict in a sentence, and what it rests on. @param {any} words @param {Record<string, string>} labels */
-function verdictCard(words, labels, onPaper = false) {
+/** The verdict in a sentence, and what it rests on. @param {any} run @param {any} words @param {Frame} frame */
+function verdictCard(run, words, frame) {
+  const { labels, onPaper } = frame;
   if (!words.verdicts.length) return null;
   const rows = words.verdicts.map(({ tone, title, text }) => make("div", { class: `verdict ${tone}` },
     make("span", { class: "verdict-mark" }, icon(tone)), make("p", {}, make("strong", {}, `${title}. `), text)));
   const card = make("section", { class: "card verdicts", "data-key": "verdicts", "aria-label": labels.verdict });
   if (!words.evidence.length) { card.append(...rows); return card; }
   const summary = make("span", { class: "why" }, labels.why, " ", icon("more"));
-  const why = folded(summary, (into) => into.append(make("dl", { class: "evidence" }, ...words.evidence.map(([title, text]) => make("div", {}, make("dt", {}, title), make("dd", {}, text))))), { class: "evidence-part", "data-key": "why" }, onPaper);
+  const why = folded(summary, (into) => into.append(make("dl", { class: "evidence" }, ...words.evidence.map(([title, text, concept]) => make("div", {}, make("dt", {}, lessonLabel(title, concept, run, words, frame)), make("dd", {}, text))))), { class: "evidence-part", "data-key": "why" }, onPaper);
   card.append(rows[0], why, ...rows.slice(1));
   return card;
 }
@@ -71,7 +73,7 @@ function runCharts(run, words, frame) {
   const shared = { run, runs: [run.name] };
   /** @type {any[]} */
   const figures = [];
-  const add = (/** @type {any} */ spec, extras = {}) => figures.push(figure({ ...shared, ...spec }, view, labels, level + 1, extras));
+  const add = (/** @type {any} */ spec, extras = {}) => figures.push(figure({ ...shared, ...spec }, view, labels, level + 1, { ...extras, label: lessonLabel(spec.title, frame.concepts[`chart ${spec.key}`], run, words, frame) }));
 
   const loss = lossSpec(run, words, labels, at, single);
   if (loss) add(loss);
@@ -91,7 +93,7 @@ function runCharts(run, words, frame) {
     const { x, y, rows } = columnsOf(run.evals);
     add({ key: "bpb", title: labels.bpb, quantity: "loss", stops: Array.from(at(x)), lines: [{ key: "bpb", label: "", x: at(x), y, errors: rows.map((row) => row[2]), colour: "c2", kind: "both" }] });
   }
-  const phases = phaseCard(run, words, labels, level + 1);
+  const phases = phaseCard(run, words, frame);
   if (phases) figures.splice(Math.min(6, figures.length), 0, phases);
   return figures;
 }
@@ -164,8 +166,9 @@ function seriesTitle(name, labels) {
   return { title, unit, short: labels[`short_${name}`] || title };
 }
 
-/** @param {any} run @param {any} words @param {Record<string, string>} labels @param {number} level */
-function phaseCard(run, words, labels, level) {
+/** @param {any} run @param {any} words @param {Frame} frame */
+function phaseCard(run, words, frame) {
+  const { labels, level } = frame;
   const total = run.phases.reduce((/** @type {number} */ sum, /** @type {any} */ [, seconds]) => sum + seconds, 0);
   if (!total) return null;
   const bar = make("div", { class: "bar", "aria-hidden": "true" });
@@ -177,15 +180,16 @@ function phaseCard(run, words, labels, level) {
     bar.append(part);
     const mark = make("span", { class: "swatch dots" });
     mark.style.setProperty("--tone", `var(--${PHASE_COLOURS[phase] || "ghost"})`);
-    parts.append(make("li", {}, mark, make("span", {}, labels[phase] || phase), bdi(text)));
+    parts.append(make("li", {}, mark, make("span", {}, lessonLabel(labels[phase] || phase, frame.concepts[`phase ${phase}`], run, words, frame)), bdi(text)));
   });
-  return make("section", { class: "card small", "data-key": "phases" }, make("div", { class: "card-head" }, make(`h${level}`, {}, labels.phases), make("span", { class: "now" }, bdi(clockTime(total)))), bar, parts);
+  return make("section", { class: "card small", "data-key": "phases" }, make("div", { class: "card-head" }, make(`h${level + 1}`, {}, labels.phases), make("span", { class: "now" }, bdi(clockTime(total)))), bar, parts);
 }
 
 // --- everything ---
 
 /** What is below the charts. @param {any} run @param {any} words @param {Frame} frame */
-function runDetails(run, words, { labels, level, onPaper }) {
+function runDetails(run, words, frame) {
+  const { labels, level, onPaper } = frame;
   const parts = [];
   if (words.errors.length) parts.push(card(level + 1, labels.errors, list(words.errors)));
   if (words.advice.length) parts.push(card(level + 1, labels.advice, list(words.advice, "ol")));
@@ -198,7 +202,8 @@ function runDetails(run, words, { labels, level, onPaper }) {
   for (const part of ["config", "environment"]) {
     if (!run[part].length) continue;
     const whole = /** @type {[string, string[], any[]]} */ ([labels[part], [labels.setting, labels.value], run[part]]);
-    const build = (/** @type {any} */ into) => into.append(csvButton(...whole, `${run.name}-${part}`), table(...whole));
+    const named = (/** @type {string} */ name) => lessonLabel(name, part === "config" ? frame.concepts[`setting ${name}`] : "", run, words, frame);
+    const build = (/** @type {any} */ into) => into.append(csvButton(...whole, `${run.name}-${part}`), table(...whole, named));
     parts.push(make("section", { class: "card" }, folded(make(`h${level + 1}`, {}, labels[part]), build, { "data-key": part }, onPaper)));
   }
   parts.push(make("p", { class: "source faint" }, words.source));
@@ -209,6 +214,6 @@ function runDetails(run, words, { labels, level, onPaper }) {
 function showRun(run, words, frame, tools) {
   const [first, ...rest] = runCharts(run, words, frame);
   const tall = first && first.classList.contains("tall");
-  return [nameLine(run, words, frame), tileStrip(run, words, frame), verdictCard(words, frame.labels, frame.onPaper), first ? tools : null,
+  return [nameLine(run, words, frame), tileStrip(run, words, frame), verdictCard(run, words, frame), first ? tools : null,
     tall ? first : null, make("div", { class: "smalls" }, ...(tall ? rest : [first, ...rest].filter(Boolean))), runDetails(run, words, frame)].filter((part) => part !== null);
 }

@@ -4,11 +4,12 @@ from typing import Any
 
 from nanoscope.analysis.compare.clock import wall_seconds
 from nanoscope.analysis.findings import Analysis, Eta, NoEta
+from nanoscope.analysis.mfu import believable_mfu
 from nanoscope.runs.run import Run
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
 
-Tile = dict[str, Any]  # key, label, value, unit and foot: texts; share: of the steps that are done
+Tile = dict[str, Any]  # key, label, value, unit, foot: texts; concept: what the label opens; share: of steps done
 
 
 def tiles(run: Run, analysis: Analysis, language: Language) -> list[Tile]:
@@ -35,22 +36,29 @@ def facts(run: Run, language: Language) -> str:
     return " · ".join(str(fact) for fact in known if fact)
 
 
-def evidence(analysis: Analysis, language: Language) -> list[tuple[str, str]]:
-    """What the verdict is weighed against, with titles."""
+def evidence(analysis: Analysis, language: Language) -> list[tuple[str, str, str]]:
+    """What the verdict is weighed against: title, text, and the concept of the title."""
     say = language.say
     found = (
-        (say("Validation"), analysis.evals),
-        (say("Gap"), analysis.gap),
-        (say("Training"), analysis.train_loss),
-        (say("Learning rate"), analysis.schedule),
-        (say("Gradients"), analysis.gradients),
+        (say("Validation"), analysis.evals, "val_loss"),
+        (say("Gap"), analysis.gap, "gap"),
+        (say("Training"), analysis.train_loss, "train_loss"),
+        (say("Learning rate"), analysis.schedule, "learning_rate"),
+        (say("Gradients"), analysis.gradients, "gradient_norm"),
     )
-    texts = ((title, sentence(finding, language)) for title, finding in found if finding is not None)
-    return [(title, text) for title, text in texts if text]
+    texts = ((title, sentence(finding, language), concept) for title, finding, concept in found if finding is not None)
+    return [each for each in texts if each[1]]
 
 
-def _tile(key: str, label: str, value: str, foot: list[str | None], unit: str = "") -> Tile:
-    return {"key": key, "label": label, "value": value, "unit": unit, "foot": [each for each in foot if each]}
+def _tile(key: str, concept: str, label: str, value: str, foot: list[str | None], unit: str = "") -> Tile:
+    return {
+        "key": key,
+        "concept": concept,
+        "label": label,
+        "value": value,
+        "unit": unit,
+        "foot": [each for each in foot if each],
+    }
 
 
 def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
@@ -58,7 +66,7 @@ def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
     if evals is None or evals.best_val is None or evals.best_step is None:
         train = analysis.train_loss
         first = say("first {loss:loss}", loss=train.first) if train.first is not None else None
-        return _tile("loss", say("Training loss"), language.loss(train.smoothed_last), [first])
+        return _tile("loss", "train_loss", say("Training loss"), language.loss(train.smoothed_last), [first])
     best = next((e for e in run.evals if e.step == evals.best_step), None)
     error = f"± {language.significant(best.stderr, 2)}" if best and best.stderr else None
     last = evals.last_step is not None and evals.last_step != evals.best_step
@@ -67,8 +75,10 @@ def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
         language.at(evals.best_step),
         say("last {loss:loss}", loss=evals.last_val) if last and evals.last_val is not None else None,
     ]
-    label = say("Val loss, best") if evals.metric == "loss" else say("Bits per byte, best")
-    return _tile("val", label, language.loss(evals.best_val), foot)
+    in_loss = evals.metric == "loss"
+    label = say("Val loss, best") if in_loss else say("Bits per byte, best")
+    concept = "val_loss" if in_loss else "bits_per_char"
+    return _tile("val", concept, label, language.loss(evals.best_val), foot)
 
 
 def _progress(analysis: Analysis, language: Language) -> Tile:
@@ -76,9 +86,22 @@ def _progress(analysis: Analysis, language: Language) -> Tile:
     label = say("Step") if progress.unit == "step" else say("Epoch")
     value = NOTHING if progress.last_step is None else str(progress.last_step)
     if not progress.total_steps or progress.last_step is None or progress.steps_left is None:
-        return _tile("step", label, value, [None if progress.finished else say("of an unknown number")])
+        return _tile(
+            "step",
+            "step" if progress.unit == "step" else "epoch",
+            label,
+            value,
+            [None if progress.finished else say("of an unknown number")],
+        )
     share = 1.0 if progress.finished else min(1.0, progress.last_step / progress.total_steps)
-    tile = _tile("step", label, value, [language.percent(share)], unit=f"/ {progress.total_steps}")
+    tile = _tile(
+        "step",
+        "step" if progress.unit == "step" else "epoch",
+        label,
+        value,
+        [language.percent(share)],
+        unit=f"/ {progress.total_steps}",
+    )
     return {**tile, "share": share}
 
 
@@ -86,10 +109,10 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
     say, eta = language.say, analysis.eta
     label = say("Time left")
     if analysis.progress.finished:
-        return _tile("left", label, NOTHING, [say("finished")])
+        return _tile("left", "time_left", label, NOTHING, [say("finished")])
     if isinstance(eta, Eta):
         between = language.between(language.duration(eta.low_s), language.duration(eta.high_s))
-        tile = _tile("left", label, language.duration(eta.expected_s), [between])
+        tile = _tile("left", "time_left", label, language.duration(eta.expected_s), [between])
         return {**tile, "seconds": eta.expected_s}
     reason = eta.reason if isinstance(eta, NoEta) else "no_times"
     why = {
@@ -97,29 +120,20 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
         "no_times": say("the log has no times"),
         "not_finite": say("the loss is not a number"),
     }
-    return _tile("left", label, NOTHING, [why[reason]])
+    return _tile("left", "time_left", label, NOTHING, [why[reason]])
 
 
 def _speed(analysis: Analysis, language: Language) -> Tile:
     say, timing = language.say, analysis.timing
     step = language.duration(timing.typical_s) if timing else NOTHING
     rate = timing.throughput_tok_s if timing else None
-    mfu = _mfu(analysis)
+    mfu = believable_mfu(analysis.mfu, analysis.achieved)
     share = f"MFU {language.percent(mfu)}" if mfu is not None else None
     if rate is None:
         label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
-        return _tile("speed", label, step, [share])
+        return _tile("speed", "step_time", label, step, [share])
     label = say("Tokens/s per device") if timing and timing.tok_s_per_device else say("Tokens/s")
-    return _tile("speed", label, language.large(rate), [share, say("step {time}", time=step)])
-
-
-def _mfu(analysis: Analysis) -> float | None:
-    """Of the device that the run was on; None where the printed figure is not to be believed."""
-    if analysis.mfu is None:
-        return analysis.achieved.share if analysis.achieved else None
-    if analysis.mfu.recomputed is not None:
-        return analysis.mfu.recomputed
-    return analysis.mfu.settled if analysis.mfu.trust in ("ok", "smoothing_lag") else None
+    return _tile("speed", "tokens_s", label, language.large(rate), [share, say("step {time}", time=step)])
 
 
 def _elapsed(run: Run, analysis: Analysis, language: Language) -> Tile:
@@ -128,4 +142,4 @@ def _elapsed(run: Run, analysis: Analysis, language: Language) -> Tile:
     passes = progress.passes_over_data
     epochs = say("{n} epochs", n=language.significant(passes, 2)) if passes else None
     label = say("Time in all") if progress.finished else say("Elapsed")
-    return _tile("elapsed", label, language.duration(wall_seconds(run, analysis)), [seen, epochs])
+    return _tile("elapsed", "", label, language.duration(wall_seconds(run, analysis)), [seen, epochs])

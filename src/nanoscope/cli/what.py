@@ -1,0 +1,83 @@
+"""`nanoscope what`: what a number means."""
+
+import shlex
+import sys
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanoscope.cli.logs import LogPath
+from nanoscope.cli.options import check_options
+from nanoscope.errors import UsageError
+from nanoscope.messages import Text
+
+if TYPE_CHECKING:
+    from nanoscope.analysis.known import KnownNumbers
+    from nanoscope.words.concepts.concept import Concept
+
+
+def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
+    """Say what a number means, in general or in a run: loss, perplexity, MFU, gradient norm and about 40 others.
+
+    Examples:
+
+      nanoscope what
+
+      nanoscope what mfu
+
+      nanoscope what learning rate train.log
+
+      nanoscope what --markdown --lang hi
+
+    Parameters
+    ----------
+    words
+        A concept, as logs, settings or your language call it, and a log or a run to take its numbers from.
+        Without any: the list of all concepts.
+    json
+        Print it as JSON (schema nanoscope.what/1).
+    markdown
+        Print all concepts as one Markdown page.
+    """
+    from nanoscope.views import concepts as view
+    from nanoscope.views.terminal_page import Page
+    from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN
+    from nanoscope.words.language import choose_language
+
+    check_options(words, what)
+    page = Page(choose_language())
+    concept, numbers = _asked(words) if words else (None, NOTHING_KNOWN)
+    if json:
+        asked = [concept] if concept else CONCEPTS.values()
+        document = view.concepts_document(asked, numbers, page.language)
+        sys.stdout.write(dumps(document, indent=1, ensure_ascii=False) + "\n")
+    elif markdown:
+        sys.stdout.write(view.concepts_markdown(page.language))
+    elif concept:
+        view.print_concept(concept, numbers, page)
+    else:
+        view.print_concepts(page)
+
+
+def _asked(words: tuple[str, ...]) -> "tuple[Concept, KnownNumbers]":
+    """The concept that the words name, and the numbers of the log that follows them."""
+    from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
+
+    if len(words) == 1 and Path(words[0]).exists() and not find_concept(words[0]):
+        raise UsageError(Text(
+            "Which number of {path}? All of them: {command}",
+            path=words[0], command=shlex.join(["nanoscope", "explain", words[0], "--teach"]),
+        ))  # fmt: skip
+    if len(words) == 1 or find_concept(" ".join(words)):
+        return concept_named(" ".join(words)), NOTHING_KNOWN
+    from nanoscope.analysis.analyse import analyse, main_run
+    from nanoscope.analysis.known import known_numbers
+    from nanoscope.runs.reader import read_log
+
+    concept = concept_named(" ".join(words[:-1]))
+    log = read_log(words[-1])
+    analyses = [analyse(run, log=log) for run in log.runs]
+    if not analyses:
+        return concept, NOTHING_KNOWN
+    shown = main_run(log, analyses)
+    return concept, known_numbers(log.runs[shown], analyses[shown])

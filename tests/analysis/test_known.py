@@ -1,0 +1,58 @@
+"""The numbers that concepts are explained with are those of the findings, whatever the log."""
+
+import io
+import math
+
+import pytest
+
+import example_logs
+import generated_logs
+from nanoscope.analysis.analyse import analyse
+from nanoscope.analysis.known import KnownNumbers, known_numbers
+from nanoscope.runs.reader import read_stream
+from nanoscope.words.concepts import CONCEPTS
+from nanoscope.words.language import Language
+
+
+def numbers_of(text: str) -> list[KnownNumbers]:
+    log = read_stream(io.BytesIO(text.encode()), "train.log")
+    return [known_numbers(run, analyse(run, log=log)) for run in log.runs]
+
+
+def settings(*lines: str) -> KnownNumbers:
+    (numbers,) = numbers_of(generated_logs.nanogpt(50, head=lines))
+    return numbers
+
+
+def test_the_loss_is_that_of_the_last_evaluation_and_its_perplexity_belongs_to_it():
+    (numbers,) = numbers_of(example_logs.gpu())
+    assert numbers.loss == numbers.val
+    assert numbers.perplexity == pytest.approx(math.exp(numbers.loss))
+
+
+def test_without_evaluations_it_is_the_training_loss():
+    (numbers,) = numbers_of(generated_logs.nanogpt(200))
+    assert numbers.loss == numbers.train
+    assert numbers.val is None
+
+
+def test_settings_come_from_the_log():
+    numbers = settings("Overriding: batch_size = 12", "Overriding: block_size = 64", "Overriding: dropout = 0.0")
+    assert (numbers.batch_size, numbers.block_size, numbers.at_once) == (12, 64, 12 * 64)
+    assert numbers.dropout == 0.0
+
+
+def test_settings_that_make_no_sense_are_not_used():
+    numbers = settings("Overriding: batch_size = -3", "Overriding: block_size = nan", "Overriding: seed = many")
+    assert (numbers.batch_size, numbers.block_size, numbers.seed) == (None, None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["en", "ar"])
+def test_no_sentence_about_a_generated_log_has_a_hole(code):
+    language = Language(code)
+    for text in generated_logs.LOGS.values():
+        for numbers in numbers_of(text):
+            said = " ".join(concept.teach(numbers, language).here for concept in CONCEPTS.values())
+            assert "None" not in said
+            assert "—" not in said
