@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from nanoscope.training.measure import Figures
 
 GROUPS = ("peak", "step", "evaluation", "sample")
+ROW = "{label}{pad} {figures}"
+LABEL_COLUMNS = 36
 FORMATS = {
     "gflops": "{value:10,.1f} GFLOPS",
     "ms": Text("{value:10,.1f} ms"),
@@ -100,8 +102,9 @@ def bench(
         for measurement in planned[: len(found)]:
             figures = found[measurement.key].items()
             texts = [Text(FORMATS[unit], value=value) for unit, value in figures]
-            label = shown(measurement.label)
-            print(on_terminal(Joined(" ", [f"{label}{' ' * (36 - cell_len(label))}", *texts])))
+            label = measurement.label
+            pad = " " * (LABEL_COLUMNS - cell_len(shown(label)))
+            print(on_terminal(Text(ROW, label=label, pad=pad, figures=Joined(" ", texts))))
     if interrupted:
         _progress(Text("nanoscope: interrupted"))
         return 130

@@ -34,6 +34,7 @@ from nanoscope.training.sweep_plan import PlannedRun, Record, Sweep
 from nanoscope.untrusted import printable
 
 POLL_SECONDS = 0.2
+NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 STOP_SECONDS = 5.0  # for children that were told to quit at once
 
 Status = Literal["finished", "failed", "hopeless", "stopped", "missing", "elsewhere"]
@@ -147,7 +148,8 @@ class Job:
     def problem(self) -> str:
         """Why it failed, in a line."""
         self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        text = self._errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
+        lines = [line for line in text.splitlines() if line.strip()]
         said = [line.removeprefix("nanoscope: ") for line in lines if line.startswith("nanoscope: ")]
         status = self.process.returncode
         number = -status if status < 0 else status - 128  # the second if it saved first
