@@ -116,13 +116,8 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
     text = Text(
         "the learning rate goes from {then:.3g} to {here:.3g} here: {setting} moves the end of its schedule "
         "from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
-<<<<<<< HEAD
         then=then, here=here, setting=f"max_iters={now.max_iters}",
         old_end=before.decay_iters, new_end=now.decay_iters, end=end,
-=======
-        then=then, here=here, setting=f"max_iters={now.max_iters}", old_end=before.decay_iters,
-        new_end=now.decay_iters, end=end,
->>>>>>> console
     )  # fmt: skip
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
         flag = f"--lr_decay_iters={before.decay_iters}"
