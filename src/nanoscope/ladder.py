@@ -7,15 +7,12 @@ The rungs are guessing, knowing only how frequent each token is, and n-gram mode
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from nanoscope.messages import Count, Text
 
 Unit = Literal["character", "byte", "token"]
-Loss = Annotated[float, Meta(ge=0, lt=1e30)]
-Tokens = Annotated[int, Meta(ge=0, lt=2**62)]
+MOST_RUNGS = 32
 ERRORS = 2  # a loss within so many standard errors of a rung stands on it
 
 
@@ -32,18 +29,24 @@ class Ladder:
 
     unit: Unit
     """What a token is."""
-    guessing: Loss
+    guessing: float
     """The logarithm of the vocabulary's size."""
-    losses: Annotated[list[Loss], Meta(max_length=32)]
+    losses: list[float]
     """Of the models that know the last 0, 1, 2, … tokens."""
-    train_tokens: Tokens
+    train_tokens: int
     """The models were counted on so many tokens,"""
-    val_tokens: Tokens
+    val_tokens: int
     """and measured on so many."""
     sampled: bool = False
     """Whether the training tokens are a sample of a larger split."""
-    stderr: Loss = 0.0
+    stderr: float = 0.0
     """Of `losses`, the largest, if the validation tokens are a sample."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no dataset has: a ladder may come from somebody else's file."""
+        losses, counts = (self.guessing, self.stderr, *self.losses), (self.train_tokens, self.val_tokens)
+        if len(self.losses) > MOST_RUNGS or not all(0 <= loss < 1e30 for loss in losses) or min(counts) < 0:
+            raise ValueError("not a ladder")
 
     def rungs(self) -> list[Rung]:
         """From guessing down, without models that know more and are no better for it."""

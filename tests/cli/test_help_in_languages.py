@@ -24,6 +24,7 @@ NAMES = """
     baby macbook
 """
 TYPED = """
+    Markdown schema
     False True age ar bash best cpu csv cuda en evaluation failed finished fish gz gzip hi http https inf install jsonl
     k last left locale md mkdir mps name nan openwebtext parquet peak pip platform python resume scratch shakespeare
     stalled state stderr stdin step stopped text threads tsv txt val xz zip zsh
@@ -159,7 +160,7 @@ def test_a_language_that_is_missing_is_refused_with_the_list_of_languages(capsys
 
 def test_lang_is_an_option_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in cli.COMMANDS:
-        assert re.search("^  --lang .*NANOSCOPE_LANG", printed(capsys, command, "--help"), re.MULTILINE)
+        assert re.search(r"^  --lang .*\n?.*NANOSCOPE_LANG", printed(capsys, command, "--help"), re.MULTILINE)
 
 
 def test_lang_and_the_languages_are_completed(capsys: pytest.CaptureFixture[str]) -> None:

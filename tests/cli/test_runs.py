@@ -176,7 +176,7 @@ def test_mistakes_are_answered_in_a_line_or_two(
     assert len(error.splitlines()) <= 3
 
 
-@pytest.mark.parametrize(("language", "word"), [("ar", "انتهى"), ("hi", "पूरा")])
+@pytest.mark.parametrize(("language", "word"), [("ar", "اكتمل"), ("hi", "पूरा")])
 def test_the_output_is_in_the_language_asked_for(language: str, word: str, here: Path, capsys: Capture) -> None:
     assert run(["runs", "--lang", language]) == 0
     assert word in capsys.readouterr().out

@@ -29,7 +29,7 @@ def is_translatable(node: ast.expr) -> bool:
             return True
         case ast.Call(ast.Name(name)):
             return name in MAKE_TEXTS
-        case ast.Attribute(attr="text") | ast.Call(ast.Attribute(attr="refusal")):
+        case ast.Attribute(attr="text" | "template") | ast.Call(ast.Attribute(attr="refusal")):
             return True
         case ast.IfExp(_, one, other):
             return all(is_translatable(each) or isinstance(each, ast.Name) for each in (one, other))
