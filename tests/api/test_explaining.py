@@ -118,3 +118,8 @@ def test_fewer_than_two_runs_cannot_be_compared(tmp_path: Path, logs: list[str])
         run_folder(tmp_path, name, [3, 2])
     with pytest.raises(nanoscope.UsageError):
         nanoscope.compare([tmp_path / name for name in logs])
+
+
+def test_a_concept_is_taught_with_the_numbers_of_the_run() -> None:
+    explanation = nanoscope.explain(EXAMPLE, lang="en")
+    assert "exp(" in explanation.concept("ppl").here

@@ -146,6 +146,17 @@ def test_the_width_of_a_head_is_only_given_if_the_heads_divide_the_width(heads, 
         assert said == width / heads
 
 
+def test_every_formula_holds_as_it_is_printed():
+    """'12 × 64 × 8 = 6,144': whoever checks it with a calculator finds the same, to the digits shown."""
+    formula = re.compile(r"([\d,.e+]+(?: [×/−] [\d,.e+]+)+) = ([\d,.e+]*\d)")
+    said = " ".join(here(key, numbers) for key in CONCEPTS for numbers in known.SOME)
+    found = set(formula.findall(said))
+    assert len(found) >= 8
+    for left, right in found:
+        python = left.replace(",", "").replace("×", "*").replace("−", "-")
+        assert eval(python) == pytest.approx(float(right.replace(",", "")), rel=0.02), (left, right)
+
+
 def test_examples_are_computed():
     examples = {key: concept.teach(KnownNumbers(), ENGLISH).example for key, concept in CONCEPTS.items()}
     assert f"{math.exp(1.5):.2f}" in examples["perplexity"]

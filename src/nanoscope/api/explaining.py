@@ -1,20 +1,21 @@
 """`nanoscope.explain`: the findings about a log, and the text about them. The command prints the same."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nanoscope.analysis.analyse import Options, analyse, log_errors, main_run
 from nanoscope.analysis.findings import Advice, Analysis, Finding, NoteFinding, Verdict
-from nanoscope.analysis.known import KnownNumbers, known_numbers
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source, read_source
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.concepts import concept_named
-from nanoscope.words.concepts.concept import Taught
 from nanoscope.words.language import Language, choose_language
 from nanoscope.words.sentences import sentence
+
+if TYPE_CHECKING:
+    from nanoscope.analysis.known import KnownNumbers
+    from nanoscope.words.concepts.concept import Taught
 
 
 def explain(
@@ -48,13 +49,17 @@ class Explanation(Shown):
         return self.analyses[main_run(self._log, self.analyses)]
 
     @property
-    def numbers(self) -> KnownNumbers:
+    def numbers(self) -> "KnownNumbers":
         """The numbers of that run, with which concepts are explained."""
+        from nanoscope.analysis.known import known_numbers  # late: few ask for it
+
         run = self._log.runs[main_run(self._log, self.analyses)] if self.analyses else Run(self._log.format, Traits())
         return known_numbers(run, self.analysis)
 
-    def concept(self, name: str) -> Taught:
+    def concept(self, name: str) -> "Taught":
         """What a number means ('mfu', 'perplexity'), with those of that run: `summary`, `here`, `normal`, `mistake`."""
+        from nanoscope.words.concepts import concept_named
+
         return concept_named(name).teach(self.numbers, self.language)
 
     @property

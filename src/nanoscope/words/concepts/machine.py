@@ -47,12 +47,12 @@ CONCEPTS = (
             Say(
                 "In this run so far: about {formula}.",
                 known("flops", "parameters", "tokens_seen"),
-                formula=Verbatim("6 × {parameters:large} × {tokens_seen:large} = {flops:rate}"),
+                formula=Verbatim("6 × {parameters} × {tokens_seen} = {flops:rate}"),
             ),
             Say(
                 "For each token of this run: about {formula}.",
                 known("parameters"),
-                formula=Verbatim("6 × {parameters:large} = {flops_token:large}"),
+                formula=Verbatim("6 × {parameters} = {flops_token}"),
             ),
         ),
         normal=Say(
@@ -145,7 +145,7 @@ CONCEPTS = (
             Say(
                 "With AdamW in float32, {formula} GB for this run's parameters, before any text is read.",
                 known("adamw_gb", "parameters"),
-                formula=Verbatim("16 B × {parameters:large} = {adamw_gb:significant}"),
+                formula=Verbatim("16 × {parameters} / 1e9 = {adamw_gb:significant}"),
             ),
         ),
         normal=Say(
