@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from nanoscope.messages import RIGHT_TO_LEFT_MARK
 from nanoscope.untrusted import printable
-from nanoscope.words.language import NO_BREAK_SPACE, RIGHT_TO_LEFT_MARK, Language
+from nanoscope.words.language import NO_BREAK_SPACE, Language
 
 NARROW = 72  # columns below which a table is written as a list
 

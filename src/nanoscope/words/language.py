@@ -19,14 +19,12 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import (
     LANGUAGES,
     NAMES,
+    RIGHT_TO_LEFT_MARK,
     VARIABLE,
     Joined,
     Text,
     language_code,
     language_of_locale,
-)
-from nanoscope.messages import (
-    RIGHT_TO_LEFT_MARK as RIGHT_TO_LEFT_MARK,
 )
 from nanoscope.suggest import did_you_mean
 from nanoscope.untrusted import printable
