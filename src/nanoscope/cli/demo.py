@@ -1,7 +1,7 @@
 """`nanoscope demo`: the other commands, one after another."""
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text, shown
+from nanoscope.messages import Text
 from nanoscope.untrusted import on_terminal
 
 WHAT_YOU_HAVE = Text("""\
@@ -49,7 +49,7 @@ def demo(*, minutes: float = 1.5) -> int:
     try:
         find_dataset(corpus, "char")
     except JobError as error:
-        print(on_terminal(Text("   {problem}", problem=shown(error.text).splitlines()[0])))
+        print(f"   {on_terminal(error.text).splitlines()[0]}")
         print(on_terminal(Text("   Using Python's own library instead: {command}", command="nanoscope prepare python")))
         corpus = "python"
     data = find_dataset(corpus, "char")
@@ -79,7 +79,7 @@ def demo(*, minutes: float = 1.5) -> int:
     try:
         report(run)
     except JobError as error:  # charts need the extra 'web'
-        print(on_terminal(Text("   {problem}", problem=" ".join(shown(error.text).splitlines()))))
+        print(f"   {' '.join(on_terminal(error.text).splitlines())}")
 
     longer = resume_command(run, {"max_iters": 2 * resolved.config.max_iters})
     files = {"config": "config.toml", "events": "events.jsonl", "log": "console.log", "checkpoints": "checkpoints/"}
