@@ -24,7 +24,7 @@ def check(run: Path) -> str:
     found, problems = find_checkpoint(run)
     assert found.progress.step == 10
     (problem,) = problems
-    assert "step-000020" in problem
+    assert "step-000020" in str(problem)
     return problem
 
 
