@@ -25,7 +25,7 @@ def check(run: Path) -> str:
     assert found.progress.step == 10
     (problem,) = problems
     assert "step-000020" in str(problem)
-    return problem
+    return str(problem)
 
 
 def test_a_flipped_bit_anywhere_in_any_file_is_detected(folder: Folder) -> None:
