@@ -24,8 +24,8 @@ def check(run: Path) -> str:
     found, problems = find_checkpoint(run)
     assert found.progress.step == 10
     (problem,) = problems
-    assert "step-000020" in problem
-    return problem
+    assert "step-000020" in str(problem)
+    return str(problem)
 
 
 def test_a_flipped_bit_anywhere_in_any_file_is_detected(folder: Folder) -> None:
