@@ -7,15 +7,13 @@ The rungs are guessing, knowing only how frequent each token is, and n-gram mode
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from nanoscope.messages import Count, Text
 
 Unit = Literal["character", "byte", "token"]
-Loss = Annotated[float, Meta(ge=0, lt=1e30)]
-Tokens = Annotated[int, Meta(ge=0, lt=2**62)]
+MOST_LOSSES = 32
+LARGEST = 1e18  # beyond this nothing is meant, neither losses nor tokens
 ERRORS = 2  # a loss within so many standard errors of a rung stands on it
 
 
@@ -32,18 +30,23 @@ class Ladder:
 
     unit: Unit
     """What a token is."""
-    guessing: Loss
+    guessing: float
     """The logarithm of the vocabulary's size."""
-    losses: Annotated[list[Loss], Meta(max_length=32)]
+    losses: list[float]
     """Of the models that know the last 0, 1, 2, … tokens."""
-    train_tokens: Tokens
+    train_tokens: int
     """The models were counted on so many tokens,"""
-    val_tokens: Tokens
+    val_tokens: int
     """and measured on so many."""
     sampled: bool = False
     """Whether the training tokens are a sample of a larger split."""
-    stderr: Loss = 0.0
+    stderr: float = 0.0
     """Of `losses`, the largest, if the validation tokens are a sample."""
+
+    def __post_init__(self) -> None:
+        numbers = (self.guessing, *self.losses, self.train_tokens, self.val_tokens, self.stderr)
+        if len(self.losses) > MOST_LOSSES or not all(0 <= number < LARGEST for number in numbers):
+            raise ValueError("no ladder")  # of an event that anyone may have written
 
     def rungs(self) -> list[Rung]:
         """From guessing down, without models that know more and are no better for it."""
