@@ -3,6 +3,7 @@
 import pytest
 
 from nanoscope.ladder import Ladder, in_words, place_of
+from nanoscope.runs.events import decode
 
 LADDER = Ladder("character", 4.17, [3.35, 2.48, 2.04, 1.72, 1.73, 1.71], train_tokens=1000, val_tokens=100)
 BETWEEN = "better than knowing the last 2 characters (2.04), worse than knowing the last 3 characters (1.72)"
@@ -41,3 +42,10 @@ def test_the_error_of_a_sampled_ladder_counts_too() -> None:
 def test_a_token_is_called_what_it_is(unit: str, said: str) -> None:
     ladder = Ladder(unit, 8.0, [6.0, 4.0, 3.0], train_tokens=1000, val_tokens=100)  # type: ignore[arg-type]
     assert said in str(in_words(place_of(3.5, 0.01, ladder)))
+
+
+@pytest.mark.parametrize("damage", ['"losses":[NaN]', '"losses":[-1]', '"stderr":1e300', f'"losses":[{"1," * 40}1]'])
+def test_an_event_with_numbers_that_no_ladder_has_is_damaged(damage: str) -> None:
+    fields = '"unit":"byte","guessing":4.1,"losses":[3.0],"train_tokens":9,"val_tokens":9'
+    assert decode(f'{{"event":"start","ladder":{{{fields}}}}}') is not None
+    assert decode(f'{{"event":"start","ladder":{{{fields},{damage}}}}}') is None

@@ -12,7 +12,8 @@ from typing import Literal
 from nanoscope.messages import Count, Text
 
 Unit = Literal["character", "byte", "token"]
-MOST_RUNGS = 32
+MOST_LOSSES = 32
+LARGEST = 1e18  # beyond this nothing is meant, neither losses nor tokens
 ERRORS = 2  # a loss within so many standard errors of a rung stands on it
 
 
@@ -43,10 +44,9 @@ class Ladder:
     """Of `losses`, the largest, if the validation tokens are a sample."""
 
     def __post_init__(self) -> None:
-        """Refuse what no dataset has: a ladder may come from somebody else's file."""
-        losses, counts = (self.guessing, self.stderr, *self.losses), (self.train_tokens, self.val_tokens)
-        if len(self.losses) > MOST_RUNGS or not all(0 <= loss < 1e30 for loss in losses) or min(counts) < 0:
-            raise ValueError("not a ladder")
+        numbers = (self.guessing, *self.losses, self.train_tokens, self.val_tokens, self.stderr)
+        if len(self.losses) > MOST_LOSSES or not all(0 <= number < LARGEST for number in numbers):
+            raise ValueError("no ladder")  # of an event that anyone may have written
 
     def rungs(self) -> list[Rung]:
         """From guessing down, without models that know more and are no better for it."""
