@@ -19,6 +19,8 @@ def story(file: Path) -> dict[str, Any]:
     (run,) = log.runs
     assert run.details is not None
     run.series.clear()  # on a busy machine, waiting for data would be found in events.jsonl alone
+    for number, seconds in enumerate(run.steps.time_s):  # equal times, to the bit: a threshold may lie on one of them
+        run.steps.time_s[number] = round(seconds, 6)
     analysis = analyse(run, Options(), log)
     found = {name: plain(part) for name, part in vars(analysis).items() if name not in ("gradients", "reading")}
     return found | {

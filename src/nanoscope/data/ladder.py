@@ -14,6 +14,7 @@ from nanoscope.data.tokenizer import TokenArray
 from nanoscope.errors import JobError
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Ladder, Unit
+from nanoscope.messages import Text
 from nanoscope.untrusted import read_small
 
 FILE = "ladder.json"
@@ -61,7 +62,7 @@ def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
             means = np.bincount(stretch_of, nats) / np.bincount(stretch_of)
             stderr = max(stderr, float(means.std(ddof=1)) / math.sqrt(len(val)))
         if on_progress:
-            on_progress("measuring n-gram models", (known + 1) / (MOST_KNOWN + 1))
+            on_progress(Text("measuring n-gram models"), (known + 1) / (MOST_KNOWN + 1))
     kind = dataset.tokenizer.kind if dataset.tokenizer else None
     return Ladder(
         unit=UNITS.get(kind, "token"), guessing=round(math.log(dataset.vocab_size), 6), losses=losses,

@@ -169,7 +169,12 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
 def check_ladder(dataset: Dataset) -> list[str]:
     if stored_ladder(dataset) is not None:
         return []
-    return [f"val losses are not compared with n-gram models: {dataset.folder} can't be written to, to keep theirs"]
+    return [
+        Text(
+            "val losses are not compared with n-gram models: {folder} can't be written to, to keep theirs",
+            folder=dataset.folder,
+        )
+    ]
 
 
 def check_tokens(dataset: Dataset, block_size: int) -> None:
