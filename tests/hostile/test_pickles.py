@@ -141,7 +141,7 @@ def test_metadata_that_asks_for_a_huge_memo_takes_no_memory(
 ) -> None:
     (nanogpt_folder / "meta.pkl").write_bytes(b"\x80\x02]r\xff\xff\xff\x3f.")
     imports = "from nanoscope.data.dataset import open_dataset"
-    assert extra_megabytes(imports, f"open_dataset({str(nanogpt_folder)!r}); raise JobError") < 100
+    assert extra_megabytes(imports, f"open_dataset({str(nanogpt_folder)!r}); raise JobError('')") < 100
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_an_alphabet_that_repeats_a_long_text_takes_no_memory(
     long = "x" * (6 << 20)
     (nanogpt_folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 1 << 16, "itos": [long] * (1 << 16)}))
     imports = "from nanoscope.data.dataset import open_dataset"
-    assert extra_megabytes(imports, f"open_dataset({str(nanogpt_folder)!r}); raise JobError") < 100
+    assert extra_megabytes(imports, f"open_dataset({str(nanogpt_folder)!r}); raise JobError('')") < 100
 
 
 def test_metadata_of_a_gigabyte_is_not_read(nanogpt_folder: Path, marker: Path) -> None:

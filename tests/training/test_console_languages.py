@@ -29,6 +29,7 @@ NAMES = {
     "token", "tokens", "tokenizer", "epochs", "checkpoint", "checkpoints", "perplexity", "preset", "parameters",
     "matmul", "micro", "batch", "patience", "swapping", "GB", "kB", "ms", "laptop", "modern", "val", "train", "NAME",
     "ar", "hi", "SIGINT", "sweep", "seed", "device", "auto", "Python", "torch", "Linux", "NaN",
+    "gram",
 }  # fmt: skip
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from nanoscope.cli.translation import Help
 
 LANGUAGE_HELP = "The language of the output; default: NANOSCOPE_LANG, or that of your locale."
-LANGUAGE = Annotated[Literal[tuple(messages.LANGUAGES)], Parameter(help=LANGUAGE_HELP)]  # type: ignore[valid-type]
+# With None, its default: where pydantic is loaded, cyclopts has it check defaults too.
+LANGUAGE = Annotated[Literal[tuple(messages.LANGUAGES)] | None, Parameter(help=LANGUAGE_HELP)]  # type: ignore[valid-type]
 
 
 def with_language(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.glance import glance
+from nanoscope.training.nanogpt_run import RANDOM
 from nanoscope.training.run_folder import Changes, Resumed
 
 GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
@@ -79,6 +80,8 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
             lost = Text(
                 "the best val loss so far, {best:.4f} at step {step}, no longer counts", best=best, step=str(step)
             )
+            if str(measured_on) == RANDOM:
+                return [Text("evaluations now use {now} windows instead of random windows: {lost}", now=now, lost=lost)]
             if now == then:
                 return [Text("evaluations now use other data: {lost}", lost=lost)]
             return [
