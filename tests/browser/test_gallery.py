@@ -107,6 +107,8 @@ def test_a_page_fits_every_screen_and_axe_finds_nothing_serious(
             page.screenshot(path=folder / f"{name}-{language}-{width}-{scheme}.png")
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{wide} px wider than {width}"
+    if name != "empty":
+        assert page.locator("#picker").bounding_box()["width"] > 150
     if name == "list":
         assert page.locator(".drawer-open #search").is_visible()  # through all changes of colours
         assert page.locator(".run-row[data-name] .cell-name").first.bounding_box()["width"] > 100

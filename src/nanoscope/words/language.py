@@ -235,7 +235,8 @@ class Language:
         if not (math.isfinite(value) and math.isfinite(error)) or error <= 0:
             return self.significant(value)
         decimals = max(0, min(8, 1 - math.floor(math.log10(error))))
-        return f"{self.number(value, decimals)} ± {self.number(error, decimals)}"
+        space = NO_BREAK_SPACE if self.right_to_left else " "  # broken there, both parts would change places
+        return f"{self.number(value, decimals)}{space}±{space}{self.number(error, decimals)}"
 
     def signed(self, measured: tuple[float, float]) -> str:
         """A change and its error: '+0.012 ± 0.004'."""
