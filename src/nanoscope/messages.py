@@ -23,6 +23,7 @@ from nanoscope.units import exact_seconds, rough_duration, short_count, short_du
 LANGUAGES: Mapping[str, str] = {"en": "English", "ar": "العربية", "hi": "हिन्दी"}
 NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
 VARIABLE = "NANOSCOPE_LANG"
+NO_VALUE = "?"  # of --lang at the end of a command line
 RIGHT_TO_LEFT_MARK = "\u200f"
 
 

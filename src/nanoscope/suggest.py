@@ -18,8 +18,9 @@ def did_you_mean(
     """
     from difflib import get_close_matches  # imported late: few commands end with a spelling mistake
 
-    close = get_close_matches(word, list(choices), n=1, cutoff=cutoff)
-    return _hint(show(close[0])) if close else ""
+    names = {choice.lstrip("-"): choice for choice in choices}  # equal dashes make no two options alike
+    close = get_close_matches(word.lstrip("-"), list(names), n=1, cutoff=cutoff)
+    return _hint(show(names[close[0]])) if close else ""
 
 
 def did_you_mean_run(name: str | Path) -> Text | str:

@@ -190,7 +190,7 @@ def _without_language(words: list[str]) -> tuple[list[str], str | None]:
 def _choose_language(wanted: str | None) -> None:
     """Show texts in the language asked for, also those of the processes that this one starts."""
     if wanted is not None:
-        os.environ[messages.VARIABLE] = wanted or "?"
+        os.environ[messages.VARIABLE] = wanted or messages.NO_VALUE
     named = os.environ.get(messages.VARIABLE)
     if (messages.language_code(named) if named else messages.language_of_locale()) != "en":
         from nanoscope.words.language import choose_language

@@ -20,6 +20,7 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import (
     LANGUAGES,
     NAMES,
+    NO_VALUE,
     RIGHT_TO_LEFT_MARK,
     VARIABLE,
     Joined,
@@ -322,8 +323,11 @@ def choose_language(wanted: str | None = None) -> Language:
         return Language(language_of_locale())
     if code := language_code(wanted):
         return Language(code)
+    languages = ", ".join(f"{code} ({name})" for code, name in LANGUAGES.items())
+    if wanted == NO_VALUE:
+        raise UsageError("--lang needs a language.\nThere are: {languages}.", languages=languages)
     hint = did_you_mean(wanted.lower(), [*LANGUAGES, *NAMES], lambda name: f"--lang {NAMES.get(name, name)}")
     raise UsageError(
         "There is no language {wanted}.{hint}\nThere are: {languages}.",
-        wanted=repr(wanted), hint=hint, languages=", ".join(f"{code} ({name})" for code, name in LANGUAGES.items()),
+        wanted=repr(wanted), hint=hint, languages=languages,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from nanoscope.words.concepts import data, learning, losses, machine, model
 from nanoscope.words.concepts.concept import Concept
 from nanoscope.words.language import Language
 
+NEAR = 0.7  # the least similarity: there are so many names that something is near to any word
 CONCEPTS: dict[str, Concept] = {
     concept.key: concept
     for theme in (losses, learning, data, model, machine)
@@ -42,7 +43,7 @@ def concept_named(name: str) -> Concept:
         return found
     names = {_plain(each): concept.key for concept in CONCEPTS.values() for each in (*concept.aliases, concept.key)}
     names |= {title: title.replace("_", " ") for concept in CONCEPTS.values() for title in _titles(concept)}
-    hint = did_you_mean(_plain(name), names, lambda near: f"nanoscope what {names[near]}")
+    hint = did_you_mean(_plain(name), names, lambda near: f"nanoscope what {names[near]}", cutoff=NEAR)
     raise UsageError(Text(
         "There is no concept {name}.{hint}\nAll of them: {command}",
         name=repr(name), hint=hint, command="nanoscope what",
