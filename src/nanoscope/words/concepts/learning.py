@@ -79,8 +79,8 @@ CONCEPTS = (
             known("norm", "norm_highest", "norm_highest_step"),
         ),
         normal=Say(
-            "Its size depends on the model, so watch how it changes. Single peaks are common; if it keeps "
-            "growing, lower the learning rate or warm up for longer."
+            "Its size depends on the model, so watch how it changes. Single peaks are common; if it keeps growing "
+            "and the loss gets worse, lower the learning rate or warm up for longer."
         ),
         mistake=Say(
             "“It must shrink as the model learns.” It need not: it may stay level, or even grow a little, "
@@ -102,8 +102,9 @@ CONCEPTS = (
             Say("The limit of this run is {clip:significant}.", known("clip")),
         ),
         normal=Say(
-            "It keeps one odd batch from throwing the weights off; a limit of 1 is usual. If nearly every "
-            "step is clipped, the limit sets the size of the steps: try a higher one."
+            "It keeps one odd batch from throwing the weights off; a limit of 1 is usual. If nearly every step is "
+            "clipped, all batches pull equally hard; with Adam that often does no harm, and a higher limit is worth "
+            "a try."
         ),
         mistake=Say(
             "“With clipping a run cannot diverge.” It limits single steps; a learning rate that is too high "
@@ -192,7 +193,8 @@ CONCEPTS = (
         Say("Fine-tuning"),
         Say("Training that begins with a model that was already trained, to adapt it to another text."),
         normal=Say(
-            "Use a far lower learning rate than for a new model, few steps, and an evaluation before the "
+            "Use a lower learning rate than for a new model (try a third, then a tenth), few steps, and an "
+            "evaluation before the "
             "first one: nanoGPT adapts GPT-2 XL to Shakespeare in 20 steps at 3e-5."
         ),
         mistake=Say("“It only adds to what the model knows.” It may also lose what the new text does not practise."),

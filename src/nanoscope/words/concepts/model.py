@@ -42,8 +42,8 @@ CONCEPTS = (
             "square of the width."
         ),
         mistake=Say(
-            "“Somebody gave these numbers a meaning.” They begin at random and are learnt: tokens that are "
-            "used alike end up close to each other."
+            "“Somebody gave these numbers a meaning.” They begin at random and are learnt: tokens that are used "
+            "alike tend to end up close to each other."
         ),
         aliases=("n_embd", "embeddings", "width", "d_model", "hidden_size"),
         related=("parameters", "vocabulary", "head"),
@@ -118,8 +118,8 @@ CONCEPTS = (
             "Without them the loss may jump at that step."
         ),
         mistake=Say(
-            "“With a larger {total} it simply goes on.” The schedule is stretched as well: the learning rate "
-            "may jump up there.",
+            "“With a larger {total} it simply goes on.” Where the schedule ends with the run, it is stretched as "
+            "well: the learning rate may jump up there.",
             total="max_iters",
         ),
         aliases=("resuming", "init_from", "continue"),
