@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -154,28 +155,34 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
     known = find_peak(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
-    measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype])
+    seen, key = _peaks_seen(), f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
+    seconds = SHORT_SECONDS if key in seen else LONG_SECONDS
+    measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype], seconds)
     if measured is None:
         return None, Text("not measured")
-    return _highest_seen(choice, measured), Text("measured by a short matmul on this device, the highest so far")
-
-
-def _highest_seen(choice: Choice, measured: float) -> float:
-    """Return the best of this and earlier measurements: being busy does not lower the peak of a machine."""
-    file = cache_folder() / "peaks-seen.json"
-    key = f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
-    try:
-        seen = json.loads(file.read_text("utf-8"))
-        highest = max(measured, float(seen.get(key, 0)))
-    except (OSError, ValueError, AttributeError, TypeError):
-        seen, highest = {}, measured
-    if measured == highest:
+    if measured > seen.get(key, 0.0):  # being busy does not lower the peak of a machine
         with contextlib.suppress(OSError):  # the next run measures again
-            write_atomically(file, json.dumps({**seen, key: measured}, indent=1))
-    return highest
+            write_atomically(_peaks_file(), json.dumps({**seen, key: measured}, indent=1))
+    highest = max(measured, seen.get(key, 0.0))
+    return highest, Text("measured by a short matmul on this device, the highest so far")
 
 
-def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.15) -> float | None:
+LONG_SECONDS, SHORT_SECONDS = 0.15, 0.03  # for the first measurement on a machine, and for one that rarely raises it
+
+
+def _peaks_seen() -> dict[str, float]:
+    """The highest peaks of earlier measurements."""
+    try:
+        return {key: float(flops) for key, flops in json.loads(_peaks_file().read_text("utf-8")).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _peaks_file() -> Path:
+    return cache_folder() / "peaks-seen.json"
+
+
+def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = LONG_SECONDS) -> float | None:
     """Return the FLOP/s of the fastest of several square matmuls: an upper bound for a training step."""
     size = 1024 if device.type == "cpu" else 4096
     try:

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from nanoscope.config import TrainConfig
+from nanoscope.optim.eager import AdamW
 
 
 def for_gpt2(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
@@ -12,12 +13,12 @@ def for_gpt2(parameters: dict[str, nn.Parameter], config: TrainConfig, device_ty
         {"params": [p for p in parameters.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters.values() if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.peak_lr, betas=_betas(config), fused=_fused(device_type))
+    return AdamW(groups, lr=config.peak_lr, betas=_betas(config), fused=_fused(device_type))
 
 
 def without_decay(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
     """Build AdamW for embeddings and the output layer, which do not decay."""
-    return torch.optim.AdamW(
+    return AdamW(
         parameters.values(), lr=config.peak_lr, betas=_betas(config), eps=1e-10, weight_decay=0.0,
         fused=_fused(device_type),
     )  # fmt: skip

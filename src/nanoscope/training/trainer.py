@@ -31,7 +31,6 @@ def train(session: Session, stop: StopRequest) -> End:
     config, machine, learner = session.config, session.machine, session.learner
     reporter, clock, pace = session.books.reporter, session.books.clock, session.books.pace
     spikes, slow_steps, metrics = SpikeWatch(), SlowStepWatch(), MachineMetrics(machine.device)
-    gc.collect()
     gc.freeze()  # start-up's objects live as long as the run: there is no point in checking them again and again
     clock.enter("other")
     reporter.advance(session.state.step)
