@@ -23,7 +23,8 @@ pytestmark = [
 RUN = [*TINY, "--eval_interval=10", "--lr_decay_iters=40", "--keep_checkpoints=0", "--ngrams=1"]
 
 # Training that pauses where the test has something to do: before step 12 while there is a file 'wait', and before step
-# 25 until step 20 is saved. From step 21 to 24 it is slow while there is a file 'trouble'.
+# 25 until step 20 is saved. From step 21 to 24 it is slow while there is a file 'trouble', and slow enough to try again to
+# save when there is none.
 PACED = """
 import sys, time
 from pathlib import Path
@@ -41,6 +42,7 @@ def before(step):
         stand_still(Path("wait").exists, 60)
     if 20 < step < 25:
         stand_still(Path("trouble").exists, 3)
+        time.sleep(2 * CheckpointWriter.RETRY_SECONDS)
     if step == 25:
         stand_still(lambda: not Path(OUT, "checkpoints/step-000020").exists(), 60)
 
