@@ -85,6 +85,32 @@ def run(words: list[str], way: str) -> dict[str, Any]:
     return {"seconds": round(seconds, 2), "phases": phases, "notes": notes}
 
 
+# What happens between the beginning of a command and the choice.
+START = """
+from nanoscope.training.ready import resolve_and_make_ready
+resolve_and_make_ready(["quick"])
+from nanoscope.training import launch
+from nanoscope.hardware import load
+found, _ = load.load_since_begin()
+print(found.others, found.is_busy(found.cores))
+"""
+
+
+def starts(count: int, repeats: int) -> None:
+    """What is chosen at the start beside so many burners, over and over again."""
+    with burning(count, 0, 1.0):
+        children = [
+            subprocess.run([sys.executable, "-c", START], capture_output=True, text=True) for _ in range(repeats)
+        ]
+    found = [child.stdout.split() for child in children]
+    others, busy = [float(each[0]) for each in found], sum(each[1] == "True" for each in found)
+    print(
+        f"{repeats} starts beside {count} burners: {busy} times busy; others used {min(others):.2f} to {max(others):.2f}, "
+        f"median {statistics.median(others):.2f} cores",
+        flush=True,
+    )
+
+
 def print_table(found: dict[Case, list[dict[str, Any]]]) -> None:
     cores = psutil.cpu_count() or 1
     seconds = {case: [result["seconds"] for result in results] for case, results in found.items()}
