@@ -8,7 +8,7 @@
 cores: the time on the quiet machine with threads that spin, which is torch's default, times (burners + cores) / cores.
 A way is spin, sleep, auto, or a number of threads. The ways take turns, so that all of them see the machine's moods.
 `starts`: how often the choice at the start is 'busy'. `steps`: steps that spin and steps that sleep, in turns in one
-process, beside burners of several kinds: this is where the limits in hardware/load.py come from.
+process, beside burners of several kinds, to check the limits in hardware/load.py.
 """
 
 import argparse
