@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.runs.own import OwnRun
@@ -71,10 +74,13 @@ class Row:
     """Of what was left, evaluations and checkpoints took this share."""
     forecast: tuple[float, float, float, float]
     """The time that the first forecast gave, its range, and how long it really took from there."""
+    disturbed: float
+    """Cores that other programs, or other virtual machines, had meanwhile."""
 
 
 def train(name: str, root: Path) -> None:
     folder = root / name
+    before = _cpu_seconds()
     for number, words in enumerate(RUNS[name]):
         first = ["--overwrite=True"] if not number else []
         words_of_run = words.split() if not number else [str(folder), *words.split()]
@@ -83,7 +89,18 @@ def train(name: str, root: Path) -> None:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
-    (folder / "gone.txt").write_text(str(time.time()), encoding="utf-8")
+    spent = {key: value - before[key] for key, value in _cpu_seconds().items()}
+    others = (spent["all"] - spent["own"]) / spent["wall"]
+    note = {"gone": time.time(), "others": others, "stolen": spent["stolen"] / spent["wall"]}
+    (folder / "benchmark.json").write_text(json.dumps(note), encoding="utf-8")
+
+
+def _cpu_seconds() -> dict[str, float]:
+    """Of the whole machine, and of the runs that are over. `stolen`: what a virtual machine wanted and did not get."""
+    own, all_cores = resource.getrusage(resource.RUSAGE_CHILDREN), psutil.cpu_times()
+    busy = all_cores.user + all_cores.nice + all_cores.system
+    stolen = getattr(all_cores, "steal", 0.0)
+    return {"all": busy, "own": own.ru_utime + own.ru_stime, "stolen": stolen, "wall": time.monotonic()}
 
 
 def judge(name: str, folder: Path, at: float) -> Row:
@@ -92,7 +109,8 @@ def judge(name: str, folder: Path, at: float) -> Row:
     session = max(i for i, event in enumerate(events) if event["event"] == "start")
     own = events[session:]
     forecast = next(event for event in own if event["event"] == "forecast")
-    end, gone = own[-1], float((folder / "gone.txt").read_text("utf-8"))
+    end, note = own[-1], json.loads((folder / "benchmark.json").read_text("utf-8"))
+    gone = note["gone"]
     iterations = [event for event in own if event["event"] == "iter"]
     total = end["t"] - forecast["t"]
     by_time = end["reason"] == "max_minutes"
@@ -113,7 +131,7 @@ def judge(name: str, folder: Path, at: float) -> Row:
         _as_nanoscope_eta("".join(lines[: events.index(here) + 1])),
         sum(event["seconds"] for event in later) / seconds_left,
         (forecast["seconds"], forecast["seconds_low"], forecast["seconds_high"],
-         gone - datetime.fromisoformat(forecast["time"]).timestamp()),
+         gone - datetime.fromisoformat(forecast["time"]).timestamp()), note["others"] + note["stolen"],
     )  # fmt: skip
 
 
@@ -128,11 +146,12 @@ def table(rows: list[Row]) -> str:
     def figure(value: float | None, truth: float) -> str:
         return "n/a" if value is None else f"{value:.1f} s ({value / truth - 1:+.0%})"
 
-    lines = ["| run | really left | evaluations, saves, samples | shown | naive | bar | `nanoscope eta` |"]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+    lines = ["| run | others had | really left | evaluations, saves, samples | shown | naive | bar | `nanoscope eta` |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for row in rows:
         figures = " | ".join(figure(v, row.seconds_left) for v in (row.shown, row.naive, row.bar, row.eta))
-        lines.append(f"| {row.name} | {row.seconds_left:.1f} s | {row.evaluation_share:.0%} of it | {figures} |")
+        beginning = f"| {row.name} | {row.disturbed:.2f} cores | {row.seconds_left:.1f} s"
+        lines.append(f"{beginning} | {row.evaluation_share:.0%} of it | {figures} |")
     lines += ["", "| run | first forecast | range | really |", "| --- | --- | --- | --- |"]
     for row in rows:
         expected, low, high, real = row.forecast
@@ -158,7 +177,7 @@ def main() -> None:
         if name in RUNS:
             print(f"training {name} …", file=sys.stderr)
             train(name, root)
-    rows = [judge(name, root / name, arguments.at) for name in RUNS if (root / name / "gone.txt").exists()]
+    rows = [judge(name, root / name, arguments.at) for name in RUNS if (root / name / "benchmark.json").exists()]
     print(json.dumps([asdict(row) for row in rows]) if arguments.json else table(rows))
 
 
