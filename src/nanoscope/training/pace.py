@@ -94,14 +94,15 @@ class Pace:
         self.forecast = forecast
         low, high = SURE if forecast.measured else UNSURE
         whole = self._seconds_left(forecast.step, evaluated) or 0.0
+        longest = self._until_limit(high * whole)
         if (seconds := self._until_limit(whole)) < whole:
+            longest += self.expected("eval") or 0.0  # one that has begun is finished
             forecast = replace(forecast, steps=int(forecast.steps * seconds / whole))
             if forecast.epochs_per_step is not None:
                 forecast = replace(forecast, epochs=(forecast.step + forecast.steps) * forecast.epochs_per_step)
         self.forecast = replace(
-            forecast, seconds=seconds, seconds_low=self._until_limit(low * whole),
-            seconds_high=self._until_limit(high * whole),
-        )  # fmt: skip
+            forecast, seconds=seconds, seconds_low=self._until_limit(low * whole), seconds_high=longest
+        )
         return self.forecast
 
     def revise_forecast(self, done: int) -> list[Forecast]:
