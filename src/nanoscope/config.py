@@ -74,6 +74,7 @@ class TrainConfig:
 
     eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE, lasts="session")
     eval_iters: int | Literal["full"] = _key("evaluation", 200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)
+    eval_batch_size: int | Auto = _key("evaluation", "auto", "sequences at once in an evaluation; changes its speed, not its result", POSITIVE, lasts="session")
     eval_only: bool = _key("evaluation", False, "evaluate once and exit; changes nothing in a run", lasts="invocation")
     patience: int = _key("evaluation", 0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE, lasts="session")
     always_save_checkpoint: bool = _key("evaluation", True, "save at every evaluation; False: only when the validation loss improves")
