@@ -17,7 +17,7 @@ BOOKKEEPING = {
 }  # fmt: skip
 DATA_KEYS = {"dataset", "vocab_size", "train_tokens", "val_tokens", "tokenizer"}
 REPEAT_KEYS = {"seed"}
-SPEED_ONLY = {"compile", "device", "device_name", "backend", "processes", "world_size"}
+SPEED_ONLY = {"compile", "device", "device_name", "threads", "waiting", "backend", "processes", "world_size"}
 LENGTH_KEYS = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 LEARNING_ONLY = {
     *REPEAT_KEYS, "learning_rate", "matrix_lr", "table_lr", "muon_momentum", "min_lr", "warmup_iters", "cooldown",
