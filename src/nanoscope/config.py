@@ -287,12 +287,13 @@ def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
     """Return the resolved configuration as TOML that `nanoscope train` can read; notes become tables."""
     settings = without_per_invocation(dataclasses.asdict(config))
     lines = ["# The resolved settings of this run. Resume with: nanoscope train THIS_FOLDER --init_from=resume"]
-    lines += [f"{key} = {_toml_value(value)}" for key, value in settings.items()]
+    lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
     for table, values in notes.items():
-        lines += ["", f"[{table}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
+        lines += ["", f"[{table}]", *(f"{key} = {toml_value(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A setting as TOML."""
     # JSON strings, numbers and booleans are valid TOML, except for DEL, which TOML wants escaped.
     return json.dumps(str(value) if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")

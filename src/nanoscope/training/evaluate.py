@@ -63,7 +63,7 @@ class Evaluator:
         if batch == "auto":
             tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
             batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
-        self.batch = batch
+        self.batch: int = batch
 
     @property
     def batches(self) -> int:
