@@ -162,9 +162,15 @@ def _read(status: int, out: bytes, err: str) -> StepTimes:
             return msgspec.json.decode(out.strip().rpartition(b"\n")[2], type=StepTimes)
         except msgspec.DecodeError:
             return StepTimes(problem=Text("the measuring process printed no result"))
+    problem, out_of_memory = problem_of_status(status, err)
+    return StepTimes(problem=problem, out_of_memory=out_of_memory)
+
+
+def problem_of_status(status: int, err: str) -> tuple[Text, bool]:
+    """Why a child ended without an answer, and whether memory is the reason."""
     if -status in OUT_OF_MEMORY_SIGNALS:  # nobody else kills it
-        return StepTimes(problem=Text("it does not fit into memory: the system ended the process"), out_of_memory=True)
+        return Text("it does not fit into memory: the system ended the process"), True
     if status < 0:
-        return StepTimes(problem=Text("it crashes the process: {how}", how=signal.Signals(-status).name))
+        return Text("it crashes the process: {how}", how=signal.Signals(-status).name), False
     last = next((line for line in reversed(err.splitlines()) if line.strip()), f"status {status}")
-    return StepTimes(problem=Text("measuring failed: {reason}", reason=last.strip()[:200]))
+    return Text("measuring failed: {reason}", reason=last.strip()[:200]), False
