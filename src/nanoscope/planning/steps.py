@@ -80,6 +80,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Of batches of an evaluation."""
     save_seconds: float | None = None
     checkpoint_bytes: int | None = None
+    sample_seconds: float | None = None
     startup_seconds: float = 0.0
     """From the start of the process to the first iteration, with `warm_up_seconds`."""
     warm_up_seconds: float = 0.0
