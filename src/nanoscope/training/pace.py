@@ -1,6 +1,7 @@
 """How fast a run is and how long it will take: from what was measured so far, before that from its forecast."""
 
 from collections import deque
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from nanoscope.training.phases import PhaseClock
 # Times the expected seconds: where the truth lies nine times in ten (benchmarks/LOG.md).
 UNSURE = 0.5, 2.0  # from the warm-up alone
 SURE = 0.8, 1.3  # from some iterations
-STALL = 1.5  # times the median: a single step of that length is no habit
+STRETCHES = 10  # of the recent steps
 OTHER_LOAD = 1.5  # an iteration takes so many times what was expected, or less: an evaluation will, too
 
 
@@ -116,8 +117,10 @@ class Pace:
 
 
 def _usual(seconds: deque[float]) -> float:
-    """The mean, without the longest of them if it stands out: the first often does, and one stall is no habit."""
-    longest = max(seconds)
-    if len(seconds) > 2 and longest > STALL * median(list(seconds)):
-        return (sum(seconds) - longest) / (len(seconds) - 1)
-    return sum(seconds) / len(seconds)
+    """The median of the means of some stretches: it follows what comes again and again, and ignores what came once.
+
+    The first steps are often slow, and another program may slow down a few of them for a moment.
+    """
+    values, count = list(seconds), min(STRETCHES, len(seconds))
+    edges = [len(values) * edge // count for edge in range(count + 1)]
+    return median([sum(values[a:b]) / (b - a) for a, b in pairwise(edges)])
