@@ -44,21 +44,28 @@ def plan(
     as_json
         Print the plan as one JSON document (schema nanoscope.plan/1, see docs/plan.md).
     """
-    from nanoscope.planning.plan import encoded, plan_here
+    from nanoscope.config_sources import resolve
+    from nanoscope.hardware.probe import make_cpu_ready
+
+    config = resolve(words).config
+    make_cpu_ready(config.device, config.dtype)  # takes effect only before torch is imported
+
+    from nanoscope.planning.plan import plan_here
     from nanoscope.planning.plan_text import lines
     from nanoscope.planning.request import understand
     from nanoscope.units import short_bytes
 
     found = plan_here(understand(words), report=_progress)
     if as_json:
-        sys.stdout.write(encoded(found))
+        sys.stdout.write(found.encoded())
     else:
         for line in lines(found):
             print(on_terminal(line))
     if not found.fits:
         raise JobError(
-            "does not fit: needs {needed}, has {available}",
+            "does not fit: needs {needed}, has {available}\n{advice}",
             needed=short_bytes(found.memory.peak_bytes), available=short_bytes(found.memory.available_bytes),
+            advice=found.advice[0],
         )  # fmt: skip
     return 0
 

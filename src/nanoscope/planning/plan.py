@@ -13,14 +13,16 @@ from pathlib import Path
 import msgspec
 import torch
 
-from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError
 from nanoscope.hardware.device import Choice, decide, look
 from nanoscope.hardware.memory import available_bytes
+from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
-from nanoscope.planning.limits import Limit, judge
+from nanoscope.planning.advice import advice
+from nanoscope.planning.figures import DiskPlan, MemoryPlan, Plan, Split, TimePlan
+from nanoscope.planning.limits import judge
 from nanoscope.planning.memory import Memory, training_memory
 from nanoscope.planning.request import Request
 from nanoscope.planning.steps import StepTimes, measure_steps
@@ -29,7 +31,6 @@ from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
 from nanoscope.training.pace import Pace
 
-SCHEMA = "nanoscope.plan/1"
 SECONDS = 5.0  # of steps that are measured
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
 BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its phases, and what printing it takes
@@ -38,130 +39,31 @@ LEAVING_SECONDS = 0.0  # from the end of the run to that of the process
 Report = Callable[[Text], None]
 
 
-class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """The same sequences an iteration in other micro-batches."""
-
-    batch_size: int
-    gradient_accumulation_steps: int
-    activation_bytes: int
-    logit_bytes: int
-    peak_bytes: int
-    fits: bool
-
-
-class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts are not all there at the same moment; the peak is the most at any."""
-
-    weight_bytes: int
-    gradient_bytes: int
-    optimizer_bytes: int
-    activation_bytes: int
-    logit_bytes: int
-    process_bytes: int
-    peak_bytes: int
-    available_bytes: int
-    fits: bool
-    """With a tenth to spare."""
-    measured: bool
-    splits: list[Split]
-
-
-class TimePlan(msgspec.Struct, frozen=True, kw_only=True):
-    step_seconds: float
-    tokens_per_second: float
-    mfu: float | None
-    mfu_peak_flops: float | None
-    mfu_source: str
-    evaluation_seconds: float
-    evaluations: int
-    checkpoint_seconds: float
-    checkpoints: int
-    sample_seconds: float | None
-    samples: int
-    startup_seconds: float
-    seconds: float
-    """Of the whole command."""
-    seconds_low: float
-    seconds_high: float
-    measured: bool
-    limit: Limit | None = None
-    limit_reason: str = ""
-
-
-class DiskPlan(msgspec.Struct, frozen=True, kw_only=True):
-    checkpoint_bytes: int
-    bytes: int
-    """With the checkpoint that is being written."""
-    free_bytes: int | None
-    fits: bool
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str = SCHEMA
-    nanoscope: str = __version__
-    name: str
-    device: str
-    device_name: str
-    here: bool
-    dtype: str
-    compiled: bool
-    threads: int | None
-    recipe: str
-    parameters: int
-    batch_size: int
-    gradient_accumulation_steps: int
-    tokens_per_step: int
-    done: int
-    steps: int
-    tokens: int
-    """Of the whole run, with what is done."""
-    tokens_per_parameter: float
-    data: str
-    prepared: bool
-    vocab_size: int
-    train_tokens: int | None
-    epochs: float | None
-    memory: MemoryPlan
-    time: TimePlan | None
-    """None if it does not fit."""
-    disk: DiskPlan
-    notes: list[str] = []
-    advice: list[str] = []
-
-    @property
-    def fits(self) -> bool:
-        return self.memory.fits
-
-
-def encoded(plan: Plan) -> str:
-    """The plan as a JSON document."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=1).decode() + "\n"
-
-
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
     """Plan for this machine."""
     config = request.config
-    choice = decide(config.device, config.dtype, config.compile, look(), planned_steps=config.max_iters)
+    wanted = decide(config.device, config.dtype, config.compile, look(), planned_steps=config.max_iters)
+    choice, notes = with_fallbacks(wanted)
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)
     available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
-        return assemble(request, choice, counted, memory, None)
+        return assemble(request, choice, counted, memory, None, notes)
     report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
     times = measure_steps(
         config, vocab_size=request.data.vocab_size, data=request.data.folder, seconds=seconds, halves=True,
         save_in=_disk(config) if _can_save(config, counted) else None,
     )  # fmt: skip
     if times.out_of_memory:
-        return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None)
+        return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
     if not times.works:
         raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
     measured = (
         counted[times.micro_batch] if times.micro_batch in counted else _counted(request, choice, times.micro_batch)
     )
     memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
-    return assemble(request, choice, counted, memory, times)
+    return assemble(request, choice, counted, memory, times, notes)
 
 
 def splits(config: TrainConfig) -> list[int]:
@@ -223,12 +125,12 @@ def time_plan(request: Request, times: StepTimes) -> TimePlan:
     speed = config.tokens_per_step / step
     return TimePlan(
         step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
-        mfu_peak_flops=times.peak_flops, mfu_source=times.peak_source, evaluation_seconds=evaluation,
+        mfu_peak_flops=times.peak_flops, mfu_source=Text(times.peak_source), evaluation_seconds=evaluation,
         evaluations=left.eval, checkpoint_seconds=times.save_seconds or 0.0, checkpoints=math.ceil(left.checkpoint),
         sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=times.startup_seconds,
         seconds=around + (expected.seconds or 0.0), seconds_low=around + (expected.seconds_low or 0.0),
         seconds_high=around + (expected.seconds_high or 0.0), measured=True,
-        limit=judged.limit, limit_reason=str(judged.reason),
+        limit=judged.limit, limit_reason=judged.reason,
     )  # fmt: skip
 
 
@@ -240,14 +142,16 @@ def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int) -> DiskPla
 
 
 def assemble(
-    request: Request, choice: Choice, counted: dict[int, Memory], memory: MemoryPlan, times: StepTimes | None
-) -> Plan:
+    request: Request, choice: Choice, counted: dict[int, Memory], memory: MemoryPlan, times: StepTimes | None,
+    notes: list[str],
+) -> Plan:  # fmt: skip
     config, data, own = request.config, request.data, counted[request.config.batch_size]
     time = time_plan(request, times) if times else None
     size = (times and times.checkpoint_bytes) or own.weights + own.optimizer
     tokens = config.max_iters * config.tokens_per_step
+    disk = disk_plan(config, size, math.ceil(left_to_do(config, request.done).checkpoint))
     return Plan(
-        name=request.name, device=choice.device, device_name=str(choice.device_name), here=True,
+        name=request.name, device=choice.device, device_name=choice.device_name, here=True,
         dtype=times.dtype if times else choice.dtype, compiled=times.compiled if times else choice.compile,
         threads=times.threads if times and choice.type == "cpu" else None, recipe=request.shape.recipe,
         parameters=own.parameters, batch_size=config.batch_size,
@@ -256,13 +160,8 @@ def assemble(
         tokens_per_parameter=tokens / own.parameters, data=data.name, prepared=data.folder is not None,
         vocab_size=data.vocab_size, train_tokens=data.train_tokens,
         epochs=tokens / data.train_tokens if data.train_tokens else None, memory=memory, time=time,
-        disk=disk_plan(config, size, math.ceil(left_to_do(config, request.done).checkpoint)),
-        notes=times.notes if times else [], advice=[str(text) for text in advice(request, memory, time, times)],
+        disk=disk, notes=notes, advice=advice(request, memory, disk, time, times),
     )  # fmt: skip
-
-
-def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, times: StepTimes | None) -> list[Text]:
-    return []
 
 
 def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:

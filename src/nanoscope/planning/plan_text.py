@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nanoscope.messages import Count, Joined, Text
-from nanoscope.planning.plan import Plan, TimePlan
+from nanoscope.planning.figures import Plan, TimePlan
 from nanoscope.units import short_bytes
 
 LIMITS = {
@@ -28,6 +28,8 @@ def lines(plan: Plan) -> Iterator[Text]:
     yield from _disk(plan)
     for note in plan.notes:
         yield Text("note: {text}", text=note)
+    for text in plan.advice:
+        yield Text("advice: {text}", text=text)
 
 
 def _work(plan: Plan) -> Iterator[Text]:

@@ -3,6 +3,7 @@
 Nothing is downloaded, prepared or written.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +58,12 @@ class Request:
     data: Data
     done: int = 0
     """Iterations that a run has done already."""
+    words: tuple[str, ...] = ()
+    """What was typed."""
+
+    def command(self, name: str) -> str:
+        """Another command for the same configuration."""
+        return shlex.join(["nanoscope", name, *self.words])
 
     @property
     def eval_windows(self) -> int:
@@ -76,14 +83,14 @@ def understand(words: Sequence[str]) -> Request:
     resolved = settled(resolved)
     init_from = resolved.config.init_from
     if init_from == "resume":
-        return _resumed(resolved)
+        return replace(_resumed(resolved), words=tuple(words))
     config = resolved.config
     if init_from in GPT2_SHAPES:
         layers, heads, width = GPT2_SHAPES[init_from]
         config = replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
     elif init_from != "scratch":
         config, _ = config_for_weights(resolved, open_weights(config))
-    return _request(config, resolved.name)
+    return replace(_request(config, resolved.name), words=tuple(words))
 
 
 def _resumed(resolved: Resolved) -> Request:

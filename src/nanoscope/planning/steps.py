@@ -104,11 +104,14 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
         seconds = self.first_seconds if first or not self.later_seconds else self.later_seconds
         return median(seconds) * sequences / self.micro_batch
 
-    def step_seconds(self, config: TrainConfig) -> float:
-        """One iteration of this configuration, whose accumulation may be longer than what was measured."""
+    def passes_seconds(self, config: TrainConfig) -> float:
+        """The forward and backward passes of one iteration, whose accumulation may be longer than what was measured."""
         first = self.micro_seconds(config.batch_size, first=True)
-        others = (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size)
-        return first + others + median(self.update_seconds) + median(self.data_seconds)
+        return first + (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size)
+
+    def step_seconds(self, config: TrainConfig) -> float:
+        """One iteration of this configuration."""
+        return self.passes_seconds(config) + median(self.update_seconds) + median(self.data_seconds)
 
     @property
     def eval_seconds_per_sequence(self) -> float:
