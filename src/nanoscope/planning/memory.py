@@ -1,17 +1,17 @@
 """The memory that training takes, by part, without taking it: one iteration on fake tensors, which have no data.
 
 Fake tensors go through the real model, backward pass and optimizers, so nothing has to be derived by hand for a recipe
-or a setting. Blocks are alike: a deep model is extrapolated from two shallow ones. On another device than a CPU, the
-functions and data types are those that are used there (flash attention on CUDA), and the caching allocator's
-fragmentation is not included.
+or a setting. Blocks are alike, and so are sequences: what is large is extrapolated from what is small. On another
+device than a CPU, the functions and data types are those that are used there (flash attention on CUDA), and the
+caching allocator's fragmentation is not included.
 """
 
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -27,6 +27,7 @@ from nanoscope.model import ModelConfig, Modern, build_model, kernels
 from nanoscope.optim.groups import build_optimizer, clip_gradients
 
 SHALLOW = 2, 4  # layers of the two models that a deeper one is extrapolated from
+SEQUENCES = 2, 4  # of the two micro-batches that others are extrapolated from; a single one is laid out differently
 
 
 @dataclass(frozen=True)
@@ -46,56 +47,71 @@ class Memory:
 
 def training_memory(shape: ModelConfig, config: TrainConfig, micro_batch: int, device_type: str, dtype: str) -> Memory:
     """What one iteration with micro-batches of this size takes; `dtype` is that of matrix multiplications."""
-    accumulates = config.sequences_per_step > micro_batch
-    sparse = device_type == "cpu" and config.compile is not True
     shape = replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
+    sparse = device_type == "cpu" and config.compile is not True
 
-    def counted(layers: int) -> Memory:
-        case = _Case(replace(shape, n_layer=layers), micro_batch, accumulates, sparse, device_type, dtype)
-        return _count(case, config)
+    def counted(layers: int, sequences: int) -> _Counted:
+        return _count(replace(shape, n_layer=layers), sequences, sparse, config.grad_clip > 0, device_type, dtype)
 
-    if shape.n_layer <= SHALLOW[1]:
-        return counted(shape.n_layer)
-    few, more = (counted(layers) for layers in SHALLOW)
-    times = (shape.n_layer - SHALLOW[0]) / (SHALLOW[1] - SHALLOW[0])
-    return Memory(**{key: round(low + times * (vars(more)[key] - low)) for key, low in vars(few).items()})
-
-
-@dataclass(frozen=True)
-class _Case:
-    shape: ModelConfig
-    micro_batch: int
-    accumulates: bool
-    sparse: bool
-    device_type: str
-    dtype: str
+    in_depth = [
+        _between(SHALLOW, [counted(layers, sequences) for layers in SHALLOW], shape.n_layer) for sequences in SEQUENCES
+    ]
+    found = _between(SEQUENCES, in_depth, micro_batch)
+    passes = found.later_peak if config.sequences_per_step > micro_batch else found.first_peak
+    logits = 4 * micro_batch * shape.block_size * shape.vocab_size
+    return Memory(
+        parameters=found.parameters, weights=found.weights, gradients=found.gradients, optimizer=found.optimizer,
+        activations=found.saved - logits, logits=3 * logits, peak=max(passes, found.update_peak),
+    )  # fmt: skip
 
 
-def _count(case: _Case, config: TrainConfig) -> Memory:
+class _Counted(NamedTuple):
+    parameters: int
+    weights: int
+    gradients: int
+    optimizer: int
+    saved: int
+    first_peak: int
+    """During the first forward and backward pass of an iteration, which has no gradients yet."""
+    later_peak: int
+    update_peak: int
+
+
+def _between(places: tuple[int, int], counted: list[_Counted], place: int) -> _Counted:
+    """Everything grows in proportion to layers, and to sequences."""
+    times = (place - places[0]) / (places[1] - places[0])
+    return _Counted(*(round(low + times * (high - low)) for low, high in zip(*counted, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def _count(shape: ModelConfig, sequences: int, sparse: bool, clips: bool, device_type: str, dtype: str) -> _Counted:
     live = _Live()
-    with _as_on(case.device_type), FakeTensorMode(), live:
-        model = build_model(case.shape)
+    with as_on(device_type), FakeTensorMode(), live:
+        model = build_model(shape)
         if isinstance(model, Modern) and model.ngrams is not None:
-            model.ngrams.sparse = case.sparse
+            model.ngrams.sparse = sparse
         weights = live.bytes
+        config = TrainConfig(recipe="modern" if isinstance(model, Modern) else "classic")
         optimizer = build_optimizer(model, config, "cpu")
-        tokens = torch.zeros(case.micro_batch, case.shape.block_size, dtype=torch.int64)
+        tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
         for _ in range(2):  # only the second iteration has the optimizer's state from its beginning
-            live.peak, begin = 0, live.bytes
-            for _ in range(2 if case.accumulates else 1):
-                before = live.bytes
-                with torch.autocast("cpu", DTYPES[case.dtype], enabled=case.dtype != "float32"):
+            begin, peaks = live.bytes, []
+            for _ in range(2):
+                before = live.restart()
+                with torch.autocast("cpu", DTYPES[dtype], enabled=dtype != "float32"):
                     loss = model(tokens, tokens)
                 saved = live.bytes - before
                 loss.backward()
+                peaks.append(live.peak)
             gradients = live.bytes - begin - _bytes(loss)
-            if config.grad_clip > 0:
-                clip_gradients(model.parameters(), config.grad_clip)
+            live.restart()
+            if clips:
+                clip_gradients(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         state = live.bytes - weights - _bytes(tokens) - _bytes(loss)
-    logits = 4 * case.micro_batch * case.shape.block_size * case.shape.vocab_size
-    return Memory(model.parameter_count(), weights, gradients, state, saved - logits, 3 * logits, live.peak)
+    first, later = peaks
+    return _Counted(model.parameter_count(), weights, gradients, state, saved, first, later, live.peak)
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -109,6 +125,11 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
+
+    def restart(self) -> int:
+        """Forget the most so far; returns what there is now."""
+        self.peak = self.bytes
+        return self.bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -130,7 +151,7 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def _as_on(device_type: str) -> Iterator[None]:
+def as_on(device_type: str) -> Iterator[None]:
     """Let the model's functions do on fake tensors what they do on this device."""
     with contextlib.ExitStack() as changes:
         kernels._mask.cache_clear()  # masks that have data, and afterwards those that don't
