@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.planning.steps import Job, StepTimes
+from nanoscope.runs.events import Forecast
 from nanoscope.training.phases import seconds_since_process_start
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from nanoscope.data.dataset import Dataset
     from nanoscope.training.session import Session
+    from nanoscope.training.warm_up import WarmUp
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
 ROUND_SHARE = 0.25  # of the time for steps: the micro-batches before one update, so that there are several updates
@@ -35,23 +38,35 @@ EVAL_SHARE = 0.25
 
 
 def main() -> None:
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
-    threading.Thread(target=_end_with_parent, args=(job,), daemon=True).start()
-    config = job.train_config()
-    make_cpu_ready(config.device, config.dtype)  # before torch is imported
-    from nanoscope.hardware.memory import DoesNotFitError, is_out_of_memory
-
+    job, config = begin(sys.stdin.buffer.read())
     try:
         found = _measured(job, config)
-    except (JobError, UsageError) as error:
-        found = StepTimes(problem=str(error).splitlines()[0], out_of_memory=isinstance(error, DoesNotFitError))
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        found = StepTimes(problem="out of memory", out_of_memory=True)
+    except (JobError, UsageError, RuntimeError, MemoryError) as error:
+        problem, out_of_memory = problem_of(error)
+        found = StepTimes(problem=problem, out_of_memory=out_of_memory)
     sys.stdout.buffer.write(b"\n" + msgspec.json.encode(found) + b"\n")
     sys.stdout.flush()
     os._exit(0)  # nothing to clean up, and a thread of torch's may not end by itself
+
+
+def begin(line: bytes) -> tuple[Job, TrainConfig]:
+    """Read the job, and do what has to happen before torch is imported."""
+    job = msgspec.json.decode(line, type=Job)
+    threading.Thread(target=_end_with_parent, args=(job,), daemon=True).start()
+    config = job.train_config()
+    make_cpu_ready(config.device, config.dtype)
+    return job, config
+
+
+def problem_of(error: Exception) -> tuple[str, bool]:
+    """Why the settings can't be measured, and whether memory is the reason. Raises what is no such reason."""
+    from nanoscope.hardware.memory import DoesNotFitError, is_out_of_memory
+
+    if isinstance(error, JobError | UsageError):
+        return str(error).splitlines()[0], isinstance(error, DoesNotFitError)
+    if not is_out_of_memory(error):
+        raise error
+    return "out of memory", True
 
 
 def _end_with_parent(job: Job) -> None:
@@ -62,7 +77,20 @@ def _end_with_parent(job: Job) -> None:
     os._exit(1)
 
 
-def _measured(job: Job, config: TrainConfig) -> StepTimes:
+@dataclass(frozen=True)
+class SetUp:
+    """A session that is ready for its first iteration, and what it took to get there."""
+
+    session: "Session"
+    warmed_up: "WarmUp"
+    notes: list[str]
+    process_bytes: int
+    model_bytes: int
+    warm_up_seconds: float
+    startup_seconds: float
+
+
+def set_up(job: Job, config: TrainConfig) -> SetUp:
     import torch
 
     from nanoscope.training.distributed import Processes
@@ -80,18 +108,34 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
     machine, notes = choose_machine(config, Processes())
     dataset = _dataset(job, config)
     check_tokens(dataset, config.block_size)
-    process_bytes = _used(machine.device)
+    process_bytes = used(machine.device)
     torch.manual_seed(config.seed)
     model, config, more = initial_model(config, dataset, machine)
     learner = Learner(config, model, machine)
-    model_bytes = _used(machine.device)
-    books = Books(Reporter(Path(job.folder)), PhaseClock(), Pace(config))
+    model_bytes = used(machine.device)
+    clock = PhaseClock()
+    books = Books(Reporter(Path(job.folder)), clock, Pace(config, clock))
     session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
     session.start = start_event(session)
     began = time.perf_counter()
-    fastest = warm_up(learner).fastest
-    warm_up_seconds = time.perf_counter() - began
-    startup_seconds = seconds_since_process_start()
+    warmed_up = warm_up(learner)
+    return SetUp(
+        session, warmed_up, [str(note) for note in [*notes, *more]], process_bytes, model_bytes,
+        time.perf_counter() - began, seconds_since_process_start(),
+    )  # fmt: skip
+
+
+def _measured(job: Job, config: TrainConfig) -> StepTimes:
+    import torch
+
+    from nanoscope.training.forecast import look_ahead
+
+    ready = set_up(job, config)
+    session, fastest = ready.session, ready.warmed_up.fastest
+    machine, learner = session.machine, session.learner
+    began = time.perf_counter()
+    expected = next(event for event in look_ahead(session, ready.warmed_up) if isinstance(event, Forecast))
+    startup_seconds = ready.startup_seconds + time.perf_counter() - began
     steps = _Steps(session, job.seconds, fastest.seconds / fastest.sequences)
     steps.run(halves=job.halves)
     eval_seconds = _evaluate(session, EVAL_SHARE * job.seconds, fastest.forward_seconds / fastest.sequences)
@@ -100,13 +144,15 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
     return StepTimes(
         device=machine.choice.device, device_name=str(machine.choice.device_name), dtype=machine.choice.dtype,
         compiled=learner.model is not learner.plain_model, threads=torch.get_num_threads(),
-        notes=[str(note) for note in [*notes, *more]], peak_flops=machine.peak[0], peak_source=str(machine.peak[1]),
-        parameters=model.parameter_count(), flops_per_token=learner.flops_per_token, micro_batch=steps.micro_batch,
+        notes=ready.notes, peak_flops=machine.peak[0], peak_source=str(machine.peak[1]),
+        parameters=learner.plain_model.parameter_count(), flops_per_token=learner.flops_per_token,
+        micro_batch=steps.micro_batch,
         first_seconds=steps.first, later_seconds=steps.later, half_seconds=steps.halves, update_seconds=steps.updates,
         data_seconds=steps.data, eval_batch=session.evaluator.batch, eval_seconds=eval_seconds,
         save_seconds=save_seconds, checkpoint_bytes=checkpoint_bytes, startup_seconds=startup_seconds,
-        warm_up_seconds=warm_up_seconds, process_bytes=process_bytes, model_bytes=model_bytes,
-        trained_bytes=steps.trained_bytes, peak_bytes=_peak(machine.device),
+        sample_seconds=expected.sample_seconds,
+        warm_up_seconds=ready.warm_up_seconds, process_bytes=ready.process_bytes, model_bytes=ready.model_bytes,
+        trained_bytes=steps.trained_bytes, peak_bytes=peak(machine.device),
     )  # fmt: skip
 
 
@@ -147,7 +193,7 @@ class _Steps:
         while step < 2 or time.perf_counter() < until:
             self._iterate(step)
             if step == 0:
-                self.trained_bytes = _used(self.session.machine.device)
+                self.trained_bytes = used(self.session.machine.device)
                 if time.perf_counter() > until:
                     break
                 # The first iteration made the optimizer's state and filled caches: it counts if it is the only one.
@@ -157,7 +203,6 @@ class _Steps:
             self._measure_halves(time.perf_counter() + 0.25 * self.seconds)
 
     def _iterate(self, step: int) -> None:
-        from nanoscope.optim.schedule import learning_rate
         from nanoscope.training.recovery import split_batches
 
         learner = self.session.learner
@@ -176,10 +221,7 @@ class _Steps:
         assert loss is not None
         for again in range(2 if step == 0 else 1):  # the first update also makes the optimizer's state
             before = time.perf_counter()
-            grad_norm = learner.clip()
-            learner.check_finite(loss, grad_norm, step)
-            if self.session.machine.device.type != "cpu" or learner.first_bad_step < 0:
-                learner.step(learning_rate(step, self.session.config))
+            update(self.session, loss, step)
             if again or step:
                 learner.zero_grad()
             self.session.machine.synchronize()
@@ -200,6 +242,17 @@ class _Steps:
                 learner.zero_grad()
                 if time.perf_counter() > until and len(self.halves) >= 3:
                     break
+
+
+def update(session: "Session", loss: "torch.Tensor", step: int) -> None:
+    """Clip and step, as the trainer does."""
+    from nanoscope.optim.schedule import learning_rate
+
+    learner = session.learner
+    grad_norm = learner.clip()
+    learner.check_finite(loss, grad_norm, step)
+    if session.machine.device.type != "cpu" or learner.first_bad_step < 0:
+        learner.step(learning_rate(step, session.config))
 
 
 def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -> list[float]:
@@ -235,7 +288,7 @@ def _save(session: "Session") -> tuple[float, int]:
     return seconds, sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _used(device: "torch.device") -> int:
+def used(device: "torch.device") -> int:
     """The memory that this process has now: of the device, which for a CPU is the process's own."""
     import torch
 
@@ -246,7 +299,7 @@ def _used(device: "torch.device") -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def _peak(device: "torch.device") -> int:
+def peak(device: "torch.device") -> int:
     """The most memory that this process had."""
     import torch
 
