@@ -93,15 +93,15 @@ def elsewhere(config: TrainConfig, shape: ModelConfig, device: KnownDevice) -> E
     own = memory(config.batch_size)
     return Elsewhere(
         device=device, dtype=dtype, compiled=compiled, peak_flops=device.flops(dtype),
-        times=step_times(work, config.gradient_accumulation_steps, device, dtype, compiled, own.parameters),
+        times=step_times(work, config.gradient_accumulation_steps, device, dtype, compiled),
         memory=own, process_bytes=process, available_bytes=available, fits=fits(config.batch_size),
         largest_micro_batch=next((n for n in divisors(config.sequences_per_step) if fits(n)), 0),
     )  # fmt: skip
 
 
-def step_times(work: StepWork, passes: int, device: KnownDevice, dtype: str, compiled: bool, parameters: int) -> Times:
+def step_times(work: StepWork, passes: int, device: KnownDevice, dtype: str, compiled: bool) -> Times:
     """The time of an iteration with so many forward and backward passes."""
-    peak, mfu = device.flops(dtype), assumed_mfu(device, parameters, compiled)
+    peak, mfu = device.flops(dtype), assumed_mfu(device, work.multiplied_parameters, compiled)
     whole = work.micro_batch * passes + work.update
     moved = whole.bytes / (device.bandwidth_gb_s * 1e9)
     memory = Range(*(moved * share for share in (FUSED if compiled else IN_EAGER_MODE)))
