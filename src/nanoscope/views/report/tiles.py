@@ -129,10 +129,9 @@ def _speed(analysis: Analysis, language: Language) -> Tile:
     rate = timing.throughput_tok_s if timing else None
     mfu = believable_mfu(analysis.mfu, analysis.achieved)
     peak = mfu_peak(analysis.mfu, analysis.achieved)
-    share = None
-    if mfu is not None:
-        percent = language.percent(mfu)
-        share = say("MFU {share} of {peak} TFLOP/s", share=percent, peak=language.significant(peak)) if peak else f"MFU {percent}"  # fmt: skip
+    share = None if mfu is None else f"MFU {language.percent(mfu)}"
+    if mfu is not None and peak is not None:
+        share = say("MFU {share} of {peak} TFLOP/s", share=language.percent(mfu), peak=language.significant(peak))
     if rate is None:
         label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
         return _tile("speed", "step_time", label, step, [share])
