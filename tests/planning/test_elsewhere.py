@@ -57,6 +57,7 @@ def test_a_laptop_part_may_be_as_slow_as_its_lowest_power_limit() -> None:
     assert laptop.step_s.high / laptop.step_s.low == pytest.approx(card.step_s.high / card.step_s.low / 0.71)
 
 
+@pytest.mark.slow
 def test_without_known_runs_there_is_only_a_least_time() -> None:
     found = on("Apple M2 Pro").times
     assert (found.mfu, found.step_s) == (None, None)
@@ -82,12 +83,14 @@ def test_the_known_times_of_gpt2_lie_in_the_range() -> None:
     assert rtx4090.low < 480 * 1024 / 110_350 < rtx4090.high
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_fit_has_no_micro_batch() -> None:
     huge = replace(TINY, n_embd=8192, n_head=64, n_layer=80)
     found = on("RTX 4060", huge, 65)
     assert (found.fits, found.largest_micro_batch) == (False, 0)
 
 
+@pytest.mark.slow
 def test_work_grows_with_sequences_and_layers() -> None:
     def work(config: TrainConfig) -> StepWork:
         return count_work(new_shape(config, 65), config, config.batch_size, "cuda", "bfloat16")
