@@ -15,7 +15,7 @@ import torch
 
 from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
-from nanoscope.hardware.peaks import find_peak
+from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import cpu_name
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.paths import cache_folder
@@ -90,7 +90,7 @@ def decide(
     place, name = _find(kind, number, facts)
     capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, capability)
+        dtype, dtype_reason = _best_dtype(kind, capability, name)
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
     mode = Text("compiled") if compile else Text("eager")
@@ -129,9 +129,12 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
     return f"cuda:{number}", facts.cuda_names[number]
 
 
-def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
+def _best_dtype(kind: str, capability: tuple[int, int], name: str) -> tuple[str, str]:
     if kind != "cuda":
         return "float32", Text("the safe choice")
+    known = find_device(name)
+    if known is not None and known.bf16_tflops is None and known.fp16_tflops is None and known.fp32_tflops is not None:
+        return "float32", Text("this GPU has no fast 16-bit arithmetic")  # GTX 10 and 16
     # torch reports bfloat16 as supported even where it is emulated, very slowly; the hardware generation is reliable.
     if capability >= (8, 0):
         return "bfloat16", Text("this GPU has it")
@@ -152,7 +155,7 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
 
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
-    known = find_peak(choice.device_name) if choice.type == "cuda" else None
+    known = find_device(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
     seen, key = _peaks_seen(), f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"

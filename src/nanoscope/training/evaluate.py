@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nanoscope.config import Auto
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
 from nanoscope.hardware.memory import is_out_of_memory, release
@@ -53,14 +54,17 @@ class Evaluator:
         device: torch.device,
         autocast: Callable[[], AbstractContextManager[object]],
         processes: Processes,
+        batch: int | Auto = "auto",
     ) -> None:
         self.splits, self.block_size = splits, block_size
         self.device, self.autocast, self.processes = device, autocast, processes
         for name, split in splits.items():
             check_length(split, name, block_size)
         self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
-        tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
-        self.batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+        if batch == "auto":
+            tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
+            batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+        self.batch: int = batch
 
     @property
     def shares(self) -> list[int]:

@@ -204,7 +204,7 @@ def assemble(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
         vocab_size=learner.plain_model.config.vocab_size, device=machine.device, autocast=machine.autocast,
-        processes=machine.processes,
+        processes=machine.processes, batch=config.eval_batch_size,
     )  # fmt: skip
     loader = open_loader(config, dataset, state, machine)
     return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
