@@ -4,6 +4,7 @@ A step does its arithmetic at the MFU that such runs are known to reach (hardwar
 through memory, and starts its operations one after the other. The slowest of the three is the step; each has a range.
 """
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -79,19 +80,20 @@ def elsewhere(config: TrainConfig, vocab_size: int, device: KnownDevice) -> Else
     dtype, compiled = chosen_dtype(config, device), chosen_compile(config, device)
     shape = new_shape(config, vocab_size)
     work = count_work(shape, config, config.batch_size, device.kind, dtype)
-    memories = {n: training_memory(shape, config, n, device.kind, dtype) for n in (1, 2)}
-    memory = _extrapolated(memories[1], memories[2], config.batch_size)
+    memory = training_memory(shape, config, config.batch_size, device.kind, dtype)
     runtime = round(RUNTIME_GB * 2**30) if device.kind == "cuda" else 0
     available = device.memory_gb * 2**30 * (MACOS_SHARE if device.kind == "mps" else 1)
     limit_bytes = (1 - SPARE) * available - runtime
-    per_sequence = memories[2].peak - memories[1].peak
-    most = int((limit_bytes - memories[1].peak) // per_sequence) + 1 if limit_bytes >= memories[1].peak else 0
-    times = step_times(work, config.gradient_accumulation_steps, device, dtype, compiled, memories[1].parameters)
+
+    def fits(micro_batch: int) -> bool:
+        return training_memory(shape, config, micro_batch, device.kind, dtype).peak <= limit_bytes
+
+    times = step_times(work, config.gradient_accumulation_steps, device, dtype, compiled, memory.parameters)
     return Elsewhere(
         device=device, dtype=dtype, compiled=compiled, peak_flops=device.flops(dtype), **times,
         micro_batch=config.batch_size, memory=memory, needed_bytes=memory.peak + runtime,
         available_bytes=round(available), fits=memory.peak <= limit_bytes,
-        largest_micro_batch=largest_divisor(config.sequences_per_step, most), _tokens=config.tokens_per_step,
+        largest_micro_batch=max(filter(fits, divisors(config.sequences_per_step)), default=0), _tokens=config.tokens_per_step,
     )  # fmt: skip
 
 
@@ -116,7 +118,11 @@ def step_times(
     known = {name: part for name, part in parts.items() if part is not None}
     step = Range(*(max(getattr(part, end) for part in known.values()) for end in ("low", "expected", "high")))
     # At the assumed MFU, arithmetic includes the waiting for memory of the runs that it was seen in.
-    at_peak = {"arithmetic": whole.flops / (peak or 1), "memory_bandwidth": memory.expected, "overhead": overhead.expected}
+    at_peak = {
+        "arithmetic": whole.flops / (peak or 1),
+        "memory_bandwidth": memory.expected,
+        "overhead": overhead.expected,
+    }
     limit = max(at_peak, key=lambda name: at_peak[name])
     return {"mfu": mfu, "step_s": step, "arithmetic_s": arithmetic, "memory_s": memory, "overhead_s": overhead, "limit": limit}  # fmt: skip
 
@@ -137,12 +143,7 @@ def chosen_compile(config: TrainConfig, device: KnownDevice) -> bool:
     return device.kind == "cuda" and PASCAL.search(device.name) is None
 
 
-def largest_divisor(sequences: int, most: int) -> int:
-    """The largest micro-batch up to `most` that divides the sequences of an iteration evenly."""
-    return max((n for n in range(1, min(sequences, most) + 1) if sequences % n == 0), default=0)
-
-
-def _extrapolated(one: Memory, two: Memory, micro_batch: int) -> Memory:
-    """Memory is a constant and so much for each sequence."""
-    values = {key: low + (vars(two)[key] - low) * (micro_batch - 1) for key, low in vars(one).items()}
-    return Memory(**values)
+def divisors(sequences: int) -> list[int]:
+    """The micro-batches that divide the sequences of an iteration evenly."""
+    low = [n for n in range(1, math.isqrt(sequences) + 1) if sequences % n == 0]
+    return sorted({*low, *(sequences // n for n in low)})

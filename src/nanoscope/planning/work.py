@@ -20,7 +20,7 @@ from nanoscope.hardware.device import DTYPES
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.optim.groups import build_optimizer, clip_gradients
-from nanoscope.planning.memory import SHALLOW, _as_on
+from nanoscope.planning.memory import SHALLOW, as_on
 
 SEQUENCES = 2, 4  # of the two micro-batches that others are extrapolated from; a single one is laid out differently
 
@@ -74,7 +74,7 @@ def _in_depth(shape: ModelConfig, config: TrainConfig, sequences: int, device_ty
 @lru_cache(maxsize=64)
 def _counted(shape: ModelConfig, recipe: str, sequences: int, device_type: str, dtype: str) -> StepWork:
     config = TrainConfig(recipe="modern" if recipe == "modern" else "classic")
-    with _as_on(device_type), FakeTensorMode():
+    with as_on(device_type), FakeTensorMode():
         model = build_model(shape)
         optimizer = build_optimizer(model, config, "cpu")
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)

@@ -1,0 +1,86 @@
+"""The plan of a run on a device that is not here: figures.py filled from elsewhere.py instead of from measurements."""
+
+import math
+from dataclasses import replace
+
+from nanoscope.hardware.peaks import KnownDevice
+from nanoscope.messages import Joined, Text
+from nanoscope.planning.elsewhere import Elsewhere, Range, elsewhere
+from nanoscope.planning.figures import Plan, TimePlan
+from nanoscope.planning.memory import training_memory
+from nanoscope.planning.plan import common, disk_plan, memory_plan, splits
+from nanoscope.planning.request import Request
+from nanoscope.runs.events import Forecast
+from nanoscope.training.agenda import left_to_do
+from nanoscope.training.forecast import SMALLER_MODEL
+from nanoscope.training.pace import Pace
+
+EVALUATED = 1 / 3  # of the arithmetic of training a token: a forward pass without a backward pass
+
+
+def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
+    """Plan for a device of the table."""
+    config = replace(request.config, device="auto")  # whose name is no device of torch
+    found = elsewhere(config, request.data.vocab_size, device)
+    counted = {
+        size: training_memory(request.shape, replace(config, compile=found.compiled), size, device.kind, found.dtype)
+        for size in splits(config)
+    }
+    runtime = found.needed_bytes - found.memory.peak
+    memory = memory_plan(config, counted, runtime, found.available_bytes, measured=False)
+    saves = math.ceil(left_to_do(config, request.done).checkpoint)
+    disk = disk_plan(config, found.memory.weights + found.memory.optimizer, saves, free=None)
+    notes: list[str] = []
+    if found.mfu is None or found.peak_flops is None:
+        notes.append(Text("no time: no run on such a device is known, so its MFU can't be assumed"))
+    advice: list[str] = []
+    if not memory.fits:
+        size = found.largest_micro_batch
+        flags = f"--batch_size={size} --gradient_accumulation_steps={config.sequences_per_step // max(size, 1)}"
+        smaller = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
+        advice.append(Text("use {flags}", flags=flags) if size else smaller)
+    return Plan(
+        **common(request, found.memory.parameters), device=device.kind, device_name=device.label, here=False,
+        dtype=found.dtype, compiled=found.compiled, threads=None, memory=memory,
+        time=_time(request, found) if memory.fits else None, disk=disk, notes=notes, advice=advice,
+    )  # fmt: skip
+
+
+def _time(request: Request, found: Elsewhere) -> TimePlan | None:
+    """Without start-up and checkpoints, which depend on the machine around the device."""
+    if found.step_s is None or found.mfu is None:
+        return None
+    config, step = request.config, found.step_s
+    left = left_to_do(config, request.done)
+
+    def evaluation(seconds: float) -> float:
+        return EVALUATED * seconds * request.eval_windows / config.sequences_per_step
+
+    def whole(seconds: float) -> float:
+        forecast = Forecast(
+            step=request.done, steps=left.step, step_seconds=seconds, eval_seconds=evaluation(seconds),
+            checkpoint_seconds=0.0,
+        )  # fmt: skip
+        return Pace(config).complete(forecast).seconds or 0.0
+
+    sources = Joined("; ", found.mfu.sources)
+    return TimePlan(
+        step_seconds=step.expected, tokens_per_second=config.tokens_per_step / step.expected, mfu=found.mfu.expected,
+        mfu_peak_flops=found.peak_flops,
+        mfu_source=Text("assumed: {basis}: {sources}", basis=found.mfu.basis, sources=sources),
+        evaluation_seconds=evaluation(step.expected), evaluations=left.eval, checkpoint_seconds=None,
+        checkpoints=math.ceil(left.checkpoint), sample_seconds=None, samples=left.sample, startup_seconds=None,
+        seconds=whole(step.expected), seconds_low=whole(step.low), seconds_high=whole(step.high), measured=False,
+        limit=found.limit, limit_reason=_reason(found),
+    )  # fmt: skip
+
+
+def _reason(found: Elsewhere) -> Text:
+    def seconds(part: Range | None) -> float:
+        return part.expected if part else 0.0
+
+    return Text(
+        "of an iteration, arithmetic takes {arithmetic:rough} at that MFU, moving data {moving:rough}, starting "
+        "operations {starting:rough}; these overlap",
+        arithmetic=seconds(found.arithmetic_s), moving=seconds(found.memory_s), starting=seconds(found.overhead_s),
+    )  # fmt: skip
