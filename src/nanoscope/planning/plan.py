@@ -33,7 +33,7 @@ from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
 from nanoscope.training.pace import Pace
 
-SECONDS = 5.0  # of steps that are measured
+SECONDS = 6.0  # of steps that are measured
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
 BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its phases, and what printing it takes
 LEAVING_SECONDS = 0.0  # from the end of the run to that of the process

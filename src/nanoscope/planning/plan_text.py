@@ -52,7 +52,7 @@ def _work(plan: Plan) -> Iterator[Text]:
         if not plan.prepared:
             yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
     yield Text(
-        "  {ratio:.3g} tokens per parameter; about 20 gives the lowest loss for a given amount of compute",
+        "  {ratio:.3g} tokens per parameter; about 20 is usual for the lowest loss at a given amount of compute",
         ratio=plan.tokens_per_parameter,
     )
 
