@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from nanoscope.files import write_atomically
+from nanoscope.hardware import load
 from nanoscope.messages import Joined, Text
 from nanoscope.paths import cache_folder
 
@@ -98,9 +99,13 @@ def probe_compile(device_type: str, dtype: str) -> ProbeResult:
 
 
 def make_cpu_ready(device: str, dtype: str) -> None:
-    """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported."""
+    """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported.
+
+    From here on it is also observed how busy the machine is (`hardware/waiting.py`).
+    """
     if dtype in ("bfloat16", "float16") and device in ("auto", "cpu") and "torch" not in sys.modules:
         os.environ.update(probe_cpu_dtype(dtype).environment)
+    load.begin()
 
 
 def with_fallbacks(choice: "Choice") -> tuple["Choice", list[str]]:

@@ -2,7 +2,7 @@
 
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -11,6 +11,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.hardware import device as hardware
 from nanoscope.hardware.probe import with_fallbacks
+from nanoscope.hardware.waiting import Waiting, set_threads
 from nanoscope.paths import cache_folder
 from nanoscope.training.distributed import Processes
 
@@ -19,6 +20,7 @@ from nanoscope.training.distributed import Processes
 class Machine:
     choice: hardware.Choice
     processes: Processes
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def device(self) -> torch.device:
@@ -40,8 +42,7 @@ class Machine:
 def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, list[str]]:
     """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
-    if config.threads != "auto":
-        torch.set_num_threads(config.threads)
+    about_threads = set_threads(config.threads)
     choice, notes = with_fallbacks(
         hardware.decide(
             config.device,
@@ -63,4 +64,5 @@ def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, 
             "{processes} processes cannot share {sequences} sequences an iteration",
             processes=processes.world, sequences=config.sequences_per_step,
         )  # fmt: skip
-    return Machine(choice, processes), notes
+    machine = Machine(choice, processes)
+    return machine, [*about_threads, *notes, *machine.waiting.begin(config.waiting, choice.type)]

@@ -52,6 +52,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         origin = find_origin(resolved, processes, resources)
         check_trackers(origin.config)
         machine, notes = choose_machine(origin.config, processes)
+        resources.callback(machine.waiting.end)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
         torch.manual_seed(origin.config.seed)
