@@ -4,6 +4,7 @@ import re
 
 MISSING = "n/a"
 _COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
+_BYTE_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
 _SECONDS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:\d{1,12}[ydhms]){1,2}")
 
@@ -46,6 +47,15 @@ def short_count(number: float) -> str:
     """864, 33.2k, 1.26M: three significant digits."""
     unit = next((unit for unit, size in _COUNT_UNITS.items() if number < 999.5 * size), "B")
     return f"{number / _COUNT_UNITS[unit]:.3g}{unit}" if unit else f"{number:.0f}"
+
+
+def short_bytes(count: float) -> str:
+    """864 B, 33.2 kB, 1.26 GB: three digits."""
+    if count < 999.5:
+        return f"{count:.0f} B"
+    unit, size = next((each for each in _BYTE_UNITS.items() if count < 999.5 * each[1]), ("PB", 1e15))
+    number = count / size
+    return f"{number:.{max(2 - len(str(int(number))) + 1, 0)}f} {unit}" if number < 99.95 else f"{number:,.0f} {unit}"
 
 
 def parse_count(text: str) -> float:

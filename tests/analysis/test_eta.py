@@ -5,7 +5,9 @@ import pytest
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.eta import scenario
 from nanoscope.analysis.findings import Eta, NoEta
-from nanoscope.runs.run import Series
+from nanoscope.runs.events import AnyEvent, Checkpoint, Eval, Forecast, Iter, Start
+from nanoscope.runs.own import EventReader
+from nanoscope.runs.run import Run, Series
 
 NOTES = (
     "step 0: train loss 10.8792, val loss 10.8798\niter 0: loss 10.8723, time 27374.65ms, mfu -100.00%\n"
@@ -209,3 +211,53 @@ def test_evaluations_on_printed_steps_that_take_no_longer_are_not_charged_with_s
     eta = explain(text, max_iters=5000).eta
     assert eta.expected_s == pytest.approx(400, rel=0.03)
     assert eta.high_s < 450
+
+
+def own_run(steps: int, *events: AnyEvent, **config: object) -> Run:
+    """A run of nanoscope with so many iterations of a second, which foresaw evaluations of 20 s and saves of 2 s."""
+    reader = EventReader()
+    reader.take(Start(config={"max_iters": 1000, "eval_interval": 300, **config}))
+    reader.take(Forecast(steps=1000, step_seconds=1.0, eval_seconds=20.0, checkpoint_seconds=2.0))
+    for step in range(steps):
+        reader.take(Iter(step=step, loss=2.0, seconds=1.0, eta_seconds=100.0, t=float(step)))
+    for event in events:
+        reader.take(event)
+    (run,) = reader.finish()
+    return run
+
+
+def test_before_its_first_evaluation_our_own_run_has_foreseen_what_those_to_come_cost() -> None:
+    eta = analyse(own_run(100)).eta
+    assert isinstance(eta, Eta)
+    assert (eta.evaluations, eta.evals_left, eta.eval_each_s) == ("forecast", 4, 20.0)  # at 300, 600, 900 and the end
+    assert (eta.checkpoints_left, eta.checkpoint_each_s) == (4, 2.0)
+    assert eta.expected_s == pytest.approx(901 + 4 * 22, abs=1)
+    assert eta.low_s < 901 + 4 * 16 < 901 + 4 * 28 < eta.high_s
+
+
+def test_the_first_evaluation_of_our_own_run_replaces_the_forecast() -> None:
+    seen = [Eval(step=300, val_loss=2.0, seconds=50.0), Checkpoint(step=300, seconds=5.0)]
+    eta = analyse(own_run(301, *seen)).eta
+    assert isinstance(eta, Eta)
+    assert (eta.evaluations, eta.evals_left, eta.eval_each_s) == ("known", 3, 50.0)
+    assert eta.checkpoint_each_s == 5.0
+
+
+def test_a_run_with_a_time_limit_ends_when_its_trainer_says() -> None:
+    eta = analyse(own_run(100, max_minutes=5.0)).eta
+    assert isinstance(eta, Eta)
+    assert eta.expected_s == eta.high_s == pytest.approx(100)
+    assert eta.steps_left == pytest.approx(91, abs=1)
+    longer = analyse(own_run(100, max_minutes=5.0), Options(max_iters=2000)).eta  # somebody asks about another run
+    assert isinstance(longer, Eta)
+    assert longer.expected_s > 1900
+
+
+def test_a_checkpoint_before_the_first_step_says_nothing_about_how_often_they_come() -> None:
+    reader = EventReader()
+    reader.take(Start(config={"max_iters": 1000, "eval_interval": 300}))
+    reader.take(Checkpoint(step=0, seconds=1.0))
+    for step in range(100):
+        reader.take(Iter(step=step, loss=2.0, seconds=1.0))
+    (run,) = reader.finish()
+    assert analyse(run).eta.checkpoints_left == 0  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 import copy
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,10 +12,11 @@ from nanoscope.hardware.device import Choice
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.runs.events import Forecast
 from nanoscope.training.distributed import Processes
+from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.forecast import Outlook, warnings
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import Machine
-from nanoscope.training.warm_up import warm_up
+from nanoscope.training.warm_up import evaluation_seconds, sample_seconds, warm_up
 from small_runs import Folder
 
 GB = 10**9
@@ -72,12 +74,30 @@ def small_learner(recipe: Literal["modern", "classic"], n_embd: int = 16) -> Lea
     return Learner(config, build_model(shape), Machine(Choice("cpu", "a CPU", "float32", False, ""), Processes()))
 
 
+def small_evaluator(learner: Learner) -> Evaluator:
+    class Ones:
+        def __len__(self) -> int:
+            return 1000
+
+        def read(self, start: int, count: int) -> np.ndarray:
+            return np.ones(count, dtype=np.int64)
+
+    splits = {"train": Ones(), "val": Ones()}
+    return Evaluator(
+        splits, block_size=8, windows=30, vocab_size=11, device=torch.device("cpu"),  # type: ignore[arg-type]
+        autocast=learner.machine.autocast, processes=Processes(),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("recipe", ["modern", "classic"])
 def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["modern", "classic"]) -> None:
     learner = small_learner(recipe)
     weights, random = copy.deepcopy(learner.plain_model.state_dict()), torch.get_rng_state()
     measured = warm_up(learner)
     assert measured.fastest.seconds >= measured.fastest.forward_seconds > 0
+    assert evaluation_seconds(learner, small_evaluator(learner), measured.fastest) > 0
+    assert sample_seconds(learner) > 0
+    assert learner.plain_model.training
     assert torch.equal(torch.get_rng_state(), random)
     assert not learner.optimizer.state
     for name, parameter in learner.plain_model.named_parameters():
@@ -105,6 +125,17 @@ def test_a_run_says_what_it_is_in_for_before_its_first_iteration_and_once(folder
     assert 0 < event["memory_bytes"] < event["memory_available"]  # type: ignore[operator]
     assert "expected: 20 iterations of about " in out
     assert "warning" not in out
+
+
+def test_the_first_line_of_a_run_already_counts_the_evaluations_checkpoints_and_samples_to_come(folder: Folder) -> None:
+    folder.train("--eval_interval=8", "--sample_interval=6", "--eval_iters=20")
+    (forecast,) = folder.events(kind="forecast")
+    first = folder.events(kind="iter")[0]
+    evaluation, checkpoint, sample = (forecast[f"{kind}_seconds"] for kind in ("eval", "checkpoint", "sample"))
+    assert min(evaluation, checkpoint, sample) > 0  # type: ignore[type-var]
+    # at 8, 16 and the end; samples at 6, 12 and 18
+    extras = 3 * evaluation + 3 * checkpoint + 3 * sample  # type: ignore[operator]
+    assert first["eta_seconds"] >= 0.999 * (19 * first["seconds"] + extras)  # type: ignore[operator]
 
 
 def test_a_run_that_reads_its_text_more_than_once_per_iteration_is_told_so(folder: Folder) -> None:

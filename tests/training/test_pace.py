@@ -3,6 +3,7 @@ import pytest
 from nanoscope.config import TrainConfig
 from nanoscope.runs.events import Forecast
 from nanoscope.training.pace import Pace
+from nanoscope.training.phases import PhaseClock
 
 
 def test_the_time_left_is_steps_at_the_recent_pace_plus_the_evaluations_and_checkpoints_to_come() -> None:
@@ -36,7 +37,65 @@ def test_only_recent_steps_count() -> None:
         pace.step(9.0)
     for _ in range(Pace.RECENT):
         pace.step(1.0)
-    assert pace.step_seconds == pytest.approx(1.0)
+    assert pace.expected("step") == pytest.approx(1.0)
+
+
+def test_a_slow_first_step_and_a_stall_are_not_extrapolated_but_count_in_the_speed() -> None:
+    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
+    for seconds in (3.0, 1.0, 1.0, 40.0, 1.0):
+        pace.step(seconds)
+    assert pace.eta_seconds(5) == pytest.approx(995 * 1.0)
+    assert pace.tokens_per_second == pytest.approx(pace.config.tokens_per_step * 5 / 46)
+
+
+def test_a_moment_in_which_the_machine_was_busy_is_not_extrapolated() -> None:
+    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
+    for step in range(40):
+        pace.step(5.0 if 20 <= step < 30 else 1.0)
+    assert pace.expected("step") == pytest.approx(1.0)
+
+
+def test_slow_steps_that_come_again_and_again_are_extrapolated() -> None:
+    pace = Pace(TrainConfig(max_iters=1100))
+    for step in range(100):
+        pace.step(5.0 if step % 10 == 9 else 1.0)
+    assert pace.expected("step") == pytest.approx(1.4)
+
+
+def test_what_lies_between_the_phases_is_part_of_each_iteration() -> None:
+    clock = PhaseClock()
+    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000), clock)
+    clock._seconds["other"] = 3.0
+    for _ in range(10):
+        pace.step(1.0)
+    assert pace.eta_seconds(10) == pytest.approx(990 * 1.3)
+
+
+def limited(minutes: float) -> Pace:
+    """Ten hours of iterations, with a time limit, half a minute after the start."""
+    pace = Pace(TrainConfig(max_iters=36000, eval_interval=36000, max_minutes=minutes), PhaseClock(started_ago=30.0))
+    pace.complete(Forecast(steps=36000, step_seconds=1.0, checkpoint_seconds=4.0))
+    return pace
+
+
+def test_a_time_limit_ends_the_run_with_a_checkpoint() -> None:
+    pace = limited(2.5)
+    assert pace.eta_seconds(0) == pytest.approx(120 + 4.0, abs=1)
+    assert pace.forecast.seconds_high == pytest.approx(120 + 4.0, abs=1)
+    assert limited(0.4).eta_seconds(0) == pytest.approx(4.0)  # over already
+    assert limited(0).eta_seconds(0) == limited(10_000).eta_seconds(0) == 36004.0
+
+
+def test_where_only_the_best_are_saved_the_share_so_far_tells_how_many_will_be() -> None:
+    pace = Pace(TrainConfig(max_iters=100, eval_interval=10, always_save_checkpoint=False))
+    pace.complete(Forecast(step_seconds=0.0, checkpoint_seconds=1.0))
+    assert pace.eta_seconds(1) == 10  # each may be the best until one was not
+    pace.evaluation(0, 0.0, best=True)  # before training: nothing to save
+    pace.evaluation(10, 0.0, best=True)
+    assert pace.eta_seconds(11) == 9
+    pace.evaluation(20, 0.0, best=False)
+    pace.evaluation(30, 0.0, best=False)
+    assert pace.eta_seconds(31) == pytest.approx(1 + 6 * (1 + 1) / (1 + 3))
 
 
 def test_figures_since_the_last_line_are_handed_over_once() -> None:
@@ -76,6 +135,18 @@ def test_a_forecast_that_was_wrong_is_corrected_once() -> None:
     assert found.seconds == pytest.approx(995 * 3 + 30 + 1)  # steps, an evaluation and a checkpoint
 
 
+@pytest.mark.parametrize(("seconds", "evaluation"), [(1.2, 10.0), (1.8, 18.0), (0.5, 5.0)])
+def test_an_evaluation_is_expected_to_follow_the_steps_only_where_these_are_far_from_the_forecast(
+    seconds: float, evaluation: float
+) -> None:
+    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
+    pace.complete(Forecast(steps=1000, step_seconds=1.0, eval_seconds=10.0))
+    for step in range(1, 8):
+        pace.step(seconds)
+        pace.revise_forecast(step)
+    assert pace.expected("eval") == pytest.approx(evaluation)
+
+
 def test_a_forecast_that_was_right_or_does_not_matter_is_left_alone() -> None:
-    assert after_five_steps(1.5) == []
+    assert after_five_steps(1.9) == []
     assert after_five_steps(3.0, max_iters=10) == []

@@ -10,10 +10,12 @@ from nanoscope.analysis.pace import measure_pace
 from nanoscope.analysis.progress import last_step_of, total_of
 from nanoscope.analysis.timing import Timing
 from nanoscope.estimates import multiples_between
+from nanoscope.runs.events import Forecast
 from nanoscope.runs.run import Run
 
 MOVING_AVERAGE_LINES = 20
 COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
+FORECAST_LOW, FORECAST_HIGH = 0.7, 1.5  # times what a run foresees for an evaluation that it has not done yet
 EVALUATION_SHARE, LEAST_SHARE = 0.6, 0.2  # of a first step's extra time that an evaluation took
 PRINTED_MAY_VARY = 0.1  # a trainer's own estimate, which comes without a range
 ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
@@ -37,10 +39,15 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
     pace = measure_pace(timing.steady_s, timing.steady_steps, left / covered)
     evaluations = _evaluations_left(run, progress, timing, eval_interval)
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
+    if save_cost is None and (forecast := _forecast(run)) is not None and not any(e.step for e in run.evals):
+        saves_left, save_cost = evaluations.count, forecast.checkpoint_seconds  # early on most evaluations are saved
     saves_s = saves_left * (save_cost or 0.0)
     expected = left * pace.step_s + evaluations.expected_s + saves_s
     low = left * pace.low_s + evaluations.low_s + saves_s * (1 - COST_MAY_VARY)
     high = left * pace.high_s + evaluations.high_s + saves_s * (1 + COST_MAY_VARY) + _stalls_s(timing, left / covered)
+    if (share := _share_before_limit(run, progress, expected)) < 1:
+        left, evaluations.count, saves_left = (int(share * n) for n in (left, evaluations.count, saves_left))
+        expected, low, high = share * expected, share * low, share * expected
     average, lines, direction = _moving_average(timing.steady_s)
     printed = _printed(run, progress, timing.log_interval or 1)
     return Eta(
@@ -70,7 +77,7 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
 class _EvaluationsLeft:
     """The evaluations to come: how many, what they cost, and what that rests on."""
 
-    known: Literal["known", "likely", "left_out", "none"]
+    known: Literal["known", "forecast", "likely", "left_out", "none"]
     count: int = 0
     each_s: float | None = None
     low_s: float = 0.0
@@ -86,6 +93,10 @@ def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval:
     end = last_step_of(run, total)
     cost, first = timing.eval_cost_s, timing.first_extra_s
     seen = len(run.evals)
+    forecast = _forecast(run)
+    if not seen and forecast is not None and forecast.eval_seconds and (every := _set_interval(run, last)):
+        count, each = multiples_between(last, end, every) + (end % every > 0), forecast.eval_seconds
+        return _EvaluationsLeft("forecast", count, each, FORECAST_LOW * count * each, FORECAST_HIGH * count * each)
     if (cost is None and first is None) or not seen:
         return _EvaluationsLeft("none", multiples_between(last, end, interval))
     every = interval or _set_interval(run, last)
@@ -103,6 +114,17 @@ def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval:
     assert first is not None
     each = first * EVALUATION_SHARE
     return _EvaluationsLeft("likely", count, each, (count - final) * each * LEAST_SHARE, count * first)
+
+
+def _forecast(run: Run) -> Forecast | None:
+    return run.details.forecast if run.details else None
+
+
+def _share_before_limit(run: Run, progress: RunProgress, expected: float) -> float:
+    """How much of the rest comes before max_minutes are over. The trainer's own estimate knows when that is."""
+    minutes, own = run.config.get("max_minutes"), run.details.eta_seconds if run.details else ()
+    limited = isinstance(minutes, int | float) and minutes > 0 and not run.failed
+    return own[-1] / expected if limited and own and progress.total_steps == total_of(run) else 1.0
 
 
 def _set_interval(run: Run, last: int) -> int | None:
@@ -149,7 +171,7 @@ def _checkpoints_left(run: Run, progress: RunProgress, timing: Timing) -> tuple[
     if timing.checkpoint_cost_s is None or not (own or printed) or progress.steps_left is None:
         return 0, None
     # The one that an interrupted run writes last does not come again.
-    steps = [c.step for c in run.checkpoints if not (run.failed and c.step == progress.last_step)]
+    steps = [c.step for c in run.checkpoints if c.step and not (run.failed and c.step == progress.last_step)]
     if not steps:
         return 0, None
     done = steps[-1] - steps[0]

@@ -37,7 +37,7 @@ def find_dataset(
         )  # fmt: skip
     if corpus in CORPORA:
         return _prepare_known(corpus, kind, on_progress)
-    raise _missing(name, tokenizer)
+    raise missing(name, tokenizer)
 
 
 def find_prepared(name: str, tokenizer: str = "auto", *, run: Path | None = None) -> Path | None:
@@ -92,7 +92,7 @@ def _read_config(run: Path) -> dict[str, Any]:
     return {}
 
 
-def _missing(name: str, tokenizer: str) -> UsageError:
+def missing(name: str, tokenizer: str) -> UsageError:
     """The error about a dataset that is not there: how to make it."""
     path = Path(name)
     kind = NANOGPT_TOKENIZERS.get(path.name, "auto") if tokenizer == "auto" else tokenizer

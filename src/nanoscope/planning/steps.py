@@ -80,6 +80,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Of batches of an evaluation."""
     save_seconds: float | None = None
     checkpoint_bytes: int | None = None
+    sample_seconds: float | None = None
     startup_seconds: float = 0.0
     """From the start of the process to the first iteration, with `warm_up_seconds`."""
     warm_up_seconds: float = 0.0
@@ -103,11 +104,14 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
         seconds = self.first_seconds if first or not self.later_seconds else self.later_seconds
         return median(seconds) * sequences / self.micro_batch
 
-    def step_seconds(self, config: TrainConfig) -> float:
-        """One iteration of this configuration, whose accumulation may be longer than what was measured."""
+    def passes_seconds(self, config: TrainConfig) -> float:
+        """The forward and backward passes of one iteration, whose accumulation may be longer than what was measured."""
         first = self.micro_seconds(config.batch_size, first=True)
-        others = (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size)
-        return first + others + median(self.update_seconds) + median(self.data_seconds)
+        return first + (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size)
+
+    def step_seconds(self, config: TrainConfig) -> float:
+        """One iteration of this configuration."""
+        return self.passes_seconds(config) + median(self.update_seconds) + median(self.data_seconds)
 
     @property
     def eval_seconds_per_sequence(self) -> float:

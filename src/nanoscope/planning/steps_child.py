@@ -21,6 +21,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.planning.steps import Job, StepTimes
+from nanoscope.runs.events import Forecast
 from nanoscope.training.phases import seconds_since_process_start
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     model, config, more = initial_model(config, dataset, machine)
     learner = Learner(config, model, machine)
     model_bytes = used(machine.device)
-    books = Books(Reporter(Path(job.folder)), PhaseClock(), Pace(config))
+    clock = PhaseClock()
+    books = Books(Reporter(Path(job.folder)), clock, Pace(config, clock))
     session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
     session.start = start_event(session)
     began = time.perf_counter()
@@ -126,9 +128,14 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
 def _measured(job: Job, config: TrainConfig) -> StepTimes:
     import torch
 
+    from nanoscope.training.forecast import look_ahead
+
     ready = set_up(job, config)
     session, fastest = ready.session, ready.warmed_up.fastest
     machine, learner = session.machine, session.learner
+    began = time.perf_counter()
+    expected = next(event for event in look_ahead(session, ready.warmed_up) if isinstance(event, Forecast))
+    startup_seconds = ready.startup_seconds + time.perf_counter() - began
     steps = _Steps(session, job.seconds, fastest.seconds / fastest.sequences)
     steps.run(halves=job.halves)
     eval_seconds = _evaluate(session, EVAL_SHARE * job.seconds, fastest.forward_seconds / fastest.sequences)
@@ -142,7 +149,8 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
         micro_batch=steps.micro_batch,
         first_seconds=steps.first, later_seconds=steps.later, half_seconds=steps.halves, update_seconds=steps.updates,
         data_seconds=steps.data, eval_batch=session.evaluator.batch, eval_seconds=eval_seconds,
-        save_seconds=save_seconds, checkpoint_bytes=checkpoint_bytes, startup_seconds=ready.startup_seconds,
+        save_seconds=save_seconds, checkpoint_bytes=checkpoint_bytes, startup_seconds=startup_seconds,
+        sample_seconds=expected.sample_seconds,
         warm_up_seconds=ready.warm_up_seconds, process_bytes=ready.process_bytes, model_bytes=ready.model_bytes,
         trained_bytes=steps.trained_bytes, peak_bytes=peak(machine.device),
     )  # fmt: skip

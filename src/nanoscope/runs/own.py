@@ -67,6 +67,7 @@ class RunDetails:
     windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
     batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
     ladder: Ladder | None = None  # of the text that all evaluations were measured on
+    forecast: e.Forecast | None = None  # the newest of the current session
 
     @property
     def config(self) -> list[Setting]:
@@ -158,6 +159,8 @@ class EventReader:
                     return
             case e.Start():
                 self._begin_session(event)
+            case e.Forecast():
+                self.details.forecast = event
             case e.Eval():
                 val = NOT_FINITE if event.val_loss is None else event.val_loss
                 builder.place(
@@ -191,7 +194,7 @@ class EventReader:
         resuming = start.first_step > 0
         if resuming:
             self._earlier = self._seconds() if self._session else {}
-            before, self.details.start = self.details.start, start
+            before, self.details.start, self.details.forecast = self.details.start, start, None
             if before.dataset_fingerprint != start.dataset_fingerprint:
                 self.details.ladder = None
         else:

@@ -41,7 +41,11 @@ class Traits:
 
 OWN_FORMAT = "nanoscope"
 OWN_TRAITS = Traits(
-    last_is_total_minus_one=False, evaluation_in="none", trains_language_models=True, total_keys=("max_iters",)
+    last_is_total_minus_one=False,
+    evaluation_in="none",
+    evaluates_last=True,
+    trains_language_models=True,
+    total_keys=("max_iters",),
 )
 
 

@@ -1,6 +1,7 @@
 """The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -65,10 +66,14 @@ class Evaluator:
         self.batch = fitting if batch == "auto" else batch
 
     @property
+    def shares(self) -> list[int]:
+        """Windows of each split that this process evaluates."""
+        return [len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values()]
+
+    @property
     def batches(self) -> int:
         """Of one evaluation, in this process."""
-        shares = (len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values())
-        return sum(math.ceil(share / self.batch) for share in shares)
+        return sum(math.ceil(share / self.batch) for share in self.shares)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
@@ -112,6 +117,13 @@ class Evaluator:
                 continue
             own = own[len(losses) :]
             yield losses
+
+    @torch.no_grad()
+    def seconds_of(self, model: nn.Module, windows: int) -> float:
+        """What it takes to evaluate so many windows at once. The model stays in its mode."""
+        began = time.perf_counter()
+        self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
+        return time.perf_counter() - began
 
     def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         tokens, targets = windows_at(self.splits[name], starts, self.block_size)

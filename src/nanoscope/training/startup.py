@@ -69,7 +69,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
             sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
-        books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
+        books = Books(Reporter(folder.path, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
         resources.callback(books.reporter.close)

@@ -190,6 +190,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
                 none=Say("Evaluations are not included: the logged times don't cover them.", has("evals_left")),
                 left_out=Say("Evaluations are not included, except in the upper end of the range: "
                              "the log does not show how often they come."),
+                forecast=Say("No evaluation has run yet: its cost is estimated from a short measurement "
+                             "before the first iteration.", has("evals_left")),
                 likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
                            has("evals_left")),
             ),

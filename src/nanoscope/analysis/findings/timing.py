@@ -124,8 +124,9 @@ class Eta(Finding):
     moving_average_lines: int
     direction: Literal["faster", "slower", "steady"]
     scenarios: tuple[Scenario, ...]
-    # 'likely': their cost is part of the first step's; 'left_out': how often they come is unknown; 'none': invisible
-    evaluations: Literal["known", "likely", "left_out", "none"] = "none"
+    # 'forecast': none was seen, the run foresees their cost; 'likely': their cost is part of the first step's;
+    # 'left_out': how often they come is unknown; 'none': invisible
+    evaluations: Literal["known", "forecast", "likely", "left_out", "none"] = "none"
     drift: float = 0.0  # change of the step time, from each quarter of the log to the next, that is followed
     printed_s: float | None = None  # the time left as the trainer itself prints it
     printed_disagrees: bool = False  # by more than both ranges

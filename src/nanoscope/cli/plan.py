@@ -1,0 +1,74 @@
+"""`nanoscope plan`."""
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from nanoscope.cli.completion import complete_source
+from nanoscope.errors import JobError
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
+
+
+def plan(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_source)],
+    all_devices: bool = False,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """What a run will take before you start it: memory, time, disk, and what limits its speed.
+
+    Examples:
+
+      nanoscope plan laptop
+
+      nanoscope plan babygpt --batch_size=64 --max_iters=5000
+
+      nanoscope plan gpt2-124m --device="RTX 4090"       a device that is not here
+
+      nanoscope plan gpt2-124m --all_devices             a table of all that are known
+
+      nanoscope plan runs/laptop --max_iters=2000        what is left of a run
+
+    On this machine it measures some seconds of real steps in a process of its own, and leaves nothing behind. Nothing
+    is downloaded or prepared. For another device it computes, and says what it assumes (docs/plan.md).
+
+    Exit status: 0 the run fits, 1 it does not fit or can't be planned, 2 invalid usage.
+
+    Parameters
+    ----------
+    words
+        A preset, config files or a run, as for train, and settings: --key=value.
+    all_devices
+        A table of every device that is known.
+    as_json
+        Print the plan as one JSON document (schema nanoscope.plan/1, see docs/plan.md).
+    """
+    from nanoscope.config_sources import resolve
+    from nanoscope.hardware.probe import make_cpu_ready
+
+    config = resolve(words).config
+    make_cpu_ready(config.device, config.dtype)  # takes effect only before torch is imported
+
+    from nanoscope.planning.plan import plan_here
+    from nanoscope.planning.plan_text import lines
+    from nanoscope.planning.request import understand
+    from nanoscope.units import short_bytes
+
+    found = plan_here(understand(words), report=_progress)
+    if as_json:
+        sys.stdout.write(found.encoded())
+    else:
+        for line in lines(found):
+            print(on_terminal(line))
+    if not found.fits:
+        raise JobError(
+            "does not fit: needs {needed}, has {available}\n{advice}",
+            needed=short_bytes(found.memory.peak_bytes), available=short_bytes(found.memory.available_bytes),
+            advice=found.advice[0],
+        )  # fmt: skip
+    return 0
+
+
+def _progress(text: Text) -> None:
+    print(on_terminal(text), file=sys.stderr, flush=True)

@@ -1,0 +1,176 @@
+"""What a run will take on this machine: memory by part for each batch split, time, disk, and what limits its speed.
+
+Memory is counted on fake tensors (memory.py); if that fits, a few seconds of real steps are measured (steps.py), and
+correct it. The rest of the run follows by the rules that `train` uses for its own forecast.
+"""
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import torch
+
+from nanoscope.config import TrainConfig
+from nanoscope.errors import JobError
+from nanoscope.hardware.device import Choice, decide, look
+from nanoscope.hardware.memory import available_bytes
+from nanoscope.hardware.probe import with_fallbacks
+from nanoscope.messages import Text
+from nanoscope.model.flops import mfu
+from nanoscope.planning.advice import advice
+from nanoscope.planning.figures import DiskPlan, MemoryPlan, Plan, Split, TimePlan
+from nanoscope.planning.limits import judge
+from nanoscope.planning.memory import Memory, training_memory
+from nanoscope.planning.request import Request
+from nanoscope.planning.steps import StepTimes, measure_steps
+from nanoscope.runs.events import Forecast
+from nanoscope.training.agenda import left_to_do
+from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
+from nanoscope.training.pace import Pace
+
+SECONDS = 5.0  # of steps that are measured
+LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
+BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its phases, and what printing it takes
+LEAVING_SECONDS = 0.0  # from the end of the run to that of the process
+
+Report = Callable[[Text], None]
+
+
+def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
+    """Plan for this machine."""
+    config = request.config
+    wanted = decide(config.device, config.dtype, config.compile, look(), planned_steps=config.max_iters)
+    choice, notes = with_fallbacks(wanted)
+    report(Text("counting the memory of an iteration"))
+    counted = memory_of_splits(request, choice)
+    available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
+    memory = memory_plan(config, counted, process, available, measured=False)
+    if not memory.fits:
+        return assemble(request, choice, counted, memory, None, notes)
+    report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
+    times = measure_steps(
+        config, vocab_size=request.data.vocab_size, data=request.data.folder, seconds=seconds, halves=True,
+        save_in=_disk(config) if _can_save(config, counted) else None,
+    )  # fmt: skip
+    if times.out_of_memory:
+        return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
+    if not times.works:
+        raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
+    measured = (
+        counted[times.micro_batch] if times.micro_batch in counted else _counted(request, choice, times.micro_batch)
+    )
+    memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
+    return assemble(request, choice, counted, memory, times, notes)
+
+
+def splits(config: TrainConfig) -> list[int]:
+    """Micro-batches that divide the sequences of an iteration: the configured one, half, twice, … and one sequence."""
+    total, size = config.sequences_per_step, config.batch_size
+    divisors = {each for n in range(1, math.isqrt(total) + 1) if total % n == 0 for each in (n, total // n)}
+    wanted = [1, size / 4, size / 2, size, 2 * size, 4 * size]
+    return sorted({min(divisors, key=lambda each: abs(math.log(each / max(near, 1)))) for near in wanted} | {size})
+
+
+def memory_of_splits(request: Request, choice: Choice) -> dict[int, Memory]:
+    return {size: _counted(request, choice, size) for size in splits(request.config)}
+
+
+def _counted(request: Request, choice: Choice, micro_batch: int) -> Memory:
+    config = replace(request.config, compile=choice.compile)
+    return training_memory(request.shape, config, micro_batch, choice.type, choice.dtype)
+
+
+def memory_plan(
+    config: TrainConfig, counted: dict[int, Memory], process: int, available: int, *, measured: bool
+) -> MemoryPlan:
+    """What was counted, with what the process takes besides, against what there is."""
+
+    def fits(memory: Memory) -> bool:
+        return memory.peak + process <= MUCH_MEMORY * available
+
+    own = counted[config.batch_size]
+    return MemoryPlan(
+        weight_bytes=own.weights, gradient_bytes=own.gradients, optimizer_bytes=own.optimizer,
+        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process,
+        peak_bytes=own.peak + process, available_bytes=available, fits=fits(own), measured=measured,
+        splits=[
+            Split(
+                batch_size=size, gradient_accumulation_steps=config.sequences_per_step // size,
+                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process,
+                fits=fits(each),
+            )
+            for size, each in counted.items()
+        ],
+    )  # fmt: skip
+
+
+def time_plan(request: Request, times: StepTimes) -> TimePlan:
+    """The whole command, by the rules of the forecast that `train` prints."""
+    config = request.config
+    step = times.step_seconds(config)
+    evaluation = request.eval_windows * times.eval_seconds_per_sequence
+    left = left_to_do(config, request.done)
+    between = BETWEEN_SECONDS + LINE_SECONDS / config.log_interval
+    expected = Pace(config).complete(
+        Forecast(
+            step=request.done, steps=left.step, measured=len(times.update_seconds), step_seconds=step + between,
+            eval_seconds=evaluation, checkpoint_seconds=times.save_seconds, sample_seconds=times.sample_seconds,
+        )
+    )  # fmt: skip
+    around = times.startup_seconds + LEAVING_SECONDS
+    judged = judge(times, step, config.block_size)
+    speed = config.tokens_per_step / step
+    return TimePlan(
+        step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
+        mfu_peak_flops=times.peak_flops, mfu_source=Text(times.peak_source), evaluation_seconds=evaluation,
+        evaluations=left.eval, checkpoint_seconds=times.save_seconds or 0.0, checkpoints=math.ceil(left.checkpoint),
+        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=times.startup_seconds,
+        seconds=around + (expected.seconds or 0.0), seconds_low=around + (expected.seconds_low or 0.0),
+        seconds_high=around + (expected.seconds_high or 0.0), measured=True,
+        limit=judged.limit, limit_reason=judged.reason,
+    )  # fmt: skip
+
+
+def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int) -> DiskPlan:
+    kept = saves if config.keep_checkpoints == 0 else min(saves, config.keep_checkpoints + 1)  # and the best
+    needed = checkpoint_bytes * (kept + (saves > kept))
+    free = shutil.disk_usage(_disk(config)).free
+    return DiskPlan(checkpoint_bytes=checkpoint_bytes, bytes=needed, free_bytes=free, fits=needed <= free)
+
+
+def assemble(
+    request: Request, choice: Choice, counted: dict[int, Memory], memory: MemoryPlan, times: StepTimes | None,
+    notes: list[str],
+) -> Plan:  # fmt: skip
+    config, data, own = request.config, request.data, counted[request.config.batch_size]
+    time = time_plan(request, times) if times else None
+    size = (times and times.checkpoint_bytes) or own.weights + own.optimizer
+    tokens = config.max_iters * config.tokens_per_step
+    disk = disk_plan(config, size, math.ceil(left_to_do(config, request.done).checkpoint))
+    return Plan(
+        name=request.name, device=choice.device, device_name=choice.device_name, here=True,
+        dtype=times.dtype if times else choice.dtype, compiled=times.compiled if times else choice.compile,
+        threads=times.threads if times and choice.type == "cpu" else None, recipe=request.shape.recipe,
+        parameters=own.parameters, batch_size=config.batch_size,
+        gradient_accumulation_steps=config.gradient_accumulation_steps, tokens_per_step=config.tokens_per_step,
+        done=request.done, steps=max(config.max_iters - request.done, 0), tokens=tokens,
+        tokens_per_parameter=tokens / own.parameters, data=data.name, prepared=data.folder is not None,
+        vocab_size=data.vocab_size, train_tokens=data.train_tokens,
+        epochs=tokens / data.train_tokens if data.train_tokens else None, memory=memory, time=time,
+        disk=disk, notes=notes, advice=advice(request, memory, disk, time, times),
+    )  # fmt: skip
+
+
+def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:
+    own = counted[config.batch_size]
+    size, free = own.weights + own.optimizer, shutil.disk_usage(_disk(config)).free
+    return size < min(LONGEST_SAVE, free / 2)
+
+
+def _disk(config: TrainConfig) -> Path:
+    """The nearest folder that exists above the one that the run will have."""
+    path = Path(config.out_dir or "runs").absolute()
+    return next(folder for folder in (path.parent, *path.parents) if folder.is_dir())

@@ -1,0 +1,123 @@
+"""What is to be planned: the configuration that the words of a command mean, the model, the data, and where it stands.
+
+Nothing is downloaded, prepared or written.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nanoscope.checkpoint_files import checkpoint_folders
+from nanoscope.config import TrainConfig, build
+from nanoscope.config_sources import Resolved, resolve
+from nanoscope.data.corpora import CORPORA
+from nanoscope.data.dataset import open_dataset
+from nanoscope.data.find import corpus_and_tokenizer, find_prepared, missing
+from nanoscope.data.loader import check_length
+from nanoscope.data.prepare import BPE_VOCAB_SIZE
+from nanoscope.model import ModelConfig
+from nanoscope.training.evaluate import evaluation_starts
+from nanoscope.training.initial_model import config_for_weights, new_shape
+from nanoscope.training.nanogpt_run import nanogpt_run
+from nanoscope.training.run_folder import RunFolder, old_run, resumed_config, settled
+from nanoscope.training.startup import open_weights
+
+# Vocabulary, training and validation tokens of datasets that are not prepared yet.
+KNOWN_SIZES = {
+    ("shakespeare", "char"): (65, 1_003_854, 111_540),
+    ("shakespeare", "byte"): (256, 1_003_854, 111_540),
+    ("shakespeare", "gpt2"): (50257, 301_966, 36_059),
+    ("openwebtext", "gpt2"): (50257, 9_035_582_198, 4_434_897),  # as nanoGPT's README counts them
+}
+VOCABULARIES = {"byte": 256, "gpt2": 50257, "bpe": BPE_VOCAB_SIZE}
+GPT2_SHAPES = {
+    "gpt2": (12, 12, 768),
+    "gpt2-medium": (24, 16, 1024),
+    "gpt2-large": (36, 20, 1280),
+    "gpt2-xl": (48, 25, 1600),
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """The dataset: `folder` is None if it is not prepared here; its sizes are None where nothing is known of them."""
+
+    name: str
+    folder: Path | None
+    vocab_size: int
+    train_tokens: int | None
+    val_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Request:
+    config: TrainConfig
+    name: str
+    shape: ModelConfig
+    data: Data
+    done: int = 0
+    """Iterations that a run has done already."""
+    words: tuple[str, ...] = ()
+    """What was typed."""
+
+    def command(self, name: str) -> str:
+        """Another command for the same configuration."""
+        return shlex.join(["nanoscope", name, *self.words])
+
+    @property
+    def eval_windows(self) -> int:
+        """Of one evaluation, both splits together."""
+        config = self.config
+        most = None if config.eval_iters == "full" else config.eval_iters * config.batch_size
+        sizes = [tokens for tokens in (self.data.train_tokens, self.data.val_tokens) if tokens is not None]
+        return sum(len(evaluation_starts(tokens, config.block_size, most)) for tokens in sizes) or 2 * (most or 0)
+
+
+def understand(words: Sequence[str]) -> Request:
+    """What the words mean: presets, config files and settings as for `train`. A run means what is left of it."""
+    resolved = resolve(words)
+    out_dir, typed = resolved.config.out_dir, resolved.typed
+    if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
+        resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
+    resolved = settled(resolved)
+    init_from = resolved.config.init_from
+    if init_from == "resume":
+        return replace(_resumed(resolved), words=tuple(words))
+    config = resolved.config
+    if init_from in GPT2_SHAPES:
+        layers, heads, width = GPT2_SHAPES[init_from]
+        config = replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
+    elif init_from != "scratch":
+        config, _ = config_for_weights(resolved, open_weights(config))
+    return replace(_request(config, resolved.name), words=tuple(words))
+
+
+def _resumed(resolved: Resolved) -> Request:
+    folder = old_run(resolved)
+    if folder.nanogpt is not None:
+        checkpoint, settings = nanogpt_run(folder.nanogpt)
+        return _request(resumed_config(folder, resolved, settings).config, folder.path.name, checkpoint.progress.step)
+    done = int(checkpoint_folders(folder.checkpoints)[0].name.strip(".").split("-")[1].removesuffix(".old"))
+    return _request(resumed_config(folder, resolved).config, folder.path.name, done, folder.path)
+
+
+def _request(config: TrainConfig, name: str, done: int = 0, run: Path | None = None) -> Request:
+    data = _data(config, run)
+    return Request(config, name, new_shape(config, data.vocab_size), data, done)
+
+
+def _data(config: TrainConfig, run: Path | None) -> Data:
+    folder = find_prepared(config.dataset, config.tokenizer, run=run)
+    if folder is not None:
+        dataset = open_dataset(folder)
+        for name in ("train", "val"):
+            check_length(dataset.splits[name], name, config.block_size)
+        sizes = (len(dataset.split("train")), len(dataset.split("val")))
+        return Data(str(folder), folder, dataset.vocab_size, *sizes)
+    corpus, kind = corpus_and_tokenizer(config.dataset, config.tokenizer)
+    if (corpus, kind) in KNOWN_SIZES:
+        return Data(corpus, None, *KNOWN_SIZES[corpus, kind])
+    if kind not in VOCABULARIES or (corpus not in CORPORA and config.tokenizer == "auto"):
+        raise missing(config.dataset, config.tokenizer)
+    return Data(corpus, None, VOCABULARIES[kind], None, None)
