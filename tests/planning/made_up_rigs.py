@@ -55,6 +55,7 @@ class MadeUpRig:
             **{
                 **vars(FACTS),
                 "compiled": compiled,
+                "sleeps": config.waiting == "sleep",
                 "compile_seconds": 20.0 if compiled else 0.0,
                 "dtype": "float32" if config.dtype == "auto" else config.dtype,
                 "memory_bytes": workshop.memory(config),

@@ -42,6 +42,10 @@ class Waiting:
         self._switch = Switch()
         self._watch: load.Watch | None = None  # without one, nothing changes by itself
 
+    @property
+    def sleeping(self) -> bool:
+        return self._switch.sleeping
+
     def begin(self, setting: str = "auto", device_type: str = "cpu") -> list[Text]:
         """Choose for the beginning. 'auto' chooses by the load since `load.begin`."""
         threads = torch.get_num_threads()

@@ -243,9 +243,10 @@ class Tuner:
 
     def _check(self, settings: Settings, rig: Rig) -> None:
         """Refuse what was replaced by something else on this machine, or leaves too little memory."""
-        used = {"dtype": rig.facts.dtype, "compile": rig.facts.compiled}
+        facts = rig.facts
+        used = {"dtype": facts.dtype, "compile": facts.compiled, "waiting": "sleep" if facts.sleeps else "spin"}
         if any(settings.get(key, value) != value for key, value in used.items()):
-            raise RigError(rig.facts.note or Text("it does not work here"))
+            raise RigError(Text("it does not work here: {problem}", problem=facts.note or "?"))
         if rig.memory_bytes > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:
             raise RigError(
                 "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
