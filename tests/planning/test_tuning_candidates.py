@@ -66,7 +66,7 @@ def test_a_micro_batch_that_would_leave_less_than_a_tenth_of_the_memory_is_not_t
 @pytest.mark.parametrize(
     ("probed", "expected"),
     [
-        (ProbeResult("it crashes the process: SIGILL", {}, None), "it does not work on this CPU: it crashes the process"),
+        (ProbeResult("it crashes the process: SIGILL", {}, None), "it does not work on this CPU: it crashes"),
         (ProbeResult("", {}, 3.24), "a matmul takes 3.2 times as long as in float32 on this CPU"),
     ],
 )  # fmt: skip

@@ -129,8 +129,7 @@ def test_iterations_that_take_too_long_to_compare_say_how_much_time_it_needs() -
     config = resolve(["gpt2-124m"]).config
     tuned = tune(Workshop(lambda config: 2400.0), config)
     assert tuned.settings == {}
-    assert "too long to compare settings in 2m00s" in str(tuned.too_slow)
-    assert "--minutes=" in str(tuned.too_slow)
+    assert "comparing settings takes longer than 2m00s here; use --minutes=" in str(tuned.too_slow)
 
 
 def test_long_iterations_are_compared_by_micro_batches_and_confirmed_by_pairs() -> None:

@@ -10,6 +10,7 @@ from statistics import median
 
 import msgspec
 
+from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError
 from nanoscope.planning.steps_child import SetUp, begin, peak, problem_of, set_up, update
 from nanoscope.planning.tuning_candidates import Facts
@@ -27,6 +28,9 @@ def main() -> None:
         answers.flush()
 
     try:
+        from nanoscope.planning.request import with_shape_of_weights
+
+        config = with_shape_of_weights(Resolved(config, "", typed={}, given=job.config))
         trial = Trial(set_up(job, config))
         answer(trial.facts())
         for line in questions:

@@ -152,9 +152,8 @@ class Tuner:
         if (needed := self._pair_seconds() + self._confirming_seconds()) > self._left():
             minutes = (self._now() - self._began + 3 * needed) / 60
             self.tuned.too_slow = Text(
-                "an iteration takes {step:duration} here, too long to compare settings in {seconds:duration}: "
-                "use --minutes={minutes:.0f}",
-                step=self._seconds["step"], seconds=self.seconds, minutes=minutes + 0.5,
+                "comparing settings takes longer than {seconds:duration} here; use --minutes={minutes:.0f}",
+                seconds=self.seconds, minutes=minutes + 0.5,
             )  # fmt: skip
             return self._finished()
         self._explore_all()
