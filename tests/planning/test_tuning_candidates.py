@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from made_up_rigs import FACTS
 from nanoscope.config_sources import presets, resolve
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.planning.tuning_candidates import Candidates, Length, candidates, possible_micro_batches, split
-from tests.planning.made_up_rigs import FACTS
 
 WORKS = ProbeResult("", {}, 0.5)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from made_up_rigs import FACTS
 from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
 from nanoscope.hardware.load import Load
@@ -14,7 +15,6 @@ from nanoscope.planning.tuning import Outcome, check_can_tune, in_one_line, with
 from nanoscope.planning.tuning_file import check_file, document, toml, write_file
 from nanoscope.planning.tuning_pairs import Gain
 from nanoscope.planning.tuning_search import Figures, Trial, Tuned
-from tests.planning.made_up_rigs import FACTS
 
 SPLIT = {"batch_size": 8, "gradient_accumulation_steps": 2, "eval_iters": 40}
 QUIET = Load(cores=4, others=0.1)

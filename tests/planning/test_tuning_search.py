@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from made_up_rigs import Workshop
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.planning.tuning_search import Tuned, Tuner
-from tests.planning.made_up_rigs import Workshop
 
 LAPTOP = resolve(["laptop", "--max_iters=5000"]).config
 SLOW_MATMULS = ProbeResult("", {}, 3.0)

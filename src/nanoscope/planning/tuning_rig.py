@@ -84,7 +84,7 @@ class ChildRig:
         try:
             line = self._lines.get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
-            raise RigError("the steps take too long to measure") from None
+            raise RigError(Text("the steps take too long to measure")) from None
         if not line:
             self._errors.seek(0)
             errors = self._errors.read().decode("utf-8", "replace")

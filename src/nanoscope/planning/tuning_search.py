@@ -248,8 +248,10 @@ class Tuner:
             raise RigError(Text("it does not work here: {problem}", problem=facts.note or "?"))
         if rig.memory_bytes > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:
             raise RigError(
-                "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
-                need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                Text(
+                    "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
+                    need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                )
             )  # fmt: skip
 
     # The confirmation.
