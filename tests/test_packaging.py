@@ -187,7 +187,7 @@ def test_the_installed_script_is_the_same_program(
 def test_the_installed_peaks_and_presets_are_read(
     installed: Path, child_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    code = "from nanoscope.config_sources import presets; from nanoscope.hardware.peaks import find_peak\n"
-    code += "print(*presets(), find_peak('a100').name)"
+    code = "from nanoscope.config_sources import presets; from nanoscope.hardware.peaks import find_device\n"
+    code += "print(*presets(), find_device('a100').name)"
     done = run_python(code, {**child_environment, "PYTHONPATH": str(installed)}, tmp_path)
     assert done.stdout.split() == [*presets(), "NVIDIA", "A100"]

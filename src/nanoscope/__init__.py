@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nanoscope.api.logs import read as read
     from nanoscope.api.models import Model as Model
     from nanoscope.api.models import load as load
+    from nanoscope.api.planning import plan as plan
     from nanoscope.api.runs import Run as Run
     from nanoscope.api.runs import list_runs as list_runs
     from nanoscope.api.runs import train as train
@@ -39,6 +40,7 @@ _PLACES = {
     "api.explaining": ("Explanation", "explain"),
     "api.logs": ("Log", "LoggedRun", "read"),
     "api.models": ("Model", "load"),
+    "api.planning": ("plan",),
     "api.runs": ("Run", "list_runs", "train"),
     "errors": ("JobError", "UsageError"),
 }

@@ -13,7 +13,7 @@ from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, Norm
 from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.progress import tokens_in_step, trained_parameters
 from nanoscope.estimates import ENOUGH, median, spread_indices
-from nanoscope.hardware.peaks import Peak, find_peak
+from nanoscope.hardware.peaks import KnownDevice, find_device
 from nanoscope.runs.run import OWN_FORMAT, Run
 
 LAG = 0.05  # a moving average this far below the value of a normal step is no longer its speed
@@ -35,7 +35,7 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
     if not printed:
         return None
     device_name = device_option or _device_of(run)
-    device = find_peak(device_name) if device_name else None
+    device = find_device(device_name) if device_name else None
     peak = _tflops(device, _dtype(run))
     assumed_name, assumed = _assumed(run)
     measured = array("d", (mfu for mfu in printed if mfu > 0))
@@ -99,7 +99,7 @@ def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | N
     if per_token * tok_s < LEAST_TFLOPS * 1e12:
         return None
     device_name = device_option or _device_of(run)
-    device = find_peak(device_name) if device_name else None
+    device = find_device(device_name) if device_name else None
     tflops = per_token * tok_s / 1e12
     peak = _tflops(device, _dtype(run))
     share = tflops / peak if peak else None
@@ -172,7 +172,7 @@ def _assumed(run: Run) -> tuple[str | None, float | None]:
     if isinstance(said, int | float) and said > 0:
         return None, said / 1e12
     name = run.config.get("mfu_assumes") or run.traits.mfu_assumes
-    return (str(name), _tflops(find_peak(str(name)), "bfloat16")) if name else (None, None)
+    return (str(name), _tflops(find_device(str(name)), "bfloat16")) if name else (None, None)
 
 
 def _implied_peak(run: Run, normal: NormalStep | None, settled: float) -> float | None:
@@ -211,7 +211,7 @@ def _dtype(run: Run) -> str:
     return "float16" if text in ("float16", "fp16") or "16-mixed" in text else "bfloat16"
 
 
-def _tflops(peak: Peak | None, dtype: str) -> float | None:
+def _tflops(peak: KnownDevice | None, dtype: str) -> float | None:
     if peak is None:
         return None
     flops = peak.flops(dtype) or peak.flops("float16") or peak.flops("float32")

@@ -50,12 +50,11 @@ def plan(
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype)  # takes effect only before torch is imported
 
-    from nanoscope.planning.plan import plan_here
+    from nanoscope.planning.plan import plan_for
     from nanoscope.planning.plan_text import lines
-    from nanoscope.planning.request import understand
     from nanoscope.units import short_bytes
 
-    found = plan_here(understand(words), report=_progress)
+    found = plan_for(words, _progress)
     if as_json:
         sys.stdout.write(found.encoded())
     else:

@@ -14,7 +14,7 @@ import torch
 
 from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
-from nanoscope.hardware.peaks import find_peak
+from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import cpu_name
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.paths import cache_folder
@@ -151,7 +151,7 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
 
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
-    known = find_peak(choice.device_name) if choice.type == "cuda" else None
+    known = find_device(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype])

@@ -161,6 +161,5 @@ class Modern(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def multiplied_parameters(self) -> int:
-        """Return the number of parameters that multiply each token; tables are only looked up."""
-        looked_up = self.embedding.weight.numel() + (0 if self.ngrams is None else self.ngrams.table.numel())
-        return self.parameter_count() - looked_up
+        """Return the number of parameters in matrices that multiply each token: tables are looked up, shifts scale."""
+        return sum(module.weight.numel() for module in self.modules() if isinstance(module, Linear))

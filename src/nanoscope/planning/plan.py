@@ -6,7 +6,7 @@ correct it. The rest of the run follows by the rules that `train` uses for its o
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from nanoscope.planning.advice import advice
 from nanoscope.planning.figures import DiskPlan, MemoryPlan, Plan, Split, TimePlan
 from nanoscope.planning.limits import judge
 from nanoscope.planning.memory import Memory, training_memory
-from nanoscope.planning.request import Request
+from nanoscope.planning.request import Request, understand
 from nanoscope.planning.steps import StepTimes, measure_steps
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
@@ -37,6 +37,11 @@ BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its ph
 LEAVING_SECONDS = 0.0  # from the end of the run to that of the process
 
 Report = Callable[[Text], None]
+
+
+def plan_for(words: Sequence[str], report: Report = lambda text: None) -> Plan:
+    """The plan of what the words of a command mean: for this machine, or for a device that it names."""
+    return plan_here(understand(words), report=report)
 
 
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
