@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any, Literal
 
 from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_json
@@ -45,13 +46,16 @@ def evaluate(
 
     from nanoscope.analysis.scores import rank
     from nanoscope.hardware.device import decide, look
+    from nanoscope.hardware.waiting import Waiting, set_threads
     from nanoscope.interop.models import open_models
     from nanoscope.training.console import StageDisplay
     from nanoscope.training.scoring import open_text, score
 
     opened = open_models([os.fspath(model) for model in given], checkpoint)
+    limits = set_threads()
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
-    with StageDisplay() as display:
+    with closing(Waiting()) as waiting, StageDisplay() as display:
+        notes = [*limits, *notes, *waiting.begin(device_type=choice.type)]
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
     problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]

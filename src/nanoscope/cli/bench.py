@@ -77,10 +77,12 @@ def bench(
         make_cpu_ready(device, sixteen_bits)  # takes effect only before torch is imported
 
     from nanoscope.hardware.device import decide, look
+    from nanoscope.hardware.waiting import Waiting, set_threads
     from nanoscope.training.measure import MachineBench, machine
 
+    limits = set_threads()
     choice, notes = with_fallbacks(decide(device, dtype, False, look()))
-    for note in notes:
+    for note in [*limits, *notes, *Waiting().begin(device_type=choice.type)]:
         _progress(Text("note: {text}", text=note))
     planned = [each for each in MachineBench(choice).measurements() if each.key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}

@@ -1,4 +1,4 @@
-"""How much of the processor other processes use, and whether that leaves each of our threads a core. Imports no torch."""
+"""How much of the CPU other processes use, and whether that leaves each of our threads a core. Imports no torch."""
 
 import os
 import sys

@@ -87,12 +87,14 @@ def _check_new_threads(count: int) -> None:
 
 def _openmp() -> ctypes.CDLL | None:
     """The OpenMP that torch uses, if it is one that can be changed."""
-    names = {"linux": [None, "libtorch_cpu.so"], "darwin": ["libtorch_cpu.dylib"], "win32": ["libiomp5md.dll"]}
-    for name in names.get(sys.platform, []):
-        try:  # in a library, what it depends on is found as well; None is what the whole process uses
-            library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name) if name else None)
+    files = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib", "win32": "libiomp5md.dll"}
+    folder, file = Path(torch.__file__).parent / "lib", files.get(sys.platform)
+    # In a library its dependencies are found, too. In the process, one that was preloaded.
+    for place in ([None] if sys.platform == "linux" else []) + ([str(folder / file)] if file else []):
+        try:
+            library = ctypes.CDLL(place)
         except OSError:
             continue
-        if any(hasattr(library, function) for function in ("kmp_set_blocktime", "GOMP_parallel")):
+        if hasattr(library, "kmp_set_blocktime") or hasattr(library, "GOMP_parallel"):
             return library
     return None

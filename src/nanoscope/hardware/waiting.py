@@ -20,19 +20,19 @@ VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 def set_threads(threads: int | Auto = "auto") -> list[Text]:
     """Use so many threads; by default as many as torch chooses, but not more than a container may use cores."""
-    usual, quota = torch.get_num_threads(), load.cpu_quota()
     if threads != "auto":
         torch.set_num_threads(threads)
-    elif quota is not None and quota < usual and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(int(quota), 1))
-        return [
-            Text(
-                "this container may use {quota:.2g} of the machine's cores: {threads:d} threads",
-                quota=quota,
-                threads=max(int(quota), 1),
-            )
-        ]
-    return []
+        return []
+    usual, quota = torch.get_num_threads(), load.cpu_quota()
+    if quota is None or quota >= usual or "OMP_NUM_THREADS" in os.environ:
+        return []
+    torch.set_num_threads(max(int(quota), 1))
+    return [
+        Text(
+            "this container may use {quota:.2g} cores: threads reduced from {usual:d} to {threads:d}",
+            quota=quota, usual=usual, threads=torch.get_num_threads(),
+        )
+    ]  # fmt: skip
 
 
 class Waiting:
@@ -63,12 +63,7 @@ class Waiting:
         self._watch = load.Watch(threads, found.is_busy(threads))
         if not self._watch.busy or not self._switch.set(sleeping=True):
             return []
-        return [
-            Text(
-                "the machine is busy (others use {others:.1f} of {cores:d} cores): threads sleep while they wait",
-                others=found.others, cores=found.cores,
-            )
-        ]  # fmt: skip
+        return [Text("the machine is busy ({load}): threads sleep while they wait", load=_described(found))]
 
     def check(self) -> list[Text]:
         """Choose anew if the machine has become busy or quiet for long. Takes no time until that may be so."""
@@ -78,21 +73,16 @@ class Waiting:
         found = load.load_between(before, self._last)
         if not self._watch.see(found, self._last.seconds - before.seconds) or not self._switch.set(self._watch.busy):
             return []
+        others = _described(found)
         if self._watch.busy:
-            return [
-                Text(
-                    "the machine has become busy (others use {others:.1f} of {cores:d} cores): threads now sleep while they wait",
-                    others=found.others, cores=found.cores,
-                )
-            ]  # fmt: skip
-        return [
-            Text(
-                "the machine has become quiet (others use {others:.1f} of {cores:d} cores): threads now spin while they wait",
-                others=found.others, cores=found.cores,
-            )
-        ]  # fmt: skip
+            return [Text("the machine has become busy ({load}): threads now sleep while they wait", load=others)]
+        return [Text("the machine has become quiet ({load}): threads now spin while they wait", load=others)]
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leave the threads as they were."""
         self._watch = None
         self._switch.set(sleeping=False)
+
+
+def _described(found: load.Load) -> Text:
+    return Text("others use {others:.1f} of {cores:d} cores", others=found.others, cores=found.cores)
