@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nanoscope.config import TrainConfig
-from nanoscope.messages import Text
 from nanoscope.planning.tuning_candidates import Facts, Kind
 from nanoscope.planning.tuning_search import RigError
 
@@ -43,7 +42,7 @@ class Workshop:
 
     def open(self, config: TrainConfig) -> "MadeUpRig":
         if problem := self.fails(config):
-            raise RigError(Text("{problem}", problem=problem))
+            raise RigError(problem)
         return MadeUpRig(self, config)
 
 

@@ -90,7 +90,7 @@ class ChildRig:
             errors = self._errors.read().decode("utf-8", "replace")
             raise RigError(problem_of_status(self._child.wait(), errors)[0])
         if (problem := msgspec.json.decode(line, type=dict).get("problem")) is not None:
-            raise RigError(Text("{problem}", problem=problem))
+            raise RigError(str(problem))
         return msgspec.json.decode(line, type=kind)
 
     def _read(self) -> None:
