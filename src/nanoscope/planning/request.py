@@ -81,16 +81,18 @@ def understand(words: Sequence[str]) -> Request:
     if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
         resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
     resolved = settled(resolved)
-    init_from = resolved.config.init_from
-    if init_from == "resume":
+    if resolved.config.init_from == "resume":
         return replace(_resumed(resolved), words=tuple(words))
-    config = resolved.config
+    return replace(_request(with_shape_of_weights(resolved), resolved.name), words=tuple(words))
+
+
+def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
+    """The configuration with the shape of the weights that the run begins with, if it begins with any."""
+    config, init_from = resolved.config, resolved.config.init_from
     if init_from in GPT2_SHAPES:
         layers, heads, width = GPT2_SHAPES[init_from]
-        config = replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
-    elif init_from != "scratch":
-        config, _ = config_for_weights(resolved, open_weights(config))
-    return replace(_request(config, resolved.name), words=tuple(words))
+        return replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
+    return config if init_from == "scratch" else config_for_weights(resolved, open_weights(config))[0]
 
 
 def _resumed(resolved: Resolved) -> Request:

@@ -15,7 +15,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Text
 from nanoscope.planning.tuning import Outcome, in_one_line
-from nanoscope.planning.tuning_search import Trial, describe
+from nanoscope.planning.tuning_search import Trial, describe, described
 from nanoscope.untrusted import printable
 
 MARK = "# Written by nanoscope tune"
@@ -77,18 +77,18 @@ def toml(outcome: Outcome, when: datetime | None = None) -> str:
 
 def _comment(outcome: Outcome, when: datetime) -> Iterable[str]:
     tuned, busy = outcome.tuned, outcome.busy
-    yield Text("The settings of {name}: {chosen}.", name=outcome.resolved.name, chosen=in_one_line(outcome))
+    yield f"The settings of {printable(outcome.resolved.name)}: {in_one_line(outcome)}."
     yield ""
     yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {when:%Y-%m-%d %H:%M}"
-    yield str(busy_text(outcome)) if busy else Text("measured on a quiet machine")
+    yield str(busy_text(outcome)) if busy else "measured on a quiet machine"
     used, unused = used_trials(outcome), unused_trials(outcome)
     if used:
-        yield Text("Each change against the ones before it, as a share of the run's time:")
+        yield "Each change against the ones before it, as a share of the run's time:"
         yield from (f"  {describe(trial)}" for trial in used)
     if tuned.confirmed is not None:
-        yield Text("All together, in a trial of their own: {chosen}", chosen=in_one_line(outcome))
+        yield f"All together, in a trial of their own: {described(tuned.confirmed)} ({tuned.confirmed.pairs} pairs)"
     if unused:
-        yield Text("Not used:")
+        yield "Not used:"
         yield from (f"  {describe(trial)}" for trial in unused)
     yield ""
 

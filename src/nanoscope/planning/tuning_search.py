@@ -7,9 +7,10 @@ by a few percent for as long as they live, which turns alone don't show. `Rig` i
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from statistics import mean
+from statistics import mean, median
 from typing import Protocol
 
 from nanoscope.config import TrainConfig
@@ -17,6 +18,7 @@ from nanoscope.errors import JobError
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.messages import Text
 from nanoscope.planning.tuning_candidates import (
+    COMPILE_SECONDS,
     MARGIN,
     SPARE_MEMORY,
     Direction,
@@ -33,7 +35,8 @@ ROUND_SECONDS = 0.5  # of one measurement; one micro-batch and one update at lea
 LONG_SECONDS = 15.0  # a pair that takes longer is not repeated: the confirmation does that
 FRESH_PAIRS, MOST_FRESH_PAIRS = 3, 6  # of processes, to confirm
 FEWEST_FRESH_PAIRS = 2  # where each takes long
-ROUNDS = 4  # of each process in the confirmation
+ROUNDS = 3  # of each process in the confirmation
+HOPELESS = -0.15  # a gain like this, in one pair, needs no second one
 
 
 class RigError(JobError):
@@ -137,7 +140,9 @@ class Tuner:
             self._seconds = {kind: self._measure({}, kind) for kind in ("step", "eval")}
         except RigError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
-        self.tuned = Tuned(rig.facts, self._figures([self._seconds], rig), rig.facts.available_bytes)
+        self.tuned = Tuned(
+            rig.facts, self._figures(self._seconds["step"], self._seconds["eval"], rig), rig.facts.available_bytes
+        )
         self._report(
             Text(
                 "{step:seconds3} an iteration, {evaluation:seconds2} an evaluation",
@@ -147,9 +152,8 @@ class Tuner:
         if (needed := self._pair_seconds() + self._confirming_seconds()) > self._left():
             minutes = (self._now() - self._began + 3 * needed) / 60
             self.tuned.too_slow = Text(
-                "an iteration takes {step:duration} here, too long to compare settings in {seconds:duration}: "
-                "use --minutes={minutes:.0f}",
-                step=self._seconds["step"], seconds=self.seconds, minutes=minutes + 0.5,
+                "comparing settings takes longer than {seconds:duration} here; use --minutes={minutes:.0f}",
+                seconds=self.seconds, minutes=minutes + 0.5,
             )  # fmt: skip
             return self._finished()
         self._explore_all()
@@ -176,7 +180,8 @@ class Tuner:
 
     def _explore(self, direction: Direction) -> None:
         for settings in direction.steps:
-            if self._left() < self._pair_seconds() + self._confirming_seconds():
+            compiling = 4 * COMPILE_SECONDS if settings.get("compile") is True else 0.0  # the confirmation does it too
+            if self._left() < self._pair_seconds() + self._confirming_seconds() + compiling:
                 self.tuned.trials.append(Trial(settings, reason=Text("not tried: no time left")))
                 return
             trial = self._try(settings, direction)
@@ -215,7 +220,13 @@ class Tuner:
             gain = gain_of(pairs)
             enough = len(pairs) >= FEWEST_PAIRS and verdict(gain, direction.margin) != "unsure"
             long = 2 * self._cost[kind] > LONG_SECONDS
-            if enough or long or len(pairs) == MOST_PAIRS or self._left() < self._confirming_seconds():
+            if (
+                enough
+                or long
+                or gain.share < HOPELESS
+                or len(pairs) == MOST_PAIRS
+                or self._left() < self._confirming_seconds()
+            ):
                 self._seconds[kind] = before
                 return after, gain
 
@@ -231,13 +242,16 @@ class Tuner:
 
     def _check(self, settings: Settings, rig: Rig) -> None:
         """Refuse what was replaced by something else on this machine, or leaves too little memory."""
-        used = {"dtype": rig.facts.dtype, "compile": rig.facts.compiled}
+        facts = rig.facts
+        used = {"dtype": facts.dtype, "compile": facts.compiled, "waiting": "sleep" if facts.sleeps else "spin"}
         if any(settings.get(key, value) != value for key, value in used.items()):
-            raise RigError(rig.facts.note or Text("it does not work here"))
+            raise RigError(Text("it does not work here: {problem}", problem=facts.note or "?"))
         if rig.memory_bytes > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:
             raise RigError(
-                "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
-                need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                Text(
+                    "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
+                    need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                )
             )  # fmt: skip
 
     # The confirmation.
@@ -296,18 +310,23 @@ class Tuner:
         """Both ways in new processes, in turns: what each takes."""
         self._close_all()
         order: list[Settings] = [settings, {}] if swapped else [{}, settings]
-        found: dict[str, list[dict[Kind, float]]] = {_name(each): [] for each in order}
         rounds = 1 if 2 * self._cost["step"] > LONG_SECONDS else ROUNDS
+        found: dict[tuple[str, Kind], list[float]] = defaultdict(list)
         for _ in range(rounds):
             for each in order:
-                found[_name(each)].append({kind: self._measure(each, kind) for kind in ("step", "eval")})
+                found[_name(each), "step"].append(self._measure(each, "step"))
+        for each in order:
+            found[_name(each), "eval"].append(self._measure(each, "eval"))
         self.tuned.compile_seconds = self._rig(settings).facts.compile_seconds
-        before, after = (self._figures(found[_name(each)], self._rig(each)) for each in ({}, settings))
+        steps = found[_name({}), "step"], found[_name(settings), "step"]
+        usual = median(steps[0])
+        ratio = median(new / old for old, new in zip(*steps, strict=True))  # of neighbours, which saw the same machine
+        before = self._figures(usual, found[_name({}), "eval"][0], self._rig({}))
+        after = self._figures(usual * ratio, found[_name(settings), "eval"][0], self._rig(settings))
         self._close_all()
         return before, after
 
-    def _figures(self, rounds: list[dict[Kind, float]], rig: Rig) -> Figures:
-        step, evaluation = (mean(each[kind] for each in rounds) for kind in ("step", "eval"))
+    def _figures(self, step: float, evaluation: float, rig: Rig) -> Figures:
         seconds = self.length.seconds(step, evaluation, rig.facts.compile_seconds)
         return Figures(step, evaluation, seconds, rig.memory_bytes)
 
@@ -353,8 +372,8 @@ class Tuner:
         return self._open_seconds + (pair if pair > LONG_SECONDS else FEWEST_PAIRS * pair)
 
     def _fresh_seconds(self) -> float:
-        pair = 2 * (self._cost["step"] + self._cost["eval"])
-        return 2 * self._open_seconds + (pair if pair > LONG_SECONDS else ROUNDS * pair)
+        rounds = 1 if 2 * self._cost["step"] > LONG_SECONDS else ROUNDS
+        return 2 * (self._open_seconds + rounds * self._cost["step"] + self._cost["eval"])
 
     def _confirming_seconds(self, pairs: int | None = None) -> float:
         long = 2 * self._cost["step"] > LONG_SECONDS
