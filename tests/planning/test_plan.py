@@ -83,7 +83,7 @@ def test_of_a_run_that_is_half_done_only_the_rest_is_planned() -> None:
         ({"data_seconds": [0.1]}, "data"),
         ({"half_seconds": [0.09]}, "overhead"),
         ({"peak_flops": 2e7 * 1024}, "arithmetic"),
-        ({"peak_flops": 1e9 * 1024}, "memory_bandwidth"),
+        ({"peak_flops": 1e9 * 1024}, "memory"),
     ],
 )
 def test_what_limits_a_run_follows_from_what_was_measured(figures: dict[str, Any], limit: str) -> None:

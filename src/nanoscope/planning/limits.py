@@ -7,7 +7,7 @@ from typing import Literal
 from nanoscope.messages import Text
 from nanoscope.planning.steps import StepTimes
 
-Limit = Literal["arithmetic", "memory_bandwidth", "overhead", "data"]
+Limit = Literal["arithmetic", "memory", "overhead", "data"]
 
 DATA_SHARE = 0.1  # of an iteration spent waiting for batches
 OVERHEAD_SHARE = 0.25  # of a pass that does not depend on the number of sequences
@@ -48,7 +48,7 @@ def judge(times: StepTimes, step_seconds: float, block_size: int) -> Judgement:
     if used >= BUSY_SHARE:
         return Judgement("arithmetic", Text("passes reach {share:.0%} of the peak of large matmuls", share=used))
     return Judgement(
-        "memory_bandwidth",
+        "memory",
         Text(
             "passes reach only {share:.0%} of the peak of large matmuls, and their time grows with their sequences: "
             "most of it goes into moving activations and weights",

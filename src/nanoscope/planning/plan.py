@@ -5,6 +5,7 @@ correct it. The rest of the run follows by the rules that `train` uses for its o
 """
 
 import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,9 +62,7 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
         return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
     if not times.works:
         raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
-    measured = (
-        counted[times.micro_batch] if times.micro_batch in counted else _counted(request, choice, times.micro_batch)
-    )
+    measured = _counted(request, choice, times.micro_batch)
     memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
     return assemble(request, choice, counted, memory, times, notes)
 
@@ -176,8 +175,8 @@ def common(request: Request, parameters: int) -> dict[str, Any]:
 
 def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:
     own = counted[config.batch_size]
-    size, free = own.weights + own.optimizer, shutil.disk_usage(_disk(config)).free
-    return size < min(LONGEST_SAVE, free / 2)
+    size, folder = own.weights + own.optimizer, _disk(config)
+    return size < min(LONGEST_SAVE, shutil.disk_usage(folder).free / 2) and os.access(folder, os.W_OK)
 
 
 def _disk(config: TrainConfig) -> Path:

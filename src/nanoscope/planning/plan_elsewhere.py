@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nanoscope.hardware.peaks import KnownDevice
 from nanoscope.messages import Joined, Text
-from nanoscope.planning.elsewhere import Elsewhere, Range, elsewhere
+from nanoscope.planning.elsewhere import Elsewhere, Range, Times, elsewhere
 from nanoscope.planning.figures import Plan, TimePlan
 from nanoscope.planning.memory import training_memory
 from nanoscope.planning.plan import common, disk_plan, memory_plan, splits
@@ -20,19 +20,23 @@ EVALUATED = 1 / 3  # of the arithmetic of training a token: a forward pass witho
 
 def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     """Plan for a device of the table."""
-    config = replace(request.config, device="auto")  # whose name is no device of torch
-    found = elsewhere(config, request.data.vocab_size, device)
+    config = request.config
+    found = elsewhere(config, request.shape, device)
     counted = {
         size: training_memory(request.shape, replace(config, compile=found.compiled), size, device.kind, found.dtype)
         for size in splits(config)
     }
-    runtime = found.needed_bytes - found.memory.peak
-    memory = memory_plan(config, counted, runtime, found.available_bytes, measured=False)
+    memory = memory_plan(config, counted, found.process_bytes, found.available_bytes, measured=False)
     saves = math.ceil(left_to_do(config, request.done).checkpoint)
     disk = disk_plan(config, found.memory.weights + found.memory.optimizer, saves, free=None)
     notes: list[str] = []
-    if found.mfu is None or found.peak_flops is None:
-        notes.append(Text("no time: no run on such a device is known, so its MFU can't be assumed"))
+    if found.times.step_s is None:
+        notes.append(
+            Text(
+                "no run on such a device is known, so no MFU is assumed; an iteration takes at least {seconds:rough}",
+                seconds=found.times.least_s,
+            )
+        )
     advice: list[str] = []
     if not memory.fits:
         size = found.largest_micro_batch
@@ -48,9 +52,10 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
 
 def _time(request: Request, found: Elsewhere) -> TimePlan | None:
     """Without start-up and checkpoints, which depend on the machine around the device."""
-    if found.step_s is None or found.mfu is None:
+    step, used = found.times.step_s, found.times.mfu
+    if step is None or used is None:
         return None
-    config, step = request.config, found.step_s
+    config = request.config
     left = left_to_do(config, request.done)
 
     def evaluation(seconds: float) -> float:
@@ -63,24 +68,24 @@ def _time(request: Request, found: Elsewhere) -> TimePlan | None:
         )  # fmt: skip
         return Pace(config).complete(forecast).seconds or 0.0
 
-    sources = Joined("; ", found.mfu.sources)
+    sources = Joined("; ", used.sources)
     return TimePlan(
-        step_seconds=step.expected, tokens_per_second=config.tokens_per_step / step.expected, mfu=found.mfu.expected,
+        step_seconds=step.expected, tokens_per_second=config.tokens_per_step / step.expected, mfu=used.expected,
         mfu_peak_flops=found.peak_flops,
-        mfu_source=Text("assumed: {basis}: {sources}", basis=found.mfu.basis, sources=sources),
+        mfu_source=Text("assumed: {basis}: {sources}", basis=used.basis, sources=sources),
         evaluation_seconds=evaluation(step.expected), evaluations=left.eval, checkpoint_seconds=None,
         checkpoints=math.ceil(left.checkpoint), sample_seconds=None, samples=left.sample, startup_seconds=None,
         seconds=whole(step.expected), seconds_low=whole(step.low), seconds_high=whole(step.high), measured=False,
-        limit=found.limit, limit_reason=_reason(found),
+        limit=found.times.limit, limit_reason=_reason(found.times),
     )  # fmt: skip
 
 
-def _reason(found: Elsewhere) -> Text:
+def _reason(times: Times) -> Text:
     def seconds(part: Range | None) -> float:
         return part.expected if part else 0.0
 
     return Text(
         "of an iteration, arithmetic takes {arithmetic:rough} at that MFU, moving data {moving:rough}, starting "
         "operations {starting:rough}; these overlap",
-        arithmetic=seconds(found.arithmetic_s), moving=seconds(found.memory_s), starting=seconds(found.overhead_s),
+        arithmetic=seconds(times.arithmetic_s), moving=seconds(times.memory_s), starting=seconds(times.overhead_s),
     )  # fmt: skip

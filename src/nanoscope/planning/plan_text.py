@@ -8,7 +8,7 @@ from nanoscope.units import short_bytes
 
 LIMITS = {
     "arithmetic": Text("arithmetic"),
-    "memory_bandwidth": Text("memory bandwidth"),
+    "memory": Text("memory bandwidth"),
     "overhead": Text("overhead"),
     "data": Text("data"),
 }
