@@ -33,6 +33,7 @@ from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
 from nanoscope.training.pace import Pace
+from nanoscope.training.save_time import save_seconds
 
 SECONDS = 6.0  # of steps that are measured
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
@@ -62,6 +63,9 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
         return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
     if not times.works:
         raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
+    if times.save_seconds is None:  # too large to try: as the latest saves to this disk
+        size = counted[config.batch_size].weights + counted[config.batch_size].optimizer
+        times = msgspec.structs.replace(times, save_seconds=save_seconds(size, _disk(config)))
     measured = _counted(request, choice, times.micro_batch)
     memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
     return assemble(request, choice, counted, memory, times, notes)
