@@ -55,6 +55,11 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
     available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
+        most = int(MUCH_MEMORY * available) - process
+        sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
+        if (largest := next(sizes, None)) is not None:
+            counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
+            memory = memory_plan(config, counted, process, available, measured=False)
         return assemble(request, choice, counted, memory, None, notes)
     report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
     times = measure_steps(
