@@ -16,8 +16,8 @@ from statistics import median
 from nanoscope.config_sources import resolve
 from nanoscope.planning.tuning import data_of, tune
 from nanoscope.planning.tuning_candidates import Length
+from nanoscope.planning.tuning_result import flags
 from nanoscope.planning.tuning_rig import ChildRig
-from nanoscope.planning.tuning_search import flags
 
 ROUNDS, ROUND_SECONDS = 3, 1.0
 

@@ -9,7 +9,8 @@ from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
 from nanoscope.hardware.probe import ProbeResult
-from nanoscope.planning.tuning_search import Tuned, Tuner
+from nanoscope.planning.tuning_result import Tuned
+from nanoscope.planning.tuning_search import Tuner
 
 LAPTOP = resolve(["laptop", "--max_iters=5000"]).config
 SLOW_MATMULS = ProbeResult("", {}, 3.0)
