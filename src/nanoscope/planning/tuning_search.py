@@ -139,7 +139,7 @@ class Tuner:
     def _explore(self, direction: Direction) -> None:
         for settings in direction.steps:
             if self._budget.left < self._budget.to_try(self.best, {**self.best, **settings}):
-                self.tuned.trials.append(Trial(settings, reason=Text("not tried: no time left")))
+                self.tuned.trials.append(Trial(settings, reason=Text("not tried: the time is over")))
                 return
             trial = self._try(settings, direction)
             self.tuned.trials.append(trial)
