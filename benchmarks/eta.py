@@ -123,7 +123,7 @@ def judge(name: str, folder: Path, at: float) -> Row:
     done = here["step"] + 1 - forecast["step"]
     past = [event for event in iterations if event["t"] <= here["t"]]
     mean_step = sum(event["steps"] * event["mean_seconds"] for event in past) / sum(event["steps"] for event in past)
-    to_do = forecast["steps"] - done
+    to_do = own[0]["config"]["max_iters"] - here["step"] - 1
     later = [event for event in own if event["t"] > here["t"] and event["event"] in ("eval", "checkpoint", "sample")]
     seconds_left = gone - datetime.fromisoformat(here["time"]).timestamp()
     return Row(

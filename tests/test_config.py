@@ -265,6 +265,7 @@ def test_settings_of_the_classic_recipe_are_refused_for_a_modern_run() -> None:
     assert "cooldown must be positive and at most 1, got 2.0" in mistakes_of("laptop", "--cooldown=2")
     assert "ngrams must be positive and at most 8, got 9" in mistakes_of("laptop", "--ngrams=9")
     assert "token_shift must be between 0 and 8, got 9" in mistakes_of("laptop", "--token_shift=9")
+    assert "threads must be positive and at most 1024 or auto, got 5000" in mistakes_of("laptop", "--threads=5000")
 
 
 def test_a_config_file_of_nanogpt_selects_the_classic_recipe(tmp_path: Path) -> None:
@@ -557,6 +558,7 @@ def values_of(key: str) -> st.SearchStrategy[Any]:
         "bias": st.just(False),
         "ngrams": st.integers(1, 8),
         "token_shift": st.integers(0, 8),
+        "threads": st.integers(1, 1024) | st.just("auto"),
         "cooldown": st.floats(0, 1, exclude_min=True),
         **dict.fromkeys(SHARES, st.floats(0, 1, exclude_max=True)),
     }

@@ -116,7 +116,7 @@ class TrainConfig:
     device: str = _key("machine", "auto", "auto, cpu, cuda, cuda:N or mps", lasts="session")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _key("machine", "auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16", lasts="session")
     compile: bool | Auto = _key("machine", "auto", "use torch.compile; falls back to eager mode if it fails", lasts="session")
-    threads: int | Auto = _key("machine", "auto", "CPU threads; auto: one for each core, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024), lasts="session")
+    threads: int | Auto = _key("machine", "auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024), lasts="session")
     waiting: Literal["auto", "spin", "sleep"] = _key("machine", "auto", "how CPU threads wait for each other: spin is faster on a quiet machine, sleep on a busy one; changes nothing else; auto: by how busy the machine is", lasts="session")
     backend: Literal["auto", "gloo", "nccl"] = _key("machine", "auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo", lasts="session")
     # fmt: on

@@ -58,7 +58,7 @@ def begin(waiting: Waiting, setting: str = "auto", device_type: str = "cpu") -> 
 
 def test_threads_sleep_from_the_start_on_a_busy_machine(machine: Machine, waiting: Waiting) -> None:
     machine.others = 1.3
-    assert begin(waiting) == ["the machine is busy (others use 1.3 of 2 cores): threads sleep while they wait"]
+    assert begin(waiting) == ["the machine is busy (other processes use 1.3 of 2 cores): threads sleep while they wait"]
     assert waiting.sleeping
 
 
@@ -71,12 +71,12 @@ def test_threads_follow_a_machine_that_becomes_busy_and_quiet_again(machine: Mac
     begin(waiting)
     machine.others = 1.0
     assert [str(text) for _ in range(4) for text in waiting.check()] == [
-        "the machine has become busy (others use 1.0 of 2 cores): threads now sleep while they wait"
+        "the machine has become busy (other processes use 1.0 of 2 cores): threads now sleep while they wait"
     ]
     assert waiting.sleeping
     machine.others = 0.1
     assert [str(text) for _ in range(8) for text in waiting.check()] == [
-        "the machine has become quiet (others use 0.1 of 2 cores): threads now spin while they wait"
+        "the machine has become quiet (other processes use 0.1 of 2 cores): threads now spin while they wait"
     ]
     assert not waiting.sleeping
 

@@ -126,9 +126,9 @@ def test_a_run_that_needs_no_advice_gets_none() -> None:
 
 def test_the_disk_needs_room_for_the_checkpoints_kept_the_best_and_the_one_being_written() -> None:
     config = replace(CONFIG, keep_checkpoints=2)
-    assert disk_plan(config, 100, saves=10).bytes == 400
-    assert disk_plan(config, 100, saves=1).bytes == 100
-    assert disk_plan(replace(config, keep_checkpoints=0), 100, saves=10).bytes == 1000
+    assert disk_plan(config, 100, saves=10, free=500).bytes == 400
+    assert disk_plan(config, 100, saves=1, free=500).bytes == 100
+    assert disk_plan(replace(config, keep_checkpoints=0), 100, saves=10, free=500).bytes == 1000
 
 
 def test_a_killed_child_means_that_memory_ran_out() -> None:

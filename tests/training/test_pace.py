@@ -82,6 +82,7 @@ def test_a_time_limit_ends_the_run_with_a_checkpoint() -> None:
     pace = limited(2.5)
     assert pace.eta_seconds(0) == pytest.approx(120 + 4.0, abs=1)
     assert pace.forecast.seconds_high == pytest.approx(120 + 4.0, abs=1)
+    assert pace.forecast.steps == pytest.approx(124, abs=1)
     assert limited(0.4).eta_seconds(0) == pytest.approx(4.0)  # over already
     assert limited(0).eta_seconds(0) == limited(10_000).eta_seconds(0) == 36004.0
 

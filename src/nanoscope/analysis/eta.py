@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from nanoscope.analysis.findings import Eta, NoEta, RunProgress, Scenario
 from nanoscope.analysis.numbers import mean
@@ -10,8 +10,10 @@ from nanoscope.analysis.pace import measure_pace
 from nanoscope.analysis.progress import last_step_of, total_of
 from nanoscope.analysis.timing import Timing
 from nanoscope.estimates import multiples_between
-from nanoscope.runs.events import Forecast
 from nanoscope.runs.run import Run
+
+if TYPE_CHECKING:  # explaining a log needs no events
+    from nanoscope.runs.events import Forecast
 
 MOVING_AVERAGE_LINES = 20
 COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
@@ -116,7 +118,7 @@ def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval:
     return _EvaluationsLeft("likely", count, each, (count - final) * each * LEAST_SHARE, count * first)
 
 
-def _forecast(run: Run) -> Forecast | None:
+def _forecast(run: Run) -> "Forecast | None":
     return run.details.forecast if run.details else None
 
 

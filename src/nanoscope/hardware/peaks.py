@@ -92,7 +92,7 @@ def named_device(name: str) -> KnownDevice:
     names = {re.sub(r"^(NVIDIA |AMD |Google )?(GeForce |Instinct |Radeon )?", "", each): each for each in labels}
     hint = did_you_mean(name, [*names, *labels, *labels.values()])
     raise UsageError(
-        "unknown device {name!r}.{hint}\n`nanoscope plan --all-devices` lists the {count} that are known.",
+        "unknown device {name!r}.{hint}\n`nanoscope plan --all_devices` lists the {count} that are known.",
         name=name, hint=hint, count=len(all_devices()),
     )  # fmt: skip
 

@@ -85,4 +85,4 @@ class Waiting:
 
 
 def _described(found: load.Load) -> Text:
-    return Text("others use {others:.1f} of {cores:d} cores", others=found.others, cores=found.cores)
+    return Text("other processes use {others:.1f} of {cores:d} cores", others=found.others, cores=found.cores)

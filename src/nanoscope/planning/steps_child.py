@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from nanoscope.training.warm_up import WarmUp
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
-ROUND_SHARE = 0.25  # of the time for steps: the micro-batches before one update, so that there are several updates
-SMALLEST_SHARE = 0.15  # a micro-batch that takes longer is measured with fewer sequences
+ROUND_SHARE = 0.3  # of the time for steps: the micro-batches before one update, so that there are several updates
+SMALLEST_SHARE = 0.3  # a micro-batch that takes longer is measured with fewer sequences
 EVAL_SHARE = 0.25
 
 

@@ -20,9 +20,7 @@ from nanoscope.hardware.device import DTYPES
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.optim.groups import build_optimizer, clip_gradients
-from nanoscope.planning.memory import SHALLOW, _as_on
-
-SEQUENCES = 2, 4  # of the two micro-batches that others are extrapolated from; a single one is laid out differently
+from nanoscope.planning.memory import SEQUENCES, SHALLOW, as_on
 
 
 @dataclass(frozen=True)
@@ -44,37 +42,40 @@ class Work:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Of an iteration: `passes` forward and backward passes of a micro-batch, then one update of the weights."""
+    """Of an iteration: forward and backward pass of each micro-batch, then one update of the weights."""
 
     micro_batch: Work
     update: Work
+    multiplied_parameters: int
 
 
 def count_work(shape: ModelConfig, config: TrainConfig, micro_batch: int, device_type: str, dtype: str) -> StepWork:
     """Count an iteration as it would run on such a device. Blocks are alike, sequences too: few of both are enough."""
-    few, more = (_in_depth(shape, config, sequences, device_type, dtype) for sequences in SEQUENCES)
-    times = (micro_batch - SEQUENCES[0]) / (SEQUENCES[1] - SEQUENCES[0])
-    passes = few.micro_batch + (more.micro_batch + few.micro_batch * -1) * times
+    (few, update), (more, _) = (
+        _in_depth(shape, config.recipe, sequences, device_type, dtype) for sequences in SEQUENCES
+    )
+    passes = _extrapolated(SEQUENCES, few, more, micro_batch)
     with torch.device("meta"):
-        per_token = flops_per_token(shape, build_model(shape).multiplied_parameters())
-    return StepWork(replace(passes, flops=per_token * micro_batch * shape.block_size), few.update)
+        matrices = build_model(shape).multiplied_parameters()
+    flops = flops_per_token(shape, matrices) * micro_batch * shape.block_size
+    return StepWork(replace(passes, flops=flops), update, matrices)
 
 
-def _in_depth(shape: ModelConfig, config: TrainConfig, sequences: int, device_type: str, dtype: str) -> StepWork:
-    few, more = (
-        _counted(replace(shape, n_layer=layers), config.recipe, sequences, device_type, dtype) for layers in SHALLOW
-    )
-    times = (shape.n_layer - SHALLOW[0]) / (SHALLOW[1] - SHALLOW[0])
-    return StepWork(
-        few.micro_batch + (more.micro_batch + few.micro_batch * -1) * times,
-        few.update + (more.update + few.update * -1) * times,
-    )
+def _in_depth(shape: ModelConfig, recipe: str, sequences: int, device_type: str, dtype: str) -> tuple[Work, Work]:
+    few, more = (_counted(replace(shape, n_layer=n), recipe, sequences, device_type, dtype) for n in SHALLOW)
+    passes, update = (_extrapolated(SHALLOW, *each, shape.n_layer) for each in zip(few, more, strict=True))
+    return passes, update
+
+
+def _extrapolated(places: tuple[int, int], few: Work, more: Work, place: int) -> Work:
+    return few + (more + few * -1) * ((place - places[0]) / (places[1] - places[0]))
 
 
 @lru_cache(maxsize=64)
-def _counted(shape: ModelConfig, recipe: str, sequences: int, device_type: str, dtype: str) -> StepWork:
+def _counted(shape: ModelConfig, recipe: str, sequences: int, device_type: str, dtype: str) -> tuple[Work, Work]:
+    """Count the passes of a micro-batch, and the update."""
     config = TrainConfig(recipe="modern" if recipe == "modern" else "classic")
-    with _as_on(device_type), FakeTensorMode():
+    with as_on(device_type), FakeTensorMode():
         model = build_model(shape)
         optimizer = build_optimizer(model, config, "cpu")
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
@@ -87,7 +88,7 @@ def _counted(shape: ModelConfig, recipe: str, sequences: int, device_type: str, 
                 clip_gradients(model.parameters(), 1.0)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
-    return StepWork(passes.work, update.work)
+    return passes.work, update.work
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -62,7 +62,12 @@ class Pace:
         return _usual(seen) if seen else getattr(self.forecast, f"{phase}_seconds", None)
 
     def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
-        """The steps left after `done`, with the evaluations, checkpoints and samples still to come.
+        """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
+        seconds = self._seconds_left(done, evaluated)
+        return None if seconds is None else self._until_limit(seconds)
+
+    def _seconds_left(self, done: int, evaluated: bool) -> float | None:
+        """The steps left, with the evaluations, checkpoints and samples still to come.
 
         Each step also has its share of what lies between the phases: logging above all.
         """
@@ -72,7 +77,7 @@ class Pace:
         between = self.clock.seconds()["other"] / max(self._steps, 1)
         left = left_to_do(self.config, done, evaluated=evaluated, saved_share=self.saved_share)
         extras = [(getattr(left, phase), self.expected(phase)) for phase in ("eval", "checkpoint", "sample")]
-        return self._until_limit(time_left(left.step, step_seconds + between, extras))
+        return time_left(left.step, step_seconds + between, extras)
 
     def _until_limit(self, seconds: float) -> float:
         """At most what max_minutes leaves, and the checkpoint at its end."""
@@ -82,13 +87,21 @@ class Pace:
         return min(seconds, left + (self.expected("checkpoint") or 0.0))
 
     def complete(self, forecast: Forecast, *, evaluated: bool = False) -> Forecast:
-        """Expect this from now on: a forecast, to which the time of the rest of the run and its range are added."""
+        """Expect this from now on: a forecast, to which the time of the rest of the run and its range are added.
+
+        Where max_minutes end the run, it counts the iterations that fit in.
+        """
         self.forecast = forecast
         low, high = SURE if forecast.measured else UNSURE
-        seconds = self.eta_seconds(forecast.step, evaluated=evaluated) or 0.0
+        whole = self._seconds_left(forecast.step, evaluated) or 0.0
+        if (seconds := self._until_limit(whole)) < whole:
+            forecast = replace(forecast, steps=int(forecast.steps * seconds / whole))
+            if forecast.epochs_per_step is not None:
+                forecast = replace(forecast, epochs=(forecast.step + forecast.steps) * forecast.epochs_per_step)
         self.forecast = replace(
-            forecast, seconds=seconds, seconds_low=low * seconds, seconds_high=self._until_limit(high * seconds)
-        )
+            forecast, seconds=seconds, seconds_low=self._until_limit(low * whole),
+            seconds_high=self._until_limit(high * whole),
+        )  # fmt: skip
         return self.forecast
 
     def revise_forecast(self, done: int) -> list[Forecast]:
