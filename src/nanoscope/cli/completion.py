@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from nanoscope.cli.train import TUNE_HELP
+from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS, TYPES
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.paths import RUNS
