@@ -1,4 +1,4 @@
-"""What commands share: options are told apart from paths where '-' is standard input; help of train and its completion."""
+"""What commands share: telling options from paths where '-' is standard input, and help of train and its completion."""
 
 from collections.abc import Callable
 from inspect import signature
