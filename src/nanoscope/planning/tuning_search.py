@@ -154,17 +154,15 @@ class Tuner:
         try:
             rig = self._rig(candidate)
             self._check(settings, rig)
-            pairs, gain = self._pairs(candidate, direction)
+            after, gain = self._pairs(candidate, direction)
             self._check(settings, rig)
         except RigError as error:
+            self._close_all(but=[self.best])
             return Trial(settings, reason=error.text)
-        finally:
-            self._close_all(but=[self.best, candidate])
         trial = Trial(settings, gain, self._objection(gain, direction.margin))
-        loser = candidate if trial.reason else self.best
         self._close_all(but=[self.best if trial.reason else candidate])
-        if loser is not candidate:
-            self._seconds[direction.kind] = pairs[-1]
+        if trial.reason is None:
+            self._seconds[direction.kind] = after[-1]
         return trial
 
     def _pairs(self, candidate: Settings, direction: Direction) -> tuple[list[float], Gain]:
@@ -229,7 +227,7 @@ class Tuner:
     def _withdraw(self, settings: Settings) -> None:
         """What seemed faster but is not in the settings is said to be not confirmed."""
         self.tuned.trials = [
-            replace(trial, reason=Text("not confirmed by the longer trial"))
+            replace(trial, reason=Text("not confirmed"))
             if trial.reason is None and not trial.settings.items() <= settings.items() and not self._passed(trial)
             else trial
             for trial in self.tuned.trials
@@ -303,7 +301,7 @@ class Tuner:
                 self._close_all()
         began = self._now()
         rig = self._rigs[name_of(settings)] = self._open_rig(config)
-        if not rig.facts.compiled:
+        if "compile" not in settings:
             self._budget.open_seconds, self._budget.threads = self._now() - began, max(rig.facts.threads, 1)
         return rig
 
