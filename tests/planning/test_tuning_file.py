@@ -14,7 +14,7 @@ from nanoscope.messages import Text
 from nanoscope.planning.tuning import Outcome, check_can_tune, in_one_line, with_settings
 from nanoscope.planning.tuning_file import check_file, document, toml, write_file
 from nanoscope.planning.tuning_pairs import Gain
-from nanoscope.planning.tuning_search import Figures, Trial, Tuned
+from nanoscope.planning.tuning_result import Figures, Trial, Tuned
 
 SPLIT = {"batch_size": 8, "gradient_accumulation_steps": 2, "eval_iters": 40}
 QUIET = Load(cores=4, others=0.1)

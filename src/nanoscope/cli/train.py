@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.cli.languages import LANGUAGE_HELP, help_writer
+from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.errors import UsageError
@@ -94,7 +95,6 @@ A flag typed on a resume changes the run for good, except those marked (session)
 and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-TUNE_HELP = "Find the fastest settings for this machine first, in about 2 minutes; see: nanoscope tune --help"
 MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
 PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 

@@ -90,7 +90,7 @@ def progress(text: Text) -> None:
 def _print(outcome: "Outcome", path: Path) -> None:
     from nanoscope.planning import tuning_file
     from nanoscope.planning.tuning import in_one_line
-    from nanoscope.planning.tuning_search import describe
+    from nanoscope.planning.tuning_result import describe
 
     def line(text: Text, indent: str = "") -> None:
         print(indent + on_terminal(text))

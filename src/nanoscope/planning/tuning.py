@@ -21,8 +21,9 @@ from nanoscope.hardware.load import Load, load_between, read
 from nanoscope.hardware.probe import probe_cpu_dtype
 from nanoscope.messages import Text
 from nanoscope.planning.tuning_candidates import Settings
+from nanoscope.planning.tuning_result import Tuned, flags
 from nanoscope.planning.tuning_rig import ChildRig
-from nanoscope.planning.tuning_search import Tuned, Tuner, flags, no_report
+from nanoscope.planning.tuning_search import Tuner, no_report
 
 MINUTES = 2.0
 LOOK_SECONDS = 0.5

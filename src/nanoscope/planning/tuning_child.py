@@ -16,6 +16,8 @@ from nanoscope.planning.steps_child import SetUp, begin, peak, problem_of, set_u
 from nanoscope.planning.tuning_candidates import Facts
 from nanoscope.planning.tuning_rig import Answer, Question
 
+LONG_SECONDS = 5.0  # for a micro-batch: beside it, what happens once doesn't count
+
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
@@ -48,7 +50,9 @@ class Trial:
     def __init__(self, ready: SetUp) -> None:
         self.ready, self.session = ready, ready.session
         self._iterations = 0
-        self._iterate(0.0)  # makes the optimizer's state, and fills caches
+        fastest = ready.warmed_up.fastest
+        if fastest.seconds / fastest.sequences * self.session.config.batch_size < LONG_SECONDS:
+            self._iterate(0.0)  # makes the optimizer's state, and fills caches: a matter of a second
 
     def facts(self) -> Facts:
         import torch

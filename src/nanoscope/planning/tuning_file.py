@@ -15,7 +15,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Text
 from nanoscope.planning.tuning import Outcome, in_one_line
-from nanoscope.planning.tuning_search import Trial, describe, described
+from nanoscope.planning.tuning_result import Trial, describe, described
 from nanoscope.untrusted import printable
 
 MARK = "# Written by nanoscope tune"
