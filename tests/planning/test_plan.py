@@ -18,7 +18,7 @@ from nanoscope.planning.advice import advice
 from nanoscope.planning.figures import DiskPlan, MemoryPlan
 from nanoscope.planning.limits import judge
 from nanoscope.planning.memory import Memory, training_memory
-from nanoscope.planning.plan import disk_plan, memory_plan, plan_here, splits, time_plan
+from nanoscope.planning.plan import Process, disk_plan, memory_plan, plan_here, splits, time_plan
 from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.steps import StepTimes, problem_of_status
@@ -55,10 +55,16 @@ def test_splits_keep_the_sequences_of_an_iteration() -> None:
 
 def test_a_run_fits_if_a_tenth_of_the_memory_is_left() -> None:
     counted = {1: memory(GB), 8: memory(8 * GB), 32: memory(32 * GB)}
-    found = memory_plan(CONFIG, counted, GB // 2, 10 * GB, measured=True)
+    found = memory_plan(CONFIG, counted, Process(GB // 2), 10 * GB, measured=True)
     assert found.fits
     assert [split.fits for split in found.splits] == [True, True, False]
-    assert not memory_plan(CONFIG, counted, GB // 2, 9 * GB, measured=True).fits
+    assert not memory_plan(CONFIG, counted, Process(GB // 2), 9 * GB, measured=True).fits
+
+
+def test_what_a_process_takes_besides_tensors_is_corrected_by_what_was_measured() -> None:
+    found = Process.measured(times(peak_bytes=GB, process_bytes=GB // 4), memory(GB // 2))
+    assert found.bytes(memory(GB // 2)) == GB // 2
+    assert found.bytes(replace(memory(GB // 2), activations=2 * 10**7)) > GB // 2  # fragmentation grows with them
 
 
 def test_an_iteration_is_its_passes_and_its_update_however_few_were_measured() -> None:
@@ -97,7 +103,7 @@ def test_what_limits_a_run_follows_from_what_was_measured(figures: dict[str, Any
 
 def plan_of_memory(*, fitting: int) -> MemoryPlan:
     counted = {size: memory(size * GB) for size in (1, 2, 4, 8, 16)}
-    return memory_plan(CONFIG, counted, 0, int((fitting + 0.5) * GB / 0.9), measured=False)
+    return memory_plan(CONFIG, counted, Process(0), int((fitting + 0.5) * GB / 0.9), measured=False)
 
 
 DISK = DiskPlan(checkpoint_bytes=1, bytes=1, free_bytes=10, fits=True)

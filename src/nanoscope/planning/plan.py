@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -37,6 +37,7 @@ from nanoscope.training.pace import Pace
 from nanoscope.training.save_time import save_seconds
 
 SECONDS = 6.0  # of steps that are measured
+LOADED_BYTES = 135 << 20  # of libraries and buffers that the first iterations load (benchmarks/LOG.md)
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
 # What the measuring process does not do (benchmarks/LOG.md): print and log an iteration; load the command line, open
 # the files of the run, and end. The latter as a share of its own start-up without the warm-up.
@@ -52,10 +53,11 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
     choice, notes = with_fallbacks(wanted)
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)
-    available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
+    available = available_bytes(torch.device(choice.device))
+    process = Process(PROCESS_BYTES if choice.type == "cpu" else 0)
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
-        most = int(MUCH_MEMORY * available) - process
+        most = int(MUCH_MEMORY * available) - process.fixed
         sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
         if (largest := next(sizes, None)) is not None:
             counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
@@ -73,9 +75,27 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
     if times.save_seconds is None:  # too large to try: as the latest saves to this disk
         size = counted[config.batch_size].weights + counted[config.batch_size].optimizer
         times = msgspec.structs.replace(times, save_seconds=save_seconds(size, _disk(config)))
-    measured = _counted(request, choice, times.micro_batch)
-    memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
+    process = Process.measured(times, _counted(request, choice, times.micro_batch))
+    memory = memory_plan(config, counted, process, available, measured=True)
     return assemble(request, choice, counted, memory, times, notes)
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a process takes besides its tensors: a fixed part, and what it loses between activations of many sizes."""
+
+    fixed: int
+    share: float = 0.0
+
+    @classmethod
+    def measured(cls, times: StepTimes, counted: Memory) -> "Process":
+        """By what was measured with the micro-batch that was counted."""
+        besides = max(times.peak_bytes - counted.peak, 0)
+        fixed = min(besides, times.process_bytes + LOADED_BYTES)
+        return cls(fixed, (besides - fixed) / counted.activations)
+
+    def bytes(self, memory: Memory) -> int:
+        return self.fixed + round(self.share * memory.activations)
 
 
 def splits(config: TrainConfig) -> list[int]:
@@ -95,22 +115,22 @@ def _counted(request: Request, choice: Choice, micro_batch: int) -> Memory:
 
 
 def memory_plan(
-    config: TrainConfig, counted: dict[int, Memory], process: int, available: int, *, measured: bool
+    config: TrainConfig, counted: dict[int, Memory], process: Process, available: int, *, measured: bool
 ) -> MemoryPlan:
     """What was counted, with what the process takes besides, against what there is."""
 
     def fits(memory: Memory) -> bool:
-        return memory.peak + process <= MUCH_MEMORY * available
+        return memory.peak + process.bytes(memory) <= MUCH_MEMORY * available
 
     own = counted[config.batch_size]
     return MemoryPlan(
         weight_bytes=own.weights, gradient_bytes=own.gradients, optimizer_bytes=own.optimizer,
-        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process,
-        peak_bytes=own.peak + process, available_bytes=available, fits=fits(own), measured=measured,
+        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process.bytes(own),
+        peak_bytes=own.peak + process.bytes(own), available_bytes=available, fits=fits(own), measured=measured,
         splits=[
             Split(
                 batch_size=size, gradient_accumulation_steps=config.sequences_per_step // size,
-                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process,
+                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process.bytes(each),
                 fits=fits(each),
             )
             for size, each in counted.items()

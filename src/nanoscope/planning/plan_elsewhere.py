@@ -9,7 +9,7 @@ from nanoscope.planning.advice import smaller
 from nanoscope.planning.elsewhere import Elsewhere, Range, Times, elsewhere
 from nanoscope.planning.figures import Plan, TimePlan
 from nanoscope.planning.memory import training_memory
-from nanoscope.planning.plan import common, disk_plan, memory_plan, splits
+from nanoscope.planning.plan import Process, common, disk_plan, memory_plan, splits
 from nanoscope.planning.request import Request
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
@@ -26,7 +26,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
         size: training_memory(request.shape, replace(config, compile=found.compiled), size, device.kind, found.dtype)
         for size in sorted({*splits(config), found.largest_micro_batch or 1})
     }
-    memory = memory_plan(config, counted, found.process_bytes, found.available_bytes, measured=False)
+    memory = memory_plan(config, counted, Process(found.process_bytes), found.available_bytes, measured=False)
     saves = math.ceil(left_to_do(config, request.done).checkpoint)
     disk = disk_plan(config, found.memory.weights + found.memory.optimizer, saves, free=None)
     notes: list[str] = []
