@@ -152,6 +152,9 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
     return False, Text("this GPU is too old for Triton")
 
 
+MEASURED = Text("measured by a short matmul on this device, the highest so far")
+
+
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
     known = find_device(choice.device_name) if choice.type == "cuda" else None
@@ -160,7 +163,7 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype])
     if measured is None:
         return None, Text("not measured")
-    return _highest_seen(choice, measured), Text("measured by a short matmul on this device, the highest so far")
+    return _highest_seen(choice, measured), MEASURED
 
 
 def _highest_seen(choice: Choice, measured: float) -> float:

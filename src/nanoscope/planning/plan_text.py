@@ -75,7 +75,7 @@ def _memory(plan: Plan) -> Iterator[Text]:
         Text("gradients"): memory.gradient_bytes,
         Text("optimizer"): memory.optimizer_bytes,
         Text("activations"): memory.activation_bytes,
-        Text("logits"): memory.logit_bytes,
+        "logits": memory.logit_bytes,
         Text("the process itself"): memory.process_bytes,
     }
     listed = [Text("{part} {size}", part=part, size=short_bytes(size)) for part, size in parts.items() if size]
