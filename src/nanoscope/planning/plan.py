@@ -154,9 +154,10 @@ def time_plan(request: Request, times: StepTimes) -> TimePlan:
     )  # fmt: skip
     judged = judge(times, step, config.block_size)
     speed = config.tokens_per_step / step
+    source = MEASURED if times.peak_source == MEASURED else times.peak_source
     return TimePlan(
         step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
-        mfu_peak_flops=times.peak_flops, mfu_source=MEASURED if times.peak_source == MEASURED else times.peak_source, evaluation_seconds=evaluation,
+        mfu_peak_flops=times.peak_flops, mfu_source=source, evaluation_seconds=evaluation,
         evaluations=left.eval, checkpoint_seconds=times.save_seconds, checkpoints=math.ceil(left.checkpoint),
         sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=startup,
         seconds=startup + (expected.seconds or 0.0), seconds_low=startup + (expected.seconds_low or 0.0),
