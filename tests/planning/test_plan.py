@@ -2,10 +2,14 @@
 
 import contextlib
 import json
+import signal
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -182,6 +186,24 @@ def test_the_plan_of_a_run_is_what_is_left_of_it_and_leaves_nothing_behind(folde
     assert plan["memory"]["fits"]
     assert sorted(folder.path.rglob("*")) == before
     assert all(part in "\n".join(lines(found)) for part in ("model:", "memory:", "time:", "disk:", "20 are left"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_while_measuring_leaves_neither_a_process_nor_a_folder(folder: Folder) -> None:
+    before = sorted(folder.path.rglob("*"))
+    process = folder.start("plan", *TINY)
+    children: list[psutil.Process] = []
+    deadline = time.monotonic() + 120
+    while not children and process.poll() is None and time.monotonic() < deadline:
+        children = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert children
+    assert not any(child.is_running() for child in children)
+    assert sorted(folder.path.rglob("*")) == before
 
 
 @pytest.mark.slow
