@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import msgspec
@@ -33,7 +32,7 @@ from nanoscope.planning.steps import StepTimes, measure_steps
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
-from nanoscope.training.pace import Pace
+from nanoscope.training.pace import Pace, usual
 from nanoscope.training.save_time import save_seconds
 
 SECONDS = 6.0  # of steps that are measured
@@ -141,14 +140,14 @@ def memory_plan(
 def time_plan(request: Request, times: StepTimes) -> TimePlan:
     """The whole command, by the rules of the forecast that `train` prints."""
     config = request.config
-    step, mean_step = times.step_seconds(config), times.step_seconds(config, mean)
+    step, usual_step = times.step_seconds(config), times.step_seconds(config, usual)
     evaluation = request.eval_windows * times.eval_seconds_per_sequence
     left = left_to_do(config, request.done)
     startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
     expected = Pace(config).complete(
         Forecast(
             step=request.done, steps=left.step, measured=len(times.update_seconds),
-            step_seconds=mean_step + LINE_SECONDS / config.log_interval,
+            step_seconds=usual_step + LINE_SECONDS / config.log_interval,
             eval_seconds=evaluation, checkpoint_seconds=times.save_seconds, sample_seconds=times.sample_seconds,
         )
     )  # fmt: skip

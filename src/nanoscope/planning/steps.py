@@ -112,7 +112,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
         return first + (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size, usual)
 
     def step_seconds(self, config: TrainConfig, usual: Average = median) -> float:
-        """One iteration of this configuration; the mean is what many of them take together."""
+        """One iteration of this configuration, by the median or another average of what was measured."""
         return self.passes_seconds(config, usual) + usual(self.update_seconds) + usual(self.data_seconds)
 
     @property
