@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import example_logs
 from nanoscope.ladder import Ladder
 from nanoscope.runs import events
+from nanoscope.runs.own import RunDetails
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log, Series
 
@@ -358,6 +359,8 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, series={"eta_s": series(lambda s: 1000.0)})
     yield log(half_done, series={"data_s": series(lambda s: 0.05), "memory_gb": series(lambda s: 4 + s / 500)})
     yield log(half_done, series={"loss_scale": series(lambda s: 65536.0 if s < 500 else 65536 / 2 ** ((s - 490) / 30))})
+    foreseen = RunDetails(forecast=events.Forecast(eval_seconds=20.0, checkpoint_seconds=2.0))
+    yield log(nanogpt(head=settings(max_iters=2000, eval_interval=250)), evals=[], details=foreseen)
     yield log(half_done, loss_is_average=True)
     yield log(half_done, time_source="progress_bar")
     yield log(half_done, unit="epoch")

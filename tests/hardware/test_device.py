@@ -14,6 +14,7 @@ A100 = Facts(cuda_names=("NVIDIA A100-SXM4-40GB",) * 2, cuda_capabilities=((8, 0
 T4 = Facts(cuda_names=("Tesla T4",), cuda_capabilities=((7, 5),), **NVIDIA)  # type: ignore[arg-type]
 P100 = Facts(cuda_names=("Tesla P100-PCIE-16GB",), cuda_capabilities=((6, 0),), **NVIDIA)  # type: ignore[arg-type]
 WINDOWS = Facts(cuda_names=("NVIDIA GeForce RTX 3060",), cuda_capabilities=((8, 6),), torch_has_cuda=True)
+GTX_1080 = Facts(cuda_names=("NVIDIA GeForce GTX 1080",), cuda_capabilities=((6, 1),), **NVIDIA)  # type: ignore[arg-type]
 MIXED = Facts(cuda_names=("RTX 4090", "Tesla P100"), cuda_capabilities=((8, 9), (6, 0)), **NVIDIA)  # type: ignore[arg-type]
 MAC = Facts(mps=True, cpu_name="Apple M2", cpu_threads=8)
 LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
@@ -25,11 +26,12 @@ LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
         (A100, "cuda:0", "bfloat16", True),
         (T4, "cuda:0", "float16", True),
         (P100, "cuda:0", "float16", False),
+        (GTX_1080, "cuda:0", "float32", False),
         (WINDOWS, "cuda:0", "bfloat16", False),
         (MAC, "mps", "float32", False),
         (LAPTOP, "cpu", "float32", False),
     ],
-    ids=["A100", "T4", "P100", "no Triton", "Mac", "laptop"],
+    ids=["A100", "T4", "P100", "GTX 1080", "no Triton", "Mac", "laptop"],
 )
 def test_auto_chooses_what_suits_the_machine(facts: Facts, device: str, dtype: str, compiled: bool) -> None:
     choice = decide("auto", "auto", "auto", facts)

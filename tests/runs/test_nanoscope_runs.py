@@ -29,7 +29,8 @@ def session(first: int, last: int, max_iters: int = 60, stderr: float | None = 0
     events: list[e.AnyEvent] = [
         e.Start(
             t=6.7, nanoscope="0.1.0", run="run", config={"max_iters": max_iters, **SETTINGS}, first_step=first,
-            device="cpu", device_name="a CPU", device_reasons="cpu (no GPU found), float32 (safe), eager (short)",
+            device="cpu", device_name="a CPU", dtype="float32",
+            device_reasons="cpu (no GPU found), float32 (safe), eager (short)",
             peak_flops=5.5e10, peak_source="measured", parameters=800_000, tokens_per_step=768, data_folder="data/song",
             tokenizer="char", vocab_size=65, train_tokens=1_003_854, val_tokens=111_540,
         )

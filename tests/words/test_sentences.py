@@ -138,13 +138,14 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
         achieved_tflops=34.54,
         device="RTX 4070 Ti",
         peak_tflops=80.2,
+        peak_dtype="bfloat16",
         peak_source="vendor",
         recomputed=0.4307,
         lag=0.01,
     )
     assert english(finding) == (
         "Achieved 34.5 TFLOP/s = MFU 11.1% × 312 TFLOP/s, the peak of A100, which the trainer assumes. "
-        "On RTX 4070 Ti (peak 80.2 TFLOPS; vendor) that is 43%."
+        "On RTX 4070 Ti (peak 80.2 TFLOPS, bfloat16; vendor) that is 43%."
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting
-from nanoscope.analysis.mfu import believable_mfu
+from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.analysis.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run
 
@@ -231,7 +231,7 @@ def _efficiency(analysis: Analysis) -> dict[str, Any]:
         "eval_share": next((cost.share for cost in analysis.phase_costs if cost.phase == "evaluation"), None),
         "compile_s": next((group.typical_s for group in analysis.slow_groups if group.compiled), None),
         "mfu": believable_mfu(mfu, achieved),
-        "peak_tflops": mfu.peak_tflops if mfu else achieved.peak_tflops if achieved else None,
+        "peak_tflops": mfu_peak(mfu, achieved),
         "tflops": mfu.achieved_tflops if mfu else achieved.tflops if achieved else None,
     }
 

@@ -36,7 +36,8 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
         return None
     device_name = device_option or _device_of(run)
     device = find_device(device_name) if device_name else None
-    peak = _tflops(device, _dtype(run))
+    peak, dtype = _peak(device, run)
+    source = device.source if device else None
     assumed_name, assumed = _assumed(run)
     measured = array("d", (mfu for mfu in printed if mfu > 0))
     last = measured[-1] if measured else None
@@ -49,8 +50,9 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
             peak = devices * peak if abs(assumed / (devices * peak) - 1) <= SAME_PEAK else peak
     if assumed is None and settled and peak and _confirms(run, normal, settled * peak):
         assumed = peak
-    if run.format == OWN_FORMAT and peak is None:
-        peak = assumed  # nanoscope looks up or measures the peak of the device it runs on
+    if run.format == OWN_FORMAT and assumed and not device_option:
+        peak = assumed  # nanoscope looks up or measures the peak of the devices it runs on
+        dtype, source = _said(run, "peak_dtype"), _said(run, "peak_source")
     achieved = settled * assumed if settled and assumed else None
     recomputed = achieved / peak if achieved and peak else None
     trust: MfuTrust
@@ -85,7 +87,8 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
         achieved_tflops=achieved,
         device=device.name if device else device_name,
         peak_tflops=peak,
-        peak_source=device.source if device else None,
+        peak_dtype=dtype if peak else None,
+        peak_source=source if peak else None,
         recomputed=recomputed,
         lag=lag,
     )
@@ -101,7 +104,7 @@ def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | N
     device_name = device_option or _device_of(run)
     device = find_device(device_name) if device_name else None
     tflops = per_token * tok_s / 1e12
-    peak = _tflops(device, _dtype(run))
+    peak, dtype = _peak(device, run)
     share = tflops / peak if peak else None
     if share is not None and share > IMPOSSIBLE and not run.tok_s_per_device:
         share = None  # several devices, then
@@ -112,6 +115,8 @@ def analyse_achieved(run: Run, normal: NormalStep | None, device_option: str | N
         parameters=parameters,
         device=device.name if device else None,
         peak_tflops=peak,
+        peak_dtype=dtype,
+        peak_source=device.source if device and peak else None,
         share=share,
     )
 
@@ -126,6 +131,13 @@ def believable_mfu(mfu: Mfu | None, achieved: Achieved | None) -> float | None:
     if mfu.recomputed is not None:
         return mfu.recomputed
     return mfu.settled if mfu.trust in ("ok", "smoothing_lag") else None
+
+
+def mfu_peak(mfu: Mfu | None, achieved: Achieved | None) -> float | None:
+    """The TFLOPS that `believable_mfu` is a share of."""
+    if mfu is None:
+        return achieved.peak_tflops if achieved else None
+    return mfu.peak_tflops if mfu.recomputed is not None else mfu.assumed_tflops
 
 
 def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> tuple[float | None, bool]:
@@ -172,7 +184,7 @@ def _assumed(run: Run) -> tuple[str | None, float | None]:
     if isinstance(said, int | float) and said > 0:
         return None, said / 1e12
     name = run.config.get("mfu_assumes") or run.traits.mfu_assumes
-    return (str(name), _tflops(find_device(str(name)), "bfloat16")) if name else (None, None)
+    return (str(name), _assumed_tflops(str(name))) if name else (None, None)
 
 
 def _implied_peak(run: Run, normal: NormalStep | None, settled: float) -> float | None:
@@ -211,8 +223,20 @@ def _dtype(run: Run) -> str:
     return "float16" if text in ("float16", "fp16") or "16-mixed" in text else "bfloat16"
 
 
-def _tflops(peak: KnownDevice | None, dtype: str) -> float | None:
-    if peak is None:
-        return None
-    flops = peak.flops(dtype) or peak.flops("float16") or peak.flops("float32")
-    return flops / 1e12 if flops else None
+def _said(run: Run, key: str) -> str | None:
+    return str(run.config[key]) if run.config.get(key) else None
+
+
+def _assumed_tflops(name: str) -> float | None:
+    """The peak that trainers mean by the name of a device: that of its fastest dtype for training."""
+    device = find_device(name)
+    return device.bf16_tflops or device.fp16_tflops or device.fp32_tflops if device else None
+
+
+def _peak(device: KnownDevice | None, run: Run) -> tuple[float | None, str | None]:
+    """The peak of a device in TFLOPS, in the run's dtype or the next that the device has, and that dtype."""
+    if device is not None:
+        for dtype in (_dtype(run), "float16", "float32"):
+            if (flops := device.flops(dtype)) is not None:
+                return flops / 1e12, dtype
+    return None, None

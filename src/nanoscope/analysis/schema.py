@@ -70,6 +70,10 @@ def run_json(analysis: Analysis) -> dict[str, Any]:
             "logged_pct": None if mfu.logged is None else 100 * mfu.logged,
             "trust": mfu.trust,
             "recomputed_pct": None if mfu.recomputed is None else 100 * mfu.recomputed,
+            "logged_peak": {"device": mfu.assumed_device, "tflops": mfu.assumed_tflops},
+            "recomputed_peak": {
+                "device": mfu.device, "tflops": mfu.peak_tflops, "dtype": mfu.peak_dtype, "source": mfu.peak_source,
+            },
         },
         "remaining_s": {
             "expected": a.eta.expected_s,

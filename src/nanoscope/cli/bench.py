@@ -23,6 +23,7 @@ FORMATS = {
     "ms": Text("{value:10,.1f} ms"),
     "tokens_per_second": Text("{value:10,.1f} tokens/s"),
     "mfu": "{value:10.1%} MFU",
+    "mfu_peak_gflops": Text("of {value:,.1f} GFLOPS"),
     "skipped": Text("    skipped: {value}"),
     "failed": Text("    failed: {value}"),
 }
@@ -49,7 +50,8 @@ def bench(
     the matmul peak measured here. benchmarks/nanogpt in the source tree compares with nanoGPT.
 
     Keys of --json: cpu, threads, platform, python, torch, nanoscope, device, device_name, dtype; peak_DTYPE_gflops;
-    step_SHAPE_ms, step_SHAPE_tokens_per_second, step_SHAPE_mfu; evaluation_SHAPE_tokens_per_second;
+    step_SHAPE_ms, step_SHAPE_tokens_per_second, step_SHAPE_mfu, step_SHAPE_mfu_peak_gflops (which the MFU is relative
+    to); evaluation_SHAPE_tokens_per_second;
     sample_tokens_per_second, sample_16_tokens_per_second (16 texts at once). SHAPE is 4x128, 6x384 or 12x768.
     Where there is no figure, KEY_skipped or KEY_failed gives the reason.
 

@@ -107,5 +107,7 @@ def _basis(alike: bool, same_size: bool, same_mode: bool, runs: Sequence[KnownRu
     if not same_size:
         return Count("{n} run of another size on {devices}", "{n} runs of other sizes on {devices}", n, devices=devices)
     if not same_mode:  # compiled instead of eager, or the reverse
-        return Count("{n} run in the other mode on {devices}", "{n} runs in the other mode on {devices}", n, devices=devices)  # fmt: skip
+        return Count(
+            "{n} run in the other mode on {devices}", "{n} runs in the other mode on {devices}", n, devices=devices
+        )
     return Count("{n} such run on {devices}", "{n} such runs on {devices}", n, devices=devices)

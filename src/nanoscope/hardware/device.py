@@ -89,7 +89,7 @@ def decide(
     place, name = _find(kind, number, facts)
     capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, capability)
+        dtype, dtype_reason = _best_dtype(kind, capability, name)
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
     mode = Text("compiled") if compile else Text("eager")
@@ -128,9 +128,12 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
     return f"cuda:{number}", facts.cuda_names[number]
 
 
-def _best_dtype(kind: str, capability: tuple[int, int]) -> tuple[str, str]:
+def _best_dtype(kind: str, capability: tuple[int, int], name: str) -> tuple[str, str]:
     if kind != "cuda":
         return "float32", Text("the safe choice")
+    known = find_device(name)
+    if known is not None and known.bf16_tflops is None and known.fp16_tflops is None and known.fp32_tflops is not None:
+        return "float32", Text("this GPU has no fast 16-bit arithmetic")  # GTX 10 and 16
     # torch reports bfloat16 as supported even where it is emulated, very slowly; the hardware generation is reliable.
     if capability >= (8, 0):
         return "bfloat16", Text("this GPU has it")

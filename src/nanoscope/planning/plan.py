@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import msgspec
@@ -37,8 +38,9 @@ from nanoscope.training.save_time import save_seconds
 
 SECONDS = 6.0  # of steps that are measured
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
-BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its phases, and what printing it takes
-LEAVING_SECONDS = 0.0  # from the end of the run to that of the process
+# What the measuring process does not do (benchmarks/LOG.md): print and log an iteration; load the command line, open
+# the files of the run, and end. The latter as a share of its own start-up without the warm-up.
+LINE_SECONDS, COMMAND_SHARE = 0.0005, 0.2
 
 Report = Callable[[Text], None]
 
@@ -53,6 +55,11 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
     available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
+        most = int(MUCH_MEMORY * available) - process
+        sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
+        if (largest := next(sizes, None)) is not None:
+            counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
+            memory = memory_plan(config, counted, process, available, measured=False)
         return assemble(request, choice, counted, memory, None, notes)
     report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
     times = measure_steps(
@@ -114,26 +121,26 @@ def memory_plan(
 def time_plan(request: Request, times: StepTimes) -> TimePlan:
     """The whole command, by the rules of the forecast that `train` prints."""
     config = request.config
-    step = times.step_seconds(config)
+    step, mean_step = times.step_seconds(config), times.step_seconds(config, mean)
     evaluation = request.eval_windows * times.eval_seconds_per_sequence
     left = left_to_do(config, request.done)
-    between = BETWEEN_SECONDS + LINE_SECONDS / config.log_interval
+    startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
     expected = Pace(config).complete(
         Forecast(
-            step=request.done, steps=left.step, measured=len(times.update_seconds), step_seconds=step + between,
+            step=request.done, steps=left.step, measured=len(times.update_seconds),
+            step_seconds=mean_step + LINE_SECONDS / config.log_interval,
             eval_seconds=evaluation, checkpoint_seconds=times.save_seconds, sample_seconds=times.sample_seconds,
         )
     )  # fmt: skip
-    around = times.startup_seconds + LEAVING_SECONDS
     judged = judge(times, step, config.block_size)
     speed = config.tokens_per_step / step
     return TimePlan(
         step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
         mfu_peak_flops=times.peak_flops, mfu_source=Text(times.peak_source), evaluation_seconds=evaluation,
         evaluations=left.eval, checkpoint_seconds=times.save_seconds, checkpoints=math.ceil(left.checkpoint),
-        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=times.startup_seconds,
-        seconds=around + (expected.seconds or 0.0), seconds_low=around + (expected.seconds_low or 0.0),
-        seconds_high=around + (expected.seconds_high or 0.0), measured=True,
+        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=startup,
+        seconds=startup + (expected.seconds or 0.0), seconds_low=startup + (expected.seconds_low or 0.0),
+        seconds_high=startup + (expected.seconds_high or 0.0), measured=True,
         limit=judged.limit, limit_reason=judged.reason,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from nanoscope.hardware.peaks import KnownDevice
 from nanoscope.messages import Joined, Text
+from nanoscope.planning.advice import smaller
 from nanoscope.planning.elsewhere import Elsewhere, Range, Times, elsewhere
 from nanoscope.planning.figures import Plan, TimePlan
 from nanoscope.planning.memory import training_memory
@@ -12,7 +13,6 @@ from nanoscope.planning.plan import common, disk_plan, memory_plan, splits
 from nanoscope.planning.request import Request
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
-from nanoscope.training.forecast import SMALLER_MODEL
 from nanoscope.training.pace import Pace
 
 EVALUATED = 1 / 3  # of the arithmetic of training a token: a forward pass without a backward pass
@@ -24,7 +24,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     found = elsewhere(config, request.shape, device)
     counted = {
         size: training_memory(request.shape, replace(config, compile=found.compiled), size, device.kind, found.dtype)
-        for size in splits(config)
+        for size in sorted({*splits(config), found.largest_micro_batch or 1})
     }
     memory = memory_plan(config, counted, found.process_bytes, found.available_bytes, measured=False)
     saves = math.ceil(left_to_do(config, request.done).checkpoint)
@@ -39,10 +39,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
         )
     advice: list[str] = []
     if not memory.fits:
-        size = found.largest_micro_batch
-        flags = f"--batch_size={size} --gradient_accumulation_steps={config.sequences_per_step // max(size, 1)}"
-        smaller = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
-        advice.append(Text("use {flags}", flags=flags) if size else smaller)
+        advice.append(smaller(memory))
     return Plan(
         **common(request, found.memory.parameters), device=device.kind, device_name=device.label, here=False,
         dtype=found.dtype, compiled=found.compiled, threads=None, memory=memory,

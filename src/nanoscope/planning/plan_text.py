@@ -46,15 +46,19 @@ def _work(plan: Plan) -> Iterator[Text]:
         yield Text("  epochs: unknown, because {data} is not prepared", data=plan.data)
     else:
         yield Text(
-            "  {epochs:.3g} epochs of {data} ({tokens:count} tokens)",
-            epochs=plan.epochs, data=plan.data, tokens=plan.train_tokens,
+            "  {epochs} epochs of {data} ({tokens:count} tokens)",
+            epochs=_number(plan.epochs), data=plan.data, tokens=plan.train_tokens,
         )  # fmt: skip
-        if not plan.prepared:
-            yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
+    if not plan.prepared and plan.time is not None and plan.time.measured:
+        yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
     yield Text(
-        "  {ratio:.3g} tokens per parameter; about 20 is usual for the lowest loss at a given amount of compute",
-        ratio=plan.tokens_per_parameter,
+        "  {ratio} tokens per parameter; about 20 is usual for the lowest loss at a given amount of compute",
+        ratio=_number(plan.tokens_per_parameter),
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _memory(plan: Plan) -> Iterator[Text]:

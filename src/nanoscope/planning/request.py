@@ -16,6 +16,7 @@ from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import corpus_and_tokenizer, find_prepared, missing
 from nanoscope.data.loader import check_length
 from nanoscope.data.prepare import BPE_VOCAB_SIZE
+from nanoscope.errors import UsageError
 from nanoscope.model import ModelConfig
 from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
@@ -97,11 +98,20 @@ def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
 
 def _resumed(resolved: Resolved) -> Request:
     folder = old_run(resolved)
+    settings, run = None, folder.path
     if folder.nanogpt is not None:
         checkpoint, settings = nanogpt_run(folder.nanogpt)
-        return _request(resumed_config(folder, resolved, settings).config, folder.path.name, checkpoint.progress.step)
-    done = int(checkpoint_folders(folder.checkpoints)[0].name.strip(".").split("-")[1].removesuffix(".old"))
-    return _request(resumed_config(folder, resolved).config, folder.path.name, done, folder.path)
+        done = checkpoint.progress.step
+    else:
+        newest = checkpoint_folders(folder.checkpoints)[0].name
+        done = int(newest.strip(".").removesuffix(".old").removeprefix("step-"))
+    config = resumed_config(folder, resolved, settings).config
+    if done >= config.max_iters:
+        raise UsageError(
+            "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",
+            run=run, n=done, more=2 * done,
+        )  # fmt: skip
+    return _request(config, run.name, done, run)
 
 
 def _request(config: TrainConfig, name: str, done: int = 0, run: Path | None = None) -> Request:

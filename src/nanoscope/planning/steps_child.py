@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
 ROUND_SHARE = 0.3  # of the time for steps: the micro-batches before one update, so that there are several updates
 SMALLEST_SHARE = 0.3  # a micro-batch that takes longer is measured with fewer sequences
-EVAL_SHARE = 0.25
+EVAL_SHARE = 0.3
 
 
 def main() -> None:
@@ -260,7 +260,7 @@ def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -
     import torch
 
     model, evaluator, found = session.learner.plain_model, session.evaluator, [0.0]
-    evaluator.batch = min(evaluator.batch, max(1, int(seconds / 2 / seconds_per_sequence)))
+    evaluator.batch = min(evaluator.batch, max(1, int(seconds / seconds_per_sequence)))
     model.eval()
     until = time.perf_counter() + seconds
     with torch.no_grad():

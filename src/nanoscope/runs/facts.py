@@ -22,13 +22,15 @@ _NAME = r"([a-z][a-z0-9]{0,20}(?:[_-][a-z0-9]{1,20}){0,5})"
 _TEXT = r"['\"]?([^\s'\",;)}#|]{1,80})"
 _ASSIGNMENT = re.compile(rf"--{_NAME}(?:=|\s{{1,4}}){_TEXT}|(?<![\w-]){_NAME}['\"]?\s{{0,30}}[=:]\s{{0,4}}{_TEXT}")
 _TABLE_ROW = re.compile(r"^\|\s{0,4}([A-Za-z_][\w ()]{1,40}?)\s{1,40}\|\s{0,4}([^|]{1,80}?)\s{1,80}\|$")
+# What makes a device another one than that of the same number.
+_KIND = r"(?:Ti|SUPER|Super|D|Laptop|Ada|Blackwell|SXM\d?|PCI[Ee]|XTX|XT|NVL|HBM\d?e?|MIG|with Max-Q)\b"
 _DEVICE_NAME = re.compile(
     r"\b(?:NVIDIA|Tesla|GeForce|Quadro|AMD Instinct|AMD Radeon) (?:GeForce )?"
     r"(?:(?:RTX|GTX|TITAN|RX|PRO|Quadro)\s?){0,3}[A-Z]{0,3}\d{1,4}[A-Z]{0,3}"
-    r"(?:[ -](?:Ti|SUPER|Super|Laptop|Ada|SXM\d?|PCI[Ee]|XTX|XT|NVL))*(?:-?\s?\d{2,3}\s?GB)?"
-    r"|\bApple M\d(?: (?:Pro|Max|Ultra))?|\bRTX \d{4}(?: Ti)?(?: SUPER)?\b"
+    rf"(?:[ -]{_KIND})*(?:-?\s?\d{{1,3}}\s?GB)?(?: {_KIND})*"
+    rf"|\bApple M\d(?: (?:Pro|Max|Ultra))?|\b[RG]TX \d{{4}}(?: {_KIND})*\b"
 )
-_DEVICE_HINT = re.compile(r"NVIDIA|Tesla|GeForce|Quadro|AMD|Apple M|RTX")
+_DEVICE_HINT = re.compile(r"NVIDIA|Tesla|GeForce|Quadro|AMD|Apple M|[RG]TX")
 _MULTIPLES = {"K": 1e3, "M": 1e6, "B": 1e9}
 
 

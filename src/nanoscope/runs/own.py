@@ -37,7 +37,10 @@ _SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
 NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.CheckpointFailed
 
 # What the analysis uses of a start event besides its config.
-_START_FACTS = ("device", "parameters", "tokens_per_step", "peak_flops", "vocab_size", "train_tokens", "val_tokens")
+_START_FACTS = (
+    "device", "device_name", "parameters", "tokens_per_step", "peak_flops", "peak_source", "vocab_size", "train_tokens",
+    "val_tokens",
+)  # fmt: skip
 # Fields of a start event that say nothing about the environment, or that a report should not pass on.
 _NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons", "ladder")
 
@@ -206,7 +209,7 @@ class EventReader:
             self.details.batches = [*earlier, (start.first_step, start.tokens_per_step)]
         self._session, self._stepped = {}, False
         self.builder.boundary(resuming)
-        said = {name: getattr(start, name) for name in _START_FACTS}
+        said = {name: getattr(start, name) for name in _START_FACTS} | {"peak_dtype": start.dtype}
         facts = {**start.config, **{name: value for name, value in said.items() if value is not None}}
         self.builder.facts.update({name: fact for name, value in facts.items() if (fact := _fact(value)) is not None})
 

@@ -25,7 +25,7 @@ from nanoscope.optim.groups import build_optimizer, clip_gradients
 SLOWEST_MATMUL = 10  # times float32's; measuring a slower one would take too long
 
 Figures = dict[str, float | str]
-"""By unit (gflops, ms, tokens_per_second, mfu), or one reason under 'skipped' or 'failed'."""
+"""By unit (gflops, ms, tokens_per_second, mfu, mfu_peak_gflops), or one reason under 'skipped' or 'failed'."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,9 @@ class MachineBench:
         seconds = self._median_seconds(train_step)
         per_token = flops_per_token(shape.model, model.multiplied_parameters())
         found: Figures = {"ms": 1000 * seconds, "tokens_per_second": shape.tokens / seconds}
-        if (used := mfu(shape.tokens / seconds, per_token, self._peak(self.choice.dtype))) is not None:
-            found["mfu"] = used
+        peak = self._peak(self.choice.dtype)
+        if peak is not None and (used := mfu(shape.tokens / seconds, per_token, peak)) is not None:
+            found |= {"mfu": used, "mfu_peak_gflops": peak / 1e9}
         return found
 
     @torch.no_grad()

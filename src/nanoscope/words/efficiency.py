@@ -4,6 +4,7 @@ from nanoscope.analysis import findings as f
 from nanoscope.words.templates import By, First, Say, Sentences, Verbatim, Words, has, known
 
 # fmt: off
+PEAK = Verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
 _ACHIEVED = Say("Achieved {achieved_tflops:significant} TFLOP/s = MFU {settled:percent} × {assumed_tflops:significant} "
                 "TFLOP/s, the peak of {assumed_device}, which the trainer assumes.", known("assumed_device"))
 
@@ -41,7 +42,11 @@ MESSAGES: dict[type[f.Finding], Words] = {
         First(
             Say("On {device} (peak {peak}) that is {recomputed:percent}.",
                 lambda mfu: mfu.recomputed is not None and mfu.reason in ("assumes_other_device", "above_one"),
-                peak=Verbatim("{peak_tflops:significant} TFLOPS; {peak_source}")),
+                peak=PEAK),
+            Say("The peak is that of {device}: {peak}.",
+                lambda mfu: mfu.device and mfu.peak_dtype and mfu.peak_source
+                and mfu.reason in ("matches_device", "moving_average", "unchecked"),
+                peak=PEAK),
             Say("{option} works out the share for your device.",
                 lambda mfu: mfu.device is None and mfu.assumed_tflops and mfu.trust == "wrong_peak",
                 option="--device NAME"),
@@ -55,7 +60,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
                 known("parameters")),
             Say("Achieved {tflops:significant} TFLOP/s, by the log's own FLOPs per token."),
         ),
-        Say("That is {share:percent} of the peak of {device} ({peak_tflops:significant} TFLOP/s).", known("share")),
+        Say("That is {share:percent} of the peak of {device} ({peak}).", known("share"), peak=PEAK),
     ),
     f.Mismatch: By(
         "kind",

@@ -13,7 +13,7 @@ BOOKKEEPING = {
     "out_dir", "run", "log_interval", "eval_interval", "eval_iters", "eval_batch_size", "eval_only", "overwrite",
     "wandb_log", "wandb_project", "wandb_run_name", "always_save_checkpoint", "keep_checkpoints", "sample_interval",
     "on_nan", "max_minutes", "patience", "peak_flops", "mfu_assumes", "save_interval", "num_workers", "steps",
-    "flops_per_token", "tensorboard",
+    "flops_per_token", "tensorboard", "peak_source", "peak_dtype",
 }  # fmt: skip
 DATA_KEYS = {"dataset", "vocab_size", "train_tokens", "val_tokens", "tokenizer"}
 REPEAT_KEYS = {"seed"}

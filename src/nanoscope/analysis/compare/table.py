@@ -6,6 +6,7 @@ from nanoscope.analysis.compare.clock import seconds_at, step_at, wall_seconds
 from nanoscope.analysis.compare.losses import Levels, loss_at, step_of
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import Analysis, ComparisonRow, RowMeasure
+from nanoscope.analysis.mfu import believable_mfu
 
 SAME_LOSS, SAME_TIME = 0.002, 0.02  # as shares: nobody is ahead by less
 
@@ -34,8 +35,16 @@ def rows(sides: Sequence[Side], levels: Levels | None, ranked: bool) -> list[Com
         found.append(_row(f"{levels.measure}_at_equal_steps", values, min, float(levels.step)))  # type: ignore[arg-type]
     if ranked:
         found += _at_equal_tokens(sides) + _at_equal_time(sides) + _time_to_loss(sides)
-    found.append(_row("mfu", [(a.mfu.recomputed or a.mfu.logged) if a.mfu else None for a in analyses], None))
+    found.append(_row("mfu", _mfu(analyses), None))
     return [row for row in found if any(value is not None for value in row.values)]
+
+
+def _mfu(analyses: Sequence[Analysis]) -> list[float | None]:
+    """Shares of each device's own peak; the printed ones only where all are shares of the same peak."""
+    printed = [a.mfu for a in analyses if a.mfu and a.mfu.logged]
+    if printed and all(mfu.recomputed is None for mfu in printed) and len({mfu.assumed_tflops for mfu in printed}) == 1:
+        return [a.mfu.logged if a.mfu else None for a in analyses]
+    return [believable_mfu(a.mfu, a.achieved) for a in analyses]
 
 
 def _at_equal_tokens(sides: Sequence[Side]) -> list[ComparisonRow]:

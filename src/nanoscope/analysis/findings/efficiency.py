@@ -27,6 +27,7 @@ class Mfu(Finding):
     achieved_tflops: float | None
     device: str | None
     peak_tflops: float | None
+    peak_dtype: str | None
     peak_source: str | None
     recomputed: float | None  # fraction of the peak of `device`
     lag: float | None  # how far slow steps pull the printed moving average down, as a fraction of MFU
@@ -40,6 +41,8 @@ class Achieved(Finding):
     parameters: int | None
     device: str | None
     peak_tflops: float | None
+    peak_dtype: str | None
+    peak_source: str | None
     share: float | None  # of the peak of `device`
 
 

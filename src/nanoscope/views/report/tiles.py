@@ -4,7 +4,7 @@ from typing import Any
 
 from nanoscope.analysis.compare.clock import wall_seconds
 from nanoscope.analysis.findings import Analysis, Eta, NoEta
-from nanoscope.analysis.mfu import believable_mfu
+from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.runs.run import Run
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence
@@ -128,7 +128,10 @@ def _speed(analysis: Analysis, language: Language) -> Tile:
     step = language.duration(timing.typical_s) if timing else NOTHING
     rate = timing.throughput_tok_s if timing else None
     mfu = believable_mfu(analysis.mfu, analysis.achieved)
-    share = f"MFU {language.percent(mfu)}" if mfu is not None else None
+    peak = mfu_peak(analysis.mfu, analysis.achieved)
+    share = None if mfu is None else f"MFU {language.percent(mfu)}"
+    if mfu is not None and peak is not None:
+        share = say("MFU {share} of {peak} TFLOP/s", share=language.percent(mfu), peak=language.significant(peak))
     if rate is None:
         label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
         return _tile("speed", "step_time", label, step, [share])
