@@ -96,3 +96,8 @@ def test_ctrl_c_ends_it_without_a_file_and_without_processes(folder: Folder) -> 
     assert children
     assert not any(child.is_running() for child in children)
     assert not list(folder.path.glob("*.toml"))
+
+
+def test_the_search_does_not_import_torch_so_that_training_can_still_choose_its_environment() -> None:
+    code = "import sys, nanoscope.cli.tune, nanoscope.planning.tuning_file; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

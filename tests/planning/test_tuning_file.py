@@ -12,7 +12,7 @@ from nanoscope.errors import UsageError
 from nanoscope.hardware.load import Load
 from nanoscope.messages import Text
 from nanoscope.planning.tuning import Outcome, check_can_tune, in_one_line, with_settings
-from nanoscope.planning.tuning_file import check_file, document, toml, write_file
+from nanoscope.planning.tuning_file import check_file, document, remarks, toml, write_file
 from nanoscope.planning.tuning_pairs import Gain
 from nanoscope.planning.tuning_result import Figures, Trial, Tuned
 
@@ -59,6 +59,13 @@ def test_the_comments_say_what_each_change_gave_and_what_was_not_used() -> None:
 def test_a_busy_machine_is_named_in_the_file() -> None:
     assert "measured on a quiet machine" in toml(outcome())
     assert "measured on a busy machine: other processes used 2.0 of 4 cores" in toml(outcome(others=2.0))
+
+
+def test_a_chosen_dtype_is_said_to_round_differently() -> None:
+    found = outcome()
+    assert not remarks(found)
+    chosen = replace(found, tuned=replace(found.tuned, settings={"dtype": "bfloat16"}))
+    assert "bfloat16 rounds more than float32" in toml(chosen)
 
 
 def test_where_nothing_was_faster_the_file_has_the_settings_as_they_were(tmp_path: Path) -> None:

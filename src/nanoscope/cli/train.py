@@ -62,6 +62,7 @@ def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     """The same with the settings that are the fastest here."""
     from nanoscope.cli.tune import progress
     from nanoscope.planning.tuning import in_one_line, tune, with_settings
+    from nanoscope.planning.tuning_file import remarks
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
         progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
@@ -70,6 +71,8 @@ def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     if outcome.tuned.interrupted:
         raise KeyboardInterrupt
     progress(Text("tuned: {chosen}", chosen=in_one_line(outcome)))
+    for remark in remarks(outcome):
+        progress(remark)
     return with_settings(resolved, outcome.settings)
 
 

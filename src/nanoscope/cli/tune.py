@@ -96,8 +96,8 @@ def _print(outcome: "Outcome", path: Path) -> None:
         print(indent + on_terminal(text))
 
     line(in_one_line(outcome))
-    if outcome.busy:
-        line(tuning_file.busy_text(outcome))
+    for remark in tuning_file.remarks(outcome):
+        line(remark)
     for title, trials in (
         (
             Text("Each change against the ones before it, as a share of the run's time:"),

@@ -80,11 +80,13 @@ def _comment(outcome: Outcome, when: datetime) -> Iterable[str]:
     yield f"The settings of {printable(outcome.resolved.name)}: {in_one_line(outcome)}."
     yield ""
     yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {when:%Y-%m-%d %H:%M}"
-    yield str(busy_text(outcome)) if busy else "measured on a quiet machine"
+    if not busy:
+        yield "measured on a quiet machine"
     used, unused = used_trials(outcome), unused_trials(outcome)
     if used:
         yield "Each change against the ones before it, as a share of the run's time:"
         yield from (f"  {describe(trial)}" for trial in used)
+    yield from map(str, remarks(outcome))
     if tuned.confirmed is not None:
         yield f"All together, in a trial of their own: {described(tuned.confirmed)} ({tuned.confirmed.pairs} pairs)"
     if unused:
@@ -93,14 +95,24 @@ def _comment(outcome: Outcome, when: datetime) -> Iterable[str]:
     yield ""
 
 
-def busy_text(outcome: Outcome) -> Text:
-    """A warning about figures that rest on a busy machine."""
-    load = outcome.busy
-    assert load is not None
-    return Text(
-        "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
-        others=load.others, cores=load.cores,
-    )  # fmt: skip
+def remarks(outcome: Outcome) -> list[Text]:
+    """What to know about the choice: that it rests on a busy machine, or rounds differently."""
+    found: list[Text] = []
+    if (load := outcome.busy) is not None:
+        found.append(
+            Text(
+                "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
+                others=load.others, cores=load.cores,
+            )
+        )  # fmt: skip
+    if "dtype" in outcome.settings:
+        found.append(
+            Text(
+                "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",
+                dtype=outcome.settings["dtype"],
+            )
+        )
+    return found
 
 
 def used_trials(outcome: Outcome) -> list[Trial]:
