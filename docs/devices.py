@@ -15,9 +15,11 @@ DEVICES = (
     "RTX 3060 Laptop", "RTX 4060", "RTX 4070", "RTX 4060 Ti 16GB", "RTX 4080", "RTX 4090", "T4", "Apple M2 8GB",
     "Apple M3 Pro 18GB", "Apple M4 Max 64GB",
 )  # fmt: skip
-HEAD = """| device | dtype, mode | `--batch_size` × `--gradient_accumulation_steps` | memory | tokens/s | MFU assumed | from |
-| --- | --- | --- | --- | --- | --- | --- |
-"""
+HEAD = (
+    "| device | dtype, mode | micro-batch × accumulation | memory | tokens/s | MFU assumed | from |\n"
+    + 7 * "| --- "
+    + "|\n"
+)
 GPT2_VOCABULARY = 50257
 
 

@@ -26,8 +26,9 @@ def test_the_table_is_what_is_computed_today() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "split"),
-    [("RTX 4060", (4, 120)), ("RTX 3060 Laptop", (3, 160)), ("RTX 4070", (8, 60)), ("RTX 4080", (12, 40)), ("T4", (12, 40))],
-)
+    [("RTX 4060", (4, 120)), ("RTX 3060 Laptop", (3, 160)), ("RTX 4070", (8, 60)), ("RTX 4080", (12, 40)),
+     ("T4", (12, 40))],
+)  # fmt: skip
 def test_a_recommended_split_fits_and_keeps_the_tokens_of_a_step(device: str, split: tuple[int, int]) -> None:
     preset = resolve(["gpt2-124m"]).config
     config = replace(preset, batch_size=split[0], gradient_accumulation_steps=split[1])
