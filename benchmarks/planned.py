@@ -20,8 +20,10 @@ from statistics import median
 from typing import Any
 
 SMALL_EVALUATION = ["--eval_iters=5", "--log_interval=1"]
-GPT2 = ["gpt2-124m", "--dataset=shakespeare", "--tokenizer=gpt2", "--batch_size=2", "--gradient_accumulation_steps=2", "--eval_iters=2",
-        "--eval_interval=1000", "--log_interval=1"]  # fmt: skip
+GPT2 = [
+    "gpt2-124m", "--dataset=shakespeare", "--tokenizer=gpt2", "--batch_size=2", "--gradient_accumulation_steps=2",
+    "--eval_iters=2", "--eval_interval=1000", "--log_interval=1",
+]  # fmt: skip
 CASES = {
     "classic 0.2M, 4×64": ["laptop-classic", "--n_embd=64", "--max_iters=600", *SMALL_EVALUATION],
     "quick": ["quick", "--log_interval=1"],
