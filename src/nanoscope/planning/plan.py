@@ -7,9 +7,10 @@ correct it. The rest of the run follows by the rules that `train` uses for its o
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import msgspec
@@ -32,11 +33,12 @@ from nanoscope.planning.steps import StepTimes, measure_steps
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
-from nanoscope.training.pace import Pace, usual
+from nanoscope.training.pace import Pace
 from nanoscope.training.save_time import save_seconds
 
 SECONDS = 6.0  # of steps that are measured
 LOADED_BYTES = 135 << 20  # of libraries and buffers that the first iterations load (benchmarks/LOG.md)
+STALL = 1.25  # times the median
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
 # What the measuring process does not do (benchmarks/LOG.md): print and log an iteration; load the command line, open
 # the files of the run, and end. The latter as a share of its own start-up without the warm-up.
@@ -140,7 +142,7 @@ def memory_plan(
 def time_plan(request: Request, times: StepTimes) -> TimePlan:
     """The whole command, by the rules of the forecast that `train` prints."""
     config = request.config
-    step, usual_step = times.step_seconds(config), times.step_seconds(config, usual)
+    step, usual_step = times.step_seconds(config), times.step_seconds(config, without_stalls)
     evaluation = request.eval_windows * times.eval_seconds_per_sequence
     left = left_to_do(config, request.done)
     startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
@@ -163,6 +165,12 @@ def time_plan(request: Request, times: StepTimes) -> TimePlan:
         seconds_high=startup + (expected.seconds_high or 0.0), measured=True,
         limit=judged.limit, limit_reason=judged.reason,
     )  # fmt: skip
+
+
+def without_stalls(seconds: Sequence[float]) -> float:
+    """The mean, without repetitions that stand out: something else had the processor then."""
+    most = STALL * median(seconds)
+    return mean(each for each in seconds if each <= most)
 
 
 def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int, free: int | None) -> DiskPlan:

@@ -1,7 +1,6 @@
 """How fast a run is and how long it will take: from what was measured so far, before that from its forecast."""
 
 from collections import deque
-from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -60,7 +59,7 @@ class Pace:
     def expected(self, phase: str) -> float | None:
         """Seconds of the next step, evaluation, checkpoint or sample: as until now, else as forecast."""
         seen = self._seconds.get(phase)
-        return usual(seen) if seen else getattr(self.forecast, f"{phase}_seconds", None)
+        return _usual(seen) if seen else getattr(self.forecast, f"{phase}_seconds", None)
 
     def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
         """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
@@ -130,7 +129,7 @@ class Pace:
         return len(seconds), sum(seconds) / len(seconds), max(seconds)
 
 
-def usual(seconds: Sequence[float]) -> float:
+def _usual(seconds: deque[float]) -> float:
     """The median of the means of some stretches: it follows what comes again and again, and ignores what came once.
 
     The first steps are often slow, and another program may slow down a few of them for a moment.
