@@ -122,7 +122,7 @@ def table(workspace: Path) -> str:
             lines.append("| " + " | ".join(cells) + " |")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     lines.append(
-        f"\n{len(rows)} plans and runs on {machine}; {misses} figures are off by more than {LIMIT:.0%} in their worst round."
+        f"\n{len(rows)} plans and runs on {machine}; {misses} figures are off by more than {LIMIT:.0%} at worst."
     )
     return "\n".join(lines)
 

@@ -83,7 +83,7 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
 
 @dataclass(frozen=True)
 class Process:
-    """What a process takes besides its tensors: a fixed part, and what it loses between activations of many sizes."""
+    """What a process takes besides its tensors: a fixed part, and what it loses between tensors of many sizes."""
 
     fixed: int
     share: float = 0.0
@@ -93,10 +93,10 @@ class Process:
         """By what was measured with the micro-batch that was counted."""
         besides = max(times.peak_bytes - counted.peak, 0)
         fixed = min(besides, times.process_bytes + LOADED_BYTES)
-        return cls(fixed, (besides - fixed) / counted.activations)
+        return cls(fixed, (besides - fixed) / counted.peak)
 
     def bytes(self, memory: Memory) -> int:
-        return self.fixed + round(self.share * memory.activations)
+        return self.fixed + round(self.share * memory.peak)
 
 
 def splits(config: TrainConfig) -> list[int]:
