@@ -20,19 +20,24 @@ from statistics import median
 from typing import Any
 
 SMALL_EVALUATION = ["--eval_iters=5", "--log_interval=1"]
-GPT2 = ["gpt2-124m", "--dataset=shakespeare", "--batch_size=2", "--gradient_accumulation_steps=2", "--eval_iters=2",
-        "--eval_interval=1000", "--log_interval=1"]  # fmt: skip
+GPT2 = [
+    "gpt2-124m", "--dataset=shakespeare", "--tokenizer=gpt2", "--batch_size=2", "--gradient_accumulation_steps=2",
+    "--eval_iters=2", "--eval_interval=1000", "--log_interval=1",
+]  # fmt: skip
 CASES = {
     "classic 0.2M, 4×64": ["laptop-classic", "--n_embd=64", "--max_iters=600", *SMALL_EVALUATION],
     "quick": ["quick", "--log_interval=1"],
     "laptop-classic": ["laptop-classic", "--max_iters=500", *SMALL_EVALUATION],
-    "modern 6×384": ["babygpt", "--n_layer=6", "--n_embd=384", "--max_iters=15", *SMALL_EVALUATION],
+    "modern 8×256": ["babygpt", "--n_layer=8", "--n_head=8", "--n_embd=256", "--max_iters=15", *SMALL_EVALUATION],
     "GPT-2 124M, 2×2×256": [*GPT2, "--block_size=256", "--max_iters=5"],
 }
 OTHERS = {
     "classic 2×96": ["laptop-classic", "--n_layer=2", "--n_embd=96", "--max_iters=500", *SMALL_EVALUATION],
     "laptop": ["laptop", "--max_iters=150", "--log_interval=1"],
-    "babygpt, 2×8": ["babygpt", "--max_iters=20", "--batch_size=8", "--gradient_accumulation_steps=2", *SMALL_EVALUATION],
+    "babygpt, 2×8": [
+        "babygpt", "--max_iters=20", "--batch_size=8", "--gradient_accumulation_steps=2", *SMALL_EVALUATION,
+    ],
+    "modern 6×384": ["babygpt", "--n_layer=6", "--n_embd=384", "--max_iters=15", *SMALL_EVALUATION],
     "classic 6×384": ["babygpt-classic", "--batch_size=8", "--max_iters=10", *SMALL_EVALUATION],
     "modern 4×768, GPT-2's vocabulary": [
         *GPT2, "--recipe=modern", "--learning_rate=auto", "--min_lr=auto", "--warmup_iters=0", "--n_layer=4",
@@ -117,7 +122,7 @@ def table(workspace: Path) -> str:
             lines.append("| " + " | ".join(cells) + " |")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     lines.append(
-        f"\n{len(rows)} rounds on {machine}; {misses} figures are off by more than {LIMIT:.0%} in their worst round."
+        f"\n{len(rows)} plans and runs on {machine}; {misses} figures are off by more than {LIMIT:.0%} at worst."
     )
     return "\n".join(lines)
 

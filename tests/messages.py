@@ -11,7 +11,7 @@ SOURCES = Path(nanoscope.__file__).parent
 # Messages about findings, and the labels of views.
 FINDINGS = {"say": None, "plural": (1, 2), "Say": None, "Plural": (1, 2)}
 # Messages of commands: errors, and what the console prints. The Makefile has the same list.
-ERRORS = ("JobError", "UsageError", "LockedError", "OtherVersionError", "NewerVersionError")
+ERRORS = ("JobError", "UsageError", "DoesNotFitError", "LockedError", "OtherVersionError", "NewerVersionError")
 TEXTS = {"Text": None, "Count": (1, 2), **dict.fromkeys(ERRORS)}
 
 Messages = set[str | tuple[str, ...]]

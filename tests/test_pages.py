@@ -52,7 +52,8 @@ def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
         known = {
             option.replace("-", "_") for one in app[command].assemble_argument_collection() for option in one.names
         }
-        known |= {"__lang", "__help"} | ({f"__{key}" for key in KEYS} if command in ("train", "sweep") else set())
+        settings = {f"__{key}" for key in KEYS} if command in ("train", "sweep", "plan", "tune") else set()
+        known |= {"__lang", "__help"} | settings
         for option in re.findall(r"(?<!\S)--[\w-]+", line):
             assert option.replace("-", "_") in known, line
 

@@ -24,6 +24,6 @@ def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype)  # before torch is imported
 
-    from nanoscope.planning.plan import plan_for
+    from nanoscope.planning.planner import plan_for
 
     return plan_for(words)

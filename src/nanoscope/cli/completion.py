@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS, TYPES
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.paths import RUNS
@@ -61,6 +62,7 @@ def train(*sources: Annotated[str, Parameter(completer=complete_source)]) -> Non
 _SETTINGS = {
     name: Annotated[TYPES[name], Parameter(help=key.metadata["help"], negative=())] for name, key in KEYS.items()
 }
+_SETTINGS["tune"] = Annotated[bool, Parameter(help=TUNE_HELP, negative=())]
 train.__annotations__ |= _SETTINGS
 train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [

@@ -1,10 +1,12 @@
-"""What the commands that accept '-' (standard input) share: options must be told apart from paths."""
+"""What commands share: telling options from paths where '-' is standard input, and help of train and its completion."""
 
 from collections.abc import Callable
 from inspect import signature
 
 from nanoscope.errors import UsageError
 from nanoscope.suggest import did_you_mean
+
+TUNE_HELP = "Find the fastest settings for this machine first, in about 2 minutes (docs/tune.md)"
 
 
 def check_options(paths: tuple[str, ...], command: Callable[..., None]) -> None:

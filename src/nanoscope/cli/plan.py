@@ -50,10 +50,20 @@ def plan(
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype)  # takes effect only before torch is imported
 
-    from nanoscope.planning.plan import plan_for
-    from nanoscope.planning.plan_text import lines
+    from nanoscope.planning.figures import encoded_list
+    from nanoscope.planning.plan_text import lines, table
+    from nanoscope.planning.planner import plan_for, plans_everywhere
     from nanoscope.units import short_bytes
 
+    if all_devices:
+        _progress(Text("computing for every device that is known"))
+        plans = plans_everywhere(words)
+        if as_json:
+            sys.stdout.write(encoded_list(plans))
+        else:
+            for line in table(plans):
+                print(on_terminal(line))
+        return 0
     found = plan_for(words, _progress)
     if as_json:
         sys.stdout.write(found.encoded())

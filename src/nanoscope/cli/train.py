@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.cli.languages import LANGUAGE_HELP, help_writer
+from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.errors import UsageError
@@ -61,6 +62,7 @@ def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     """The same with the settings that are the fastest here."""
     from nanoscope.cli.tune import progress
     from nanoscope.planning.tuning import in_one_line, tune, with_settings
+    from nanoscope.planning.tuning_file import remarks
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
         progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
@@ -69,6 +71,8 @@ def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     if outcome.tuned.interrupted:
         raise KeyboardInterrupt
     progress(Text("tuned: {chosen}", chosen=in_one_line(outcome)))
+    for remark in remarks(outcome):
+        progress(remark)
     return with_settings(resolved, outcome.settings)
 
 
@@ -94,7 +98,6 @@ A flag typed on a resume changes the run for good, except those marked (session)
 and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-TUNE_HELP = "Find the fastest settings for this machine first, in about 2 minutes; see: nanoscope tune --help"
 MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
 PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 

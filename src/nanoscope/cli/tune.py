@@ -26,7 +26,7 @@ def tune(
 
     Examples:
 
-      nanoscope tune laptop                              then: nanoscope train tuned-laptop.toml
+      nanoscope tune laptop                              writes tuned-laptop.toml, which train takes
 
       nanoscope tune babygpt --dataset=data/mine --minutes=5 --out=mine.toml
 
@@ -36,8 +36,8 @@ def tune(
 
     Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads and how they wait, and
     the batch of evaluations. Each candidate is measured in turns with the best so far; all changes together are then
-    measured again in fresh processes, and used only if they save more than the noise and at least 2% of the run. What
-    is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
+    measured again in fresh processes, and used only if they save more than the noise and at least 2 percent of the run.
+    What is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
 
     Ctrl-C ends the search; what is confirmed by then is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130
     stopped by Ctrl-C.
@@ -90,14 +90,14 @@ def progress(text: Text) -> None:
 def _print(outcome: "Outcome", path: Path) -> None:
     from nanoscope.planning import tuning_file
     from nanoscope.planning.tuning import in_one_line
-    from nanoscope.planning.tuning_search import describe
+    from nanoscope.planning.tuning_result import describe
 
     def line(text: Text, indent: str = "") -> None:
         print(indent + on_terminal(text))
 
     line(in_one_line(outcome))
-    if outcome.busy:
-        line(tuning_file.busy_text(outcome))
+    for remark in tuning_file.remarks(outcome):
+        line(remark)
     for title, trials in (
         (
             Text("Each change against the ones before it, as a share of the run's time:"),

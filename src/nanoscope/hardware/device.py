@@ -153,6 +153,9 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
     return False, Text("this GPU is too old for Triton")
 
 
+MEASURED = Text("measured by a short matmul on this device, the highest so far")
+
+
 def peak_flops(choice: Choice) -> tuple[float | None, str]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
     known = find_device(choice.device_name) if choice.type == "cuda" else None
@@ -167,7 +170,7 @@ def peak_flops(choice: Choice) -> tuple[float | None, str]:
         with contextlib.suppress(OSError):  # the next run measures again
             write_atomically(_peaks_file(), json.dumps({**seen, key: measured}, indent=1))
     highest = max(measured, seen.get(key, 0.0))
-    return highest, Text("measured by a short matmul on this device, the highest so far")
+    return highest, MEASURED
 
 
 LONG_SECONDS, SHORT_SECONDS = 0.15, 0.03  # for the first measurement on a machine, and for one that rarely raises it

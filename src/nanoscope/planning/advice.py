@@ -16,7 +16,7 @@ WORTH_TUNING = 20 * 60.0  # seconds of a run: ten times what tuning takes
 def advice(
     request: Request, memory: MemoryPlan, disk: DiskPlan, time: TimePlan | None, times: StepTimes | None
 ) -> list[str]:
-    found: list[str] = [] if memory.fits else [_smaller(memory)]
+    found: list[str] = [] if memory.fits else [smaller(memory)]
     if time is not None and times is not None:
         found += _shorter(request, time, times)
         found += _fewer_evaluations(request, time)
@@ -31,7 +31,7 @@ def advice(
     return found
 
 
-def _smaller(memory: MemoryPlan) -> Text:
+def smaller(memory: MemoryPlan) -> Text:
     """The largest micro-batch that fits, at the same tokens an iteration; else a smaller model."""
     fitting = [split for split in memory.splits if split.fits]
     if not fitting:

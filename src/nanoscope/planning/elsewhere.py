@@ -4,6 +4,7 @@ A step does its arithmetic at the MFU that such runs are known to reach (hardwar
 through memory, and starts its operations one after the other. The slowest of the three is the step; each has a range.
 """
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -145,4 +146,5 @@ def chosen_compile(config: TrainConfig, device: KnownDevice) -> bool:
 
 def divisors(sequences: int) -> list[int]:
     """Micro-batches that divide the sequences of an iteration evenly, the largest first."""
-    return [n for n in range(sequences, 0, -1) if sequences % n == 0]
+    small = [n for n in range(1, math.isqrt(sequences) + 1) if sequences % n == 0]
+    return sorted({*small, *(sequences // n for n in small)}, reverse=True)

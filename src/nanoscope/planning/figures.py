@@ -44,13 +44,13 @@ class TimePlan(msgspec.Struct, frozen=True, kw_only=True):
     mfu_source: str
     evaluation_seconds: float
     evaluations: int
-    checkpoint_seconds: float
+    checkpoint_seconds: float | None
     checkpoints: int
     sample_seconds: float | None
     samples: int
-    startup_seconds: float
+    startup_seconds: float | None
     seconds: float
-    """Of the whole command."""
+    """Of the whole command, without what is None above."""
     seconds_low: float
     seconds_high: float
     measured: bool
@@ -93,7 +93,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     epochs: float | None
     memory: MemoryPlan
     time: TimePlan | None
-    """None if it does not fit."""
+    """None if it does not fit, or if nothing is known of the speed of the device."""
     disk: DiskPlan
     notes: list[str] = []
     advice: list[str] = []
@@ -104,4 +104,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def encoded(self) -> str:
         """The plan as a JSON document."""
-        return msgspec.json.format(msgspec.json.encode(self, enc_hook=str), indent=1).decode() + "\n"
+        return _json(self)
+
+
+def encoded_list(plans: list[Plan]) -> str:
+    """Plans for several devices as one JSON document."""
+    return _json({"schema": SCHEMA, "nanoscope": __version__, "plans": plans})
+
+
+def _json(content: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=1).decode() + "\n"

@@ -35,21 +35,23 @@ def judge(times: StepTimes, step_seconds: float, block_size: int) -> Judgement:
             return Judgement(
                 "overhead",
                 Text(
-                    "{share:.0%} of a pass takes as long for half the sequences: larger micro-batches cost less each",
+                    "{share:.0%} of the time of a forward and backward pass does not depend on its number of sequences",
                     share=fixed,
                 ),
             )
     tokens_per_second = times.micro_batch * block_size / whole
     used = times.flops_per_token * tokens_per_second / times.peak_flops if times.peak_flops else None
     if used is None:
-        return Judgement("arithmetic", Text("the peak of this device is unknown; passes grow with their sequences"))
+        return Judgement(
+            "arithmetic", Text("the peak of this device is unknown; the time of a pass grows with its sequences")
+        )
     if used >= BUSY_SHARE:
         return Judgement("arithmetic", Text("passes reach {share:.0%} of the peak of large matmuls", share=used))
     return Judgement(
         "memory",
         Text(
-            "passes reach only {share:.0%} of the peak of large matmuls, and take time in proportion to their "
-            "sequences: most goes into moving activations and weights",
+            "passes reach only {share:.0%} of the peak of large matmuls, and their time grows with their sequences: "
+            "most of it goes into moving activations and weights",
             share=used,
         ),
     )

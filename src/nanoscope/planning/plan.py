@@ -5,43 +5,46 @@ correct it. The rest of the run follows by the rules that `train` uses for its o
 """
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean, median
+from typing import Any
 
 import msgspec
 import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError
-from nanoscope.hardware.device import Choice, decide, look
+from nanoscope.hardware.device import MEASURED, Choice, decide, look
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.planning.advice import advice
+from nanoscope.planning.elsewhere import divisors
 from nanoscope.planning.figures import DiskPlan, MemoryPlan, Plan, Split, TimePlan
 from nanoscope.planning.limits import judge
 from nanoscope.planning.memory import Memory, training_memory
-from nanoscope.planning.request import Request, understand
+from nanoscope.planning.request import Request
 from nanoscope.planning.steps import StepTimes, measure_steps
 from nanoscope.runs.events import Forecast
 from nanoscope.training.agenda import left_to_do
 from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
 from nanoscope.training.pace import Pace
+from nanoscope.training.save_time import save_seconds
 
-SECONDS = 5.0  # of steps that are measured
+SECONDS = 6.0  # of steps that are measured
+LOADED_BYTES = 135 << 20  # of libraries and buffers that the first iterations load (benchmarks/LOG.md)
+STALL = 1.25  # times the median
 LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
-BETWEEN_SECONDS, LINE_SECONDS = 0.0, 0.0  # what an iteration does beside its phases, and what printing it takes
-LEAVING_SECONDS = 0.0  # from the end of the run to that of the process
+# What the measuring process does not do (benchmarks/LOG.md): print and log an iteration; load the command line, open
+# the files of the run, and end. The latter as a share of its own start-up without the warm-up.
+LINE_SECONDS, COMMAND_SHARE = 0.0005, 0.2
 
 Report = Callable[[Text], None]
-
-
-def plan_for(words: Sequence[str], report: Report = lambda text: None) -> Plan:
-    """The plan of what the words of a command mean: for this machine, or for a device that it names."""
-    return plan_here(understand(words), report=report)
 
 
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
@@ -51,9 +54,15 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
     choice, notes = with_fallbacks(wanted)
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)
-    available, process = available_bytes(torch.device(choice.device)), PROCESS_BYTES if choice.type == "cpu" else 0
+    available = available_bytes(torch.device(choice.device))
+    process = Process(PROCESS_BYTES if choice.type == "cpu" else 0)
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
+        most = int(MUCH_MEMORY * available) - process.fixed
+        sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
+        if (largest := next(sizes, None)) is not None:
+            counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
+            memory = memory_plan(config, counted, process, available, measured=False)
         return assemble(request, choice, counted, memory, None, notes)
     report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
     times = measure_steps(
@@ -64,19 +73,37 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
         return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
     if not times.works:
         raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
-    measured = (
-        counted[times.micro_batch] if times.micro_batch in counted else _counted(request, choice, times.micro_batch)
-    )
-    memory = memory_plan(config, counted, max(times.peak_bytes - measured.peak, 0), available, measured=True)
+    if times.save_seconds is None:  # too large to try: as the latest saves to this disk
+        size = counted[config.batch_size].weights + counted[config.batch_size].optimizer
+        times = msgspec.structs.replace(times, save_seconds=save_seconds(size, _disk(config)))
+    process = Process.measured(times, _counted(request, choice, times.micro_batch))
+    memory = memory_plan(config, counted, process, available, measured=True)
     return assemble(request, choice, counted, memory, times, notes)
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a process takes besides its tensors: a fixed part, and what it loses between tensors of many sizes."""
+
+    fixed: int
+    share: float = 0.0
+
+    @classmethod
+    def measured(cls, times: StepTimes, counted: Memory) -> "Process":
+        """By what was measured with the micro-batch that was counted."""
+        besides = max(times.peak_bytes - counted.peak, 0)
+        fixed = min(besides, times.process_bytes + LOADED_BYTES)
+        return cls(fixed, (besides - fixed) / counted.peak)
+
+    def bytes(self, memory: Memory) -> int:
+        return self.fixed + round(self.share * memory.peak)
 
 
 def splits(config: TrainConfig) -> list[int]:
     """Micro-batches that divide the sequences of an iteration: the configured one, half, twice, … and one sequence."""
-    total, size = config.sequences_per_step, config.batch_size
-    divisors = {each for n in range(1, math.isqrt(total) + 1) if total % n == 0 for each in (n, total // n)}
+    size, possible = config.batch_size, divisors(config.sequences_per_step)
     wanted = [1, size / 4, size / 2, size, 2 * size, 4 * size]
-    return sorted({min(divisors, key=lambda each: abs(math.log(each / max(near, 1)))) for near in wanted} | {size})
+    return sorted({min(possible, key=lambda each: abs(math.log(each / max(near, 1)))) for near in wanted})
 
 
 def memory_of_splits(request: Request, choice: Choice) -> dict[int, Memory]:
@@ -89,22 +116,22 @@ def _counted(request: Request, choice: Choice, micro_batch: int) -> Memory:
 
 
 def memory_plan(
-    config: TrainConfig, counted: dict[int, Memory], process: int, available: int, *, measured: bool
+    config: TrainConfig, counted: dict[int, Memory], process: Process, available: int, *, measured: bool
 ) -> MemoryPlan:
     """What was counted, with what the process takes besides, against what there is."""
 
     def fits(memory: Memory) -> bool:
-        return memory.peak + process <= MUCH_MEMORY * available
+        return memory.peak + process.bytes(memory) <= MUCH_MEMORY * available
 
     own = counted[config.batch_size]
     return MemoryPlan(
         weight_bytes=own.weights, gradient_bytes=own.gradients, optimizer_bytes=own.optimizer,
-        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process,
-        peak_bytes=own.peak + process, available_bytes=available, fits=fits(own), measured=measured,
+        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process.bytes(own),
+        peak_bytes=own.peak + process.bytes(own), available_bytes=available, fits=fits(own), measured=measured,
         splits=[
             Split(
                 batch_size=size, gradient_accumulation_steps=config.sequences_per_step // size,
-                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process,
+                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process.bytes(each),
                 fits=fits(each),
             )
             for size, each in counted.items()
@@ -115,64 +142,80 @@ def memory_plan(
 def time_plan(request: Request, times: StepTimes) -> TimePlan:
     """The whole command, by the rules of the forecast that `train` prints."""
     config = request.config
-    step = times.step_seconds(config)
+    step, usual_step = times.step_seconds(config), times.step_seconds(config, without_stalls)
     evaluation = request.eval_windows * times.eval_seconds_per_sequence
     left = left_to_do(config, request.done)
-    between = BETWEEN_SECONDS + LINE_SECONDS / config.log_interval
+    startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
     expected = Pace(config).complete(
         Forecast(
-            step=request.done, steps=left.step, measured=len(times.update_seconds), step_seconds=step + between,
+            step=request.done, steps=left.step, measured=len(times.update_seconds),
+            step_seconds=usual_step + LINE_SECONDS / config.log_interval,
             eval_seconds=evaluation, checkpoint_seconds=times.save_seconds, sample_seconds=times.sample_seconds,
         )
     )  # fmt: skip
-    around = times.startup_seconds + LEAVING_SECONDS
     judged = judge(times, step, config.block_size)
     speed = config.tokens_per_step / step
+    source = MEASURED if times.peak_source == MEASURED else times.peak_source
     return TimePlan(
         step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
-        mfu_peak_flops=times.peak_flops, mfu_source=Text(times.peak_source), evaluation_seconds=evaluation,
-        evaluations=left.eval, checkpoint_seconds=times.save_seconds or 0.0, checkpoints=math.ceil(left.checkpoint),
-        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=times.startup_seconds,
-        seconds=around + (expected.seconds or 0.0), seconds_low=around + (expected.seconds_low or 0.0),
-        seconds_high=around + (expected.seconds_high or 0.0), measured=True,
+        mfu_peak_flops=times.peak_flops, mfu_source=source, evaluation_seconds=evaluation,
+        evaluations=left.eval, checkpoint_seconds=times.save_seconds, checkpoints=math.ceil(left.checkpoint),
+        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=startup,
+        seconds=startup + (expected.seconds or 0.0), seconds_low=startup + (expected.seconds_low or 0.0),
+        seconds_high=startup + (expected.seconds_high or 0.0), measured=True,
         limit=judged.limit, limit_reason=judged.reason,
     )  # fmt: skip
 
 
-def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int) -> DiskPlan:
+def without_stalls(seconds: Sequence[float]) -> float:
+    """The mean, without repetitions that stand out: something else had the processor then."""
+    most = STALL * median(seconds)
+    return mean(each for each in seconds if each <= most)
+
+
+def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int, free: int | None) -> DiskPlan:
     kept = saves if config.keep_checkpoints == 0 else min(saves, config.keep_checkpoints + 1)  # and the best
     needed = checkpoint_bytes * (kept + (saves > kept))
-    free = shutil.disk_usage(_disk(config)).free
-    return DiskPlan(checkpoint_bytes=checkpoint_bytes, bytes=needed, free_bytes=free, fits=needed <= free)
+    fits = free is None or needed <= free
+    return DiskPlan(checkpoint_bytes=checkpoint_bytes, bytes=needed, free_bytes=free, fits=fits)
 
 
 def assemble(
     request: Request, choice: Choice, counted: dict[int, Memory], memory: MemoryPlan, times: StepTimes | None,
     notes: list[str],
 ) -> Plan:  # fmt: skip
-    config, data, own = request.config, request.data, counted[request.config.batch_size]
+    config, own = request.config, counted[request.config.batch_size]
     time = time_plan(request, times) if times else None
     size = (times and times.checkpoint_bytes) or own.weights + own.optimizer
-    tokens = config.max_iters * config.tokens_per_step
-    disk = disk_plan(config, size, math.ceil(left_to_do(config, request.done).checkpoint))
+    saves = math.ceil(left_to_do(config, request.done).checkpoint)
+    disk = disk_plan(config, size, saves, shutil.disk_usage(_disk(config)).free)
     return Plan(
-        name=request.name, device=choice.device, device_name=choice.device_name, here=True,
+        **common(request, own.parameters), device=choice.device, device_name=choice.device_name, here=True,
         dtype=times.dtype if times else choice.dtype, compiled=times.compiled if times else choice.compile,
-        threads=times.threads if times and choice.type == "cpu" else None, recipe=request.shape.recipe,
-        parameters=own.parameters, batch_size=config.batch_size,
-        gradient_accumulation_steps=config.gradient_accumulation_steps, tokens_per_step=config.tokens_per_step,
-        done=request.done, steps=max(config.max_iters - request.done, 0), tokens=tokens,
-        tokens_per_parameter=tokens / own.parameters, data=data.name, prepared=data.folder is not None,
-        vocab_size=data.vocab_size, train_tokens=data.train_tokens,
-        epochs=tokens / data.train_tokens if data.train_tokens else None, memory=memory, time=time,
-        disk=disk, notes=notes, advice=advice(request, memory, disk, time, times),
+        threads=times.threads if times and choice.type == "cpu" else None, memory=memory, time=time, disk=disk,
+        notes=notes, advice=advice(request, memory, disk, time, times),
     )  # fmt: skip
+
+
+def common(request: Request, parameters: int) -> dict[str, Any]:
+    """The figures that depend on the configuration alone."""
+    config, data = request.config, request.data
+    tokens = config.max_iters * config.tokens_per_step
+    return {
+        "name": request.name, "recipe": request.shape.recipe, "parameters": parameters,
+        "batch_size": config.batch_size, "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "tokens_per_step": config.tokens_per_step, "done": request.done,
+        "steps": max(config.max_iters - request.done, 0), "tokens": tokens,
+        "tokens_per_parameter": tokens / parameters, "data": data.name, "prepared": data.folder is not None,
+        "vocab_size": data.vocab_size, "train_tokens": data.train_tokens,
+        "epochs": tokens / data.train_tokens if data.train_tokens else None,
+    }  # fmt: skip
 
 
 def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:
     own = counted[config.batch_size]
-    size, free = own.weights + own.optimizer, shutil.disk_usage(_disk(config)).free
-    return size < min(LONGEST_SAVE, free / 2)
+    size, folder = own.weights + own.optimizer, _disk(config)
+    return size < min(LONGEST_SAVE, shutil.disk_usage(folder).free / 2) and os.access(folder, os.W_OK)
 
 
 def _disk(config: TrainConfig) -> Path:

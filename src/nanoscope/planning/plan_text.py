@@ -1,6 +1,6 @@
 """A plan in words: a few lines, each about one question."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.planning.figures import Plan, TimePlan
@@ -46,15 +46,19 @@ def _work(plan: Plan) -> Iterator[Text]:
         yield Text("  epochs: unknown, because {data} is not prepared", data=plan.data)
     else:
         yield Text(
-            "  {epochs:.3g} epochs of {data} ({tokens:count} tokens)",
-            epochs=plan.epochs, data=plan.data, tokens=plan.train_tokens,
+            "  {epochs} epochs of {data} ({tokens:count} tokens)",
+            epochs=_number(plan.epochs), data=plan.data, tokens=plan.train_tokens,
         )  # fmt: skip
-        if not plan.prepared:
-            yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
+    if not plan.prepared and plan.time is not None and plan.time.measured:
+        yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
     yield Text(
-        "  {ratio:.3g} tokens per parameter; about 20 gives the lowest loss for a given amount of compute",
-        ratio=plan.tokens_per_parameter,
+        "  {ratio} tokens per parameter; about 20 is usual for the lowest loss at a given amount of compute",
+        ratio=_number(plan.tokens_per_parameter),
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _memory(plan: Plan) -> Iterator[Text]:
@@ -71,7 +75,7 @@ def _memory(plan: Plan) -> Iterator[Text]:
         Text("gradients"): memory.gradient_bytes,
         Text("optimizer"): memory.optimizer_bytes,
         Text("activations"): memory.activation_bytes,
-        Text("logits"): memory.logit_bytes,
+        "logits": memory.logit_bytes,
         Text("the process itself"): memory.process_bytes,
     }
     listed = [Text("{part} {size}", part=part, size=short_bytes(size)) for part, size in parts.items() if size]
@@ -90,19 +94,23 @@ def _time(plan: Plan, time: TimePlan) -> Iterator[Text]:
         "time: {seconds:duration} in all ({low:duration} to {high:duration})",
         seconds=time.seconds, low=time.seconds_low, high=time.seconds_high,
     )  # fmt: skip
-    parts = [
-        Text("{seconds:rough} to start", seconds=time.startup_seconds),
+    parts: list[Text] = [
         Count("{n:,} iteration × {seconds:rough}", "{n:,} iterations × {seconds:rough}", plan.steps,
               seconds=time.step_seconds),
         Count("{n:,} evaluation × {seconds:rough}", "{n:,} evaluations × {seconds:rough}", time.evaluations,
               seconds=time.evaluation_seconds),
-        Count("at most {n:,} checkpoint × {seconds:rough}", "at most {n:,} checkpoints × {seconds:rough}",
-              time.checkpoints, seconds=time.checkpoint_seconds),
     ]  # fmt: skip
-    if time.samples:
+    if time.startup_seconds is not None:
+        parts.insert(0, Text("{seconds:rough} to start", seconds=time.startup_seconds))
+    if time.checkpoint_seconds is not None:
+        parts.append(
+            Count("at most {n:,} checkpoint × {seconds:rough}", "at most {n:,} checkpoints × {seconds:rough}",
+                  time.checkpoints, seconds=time.checkpoint_seconds)
+        )  # fmt: skip
+    if time.sample_seconds is not None:
         parts.append(
             Count("{n:,} sample × {seconds:rough}", "{n:,} samples × {seconds:rough}", time.samples,
-                  seconds=time.sample_seconds or 0.0)
+                  seconds=time.sample_seconds)
         )  # fmt: skip
     yield Text("  {parts}", parts=Joined(" + ", parts))
     yield Text("  {speed:count} tokens/s", speed=time.tokens_per_second)
@@ -111,6 +119,8 @@ def _time(plan: Plan, time: TimePlan) -> Iterator[Text]:
             "  MFU {mfu:.1%} of {peak:,.0f} GFLOPS ({source})",
             mfu=time.mfu, peak=(time.mfu_peak_flops or 0) / 1e9, source=time.mfu_source,
         )  # fmt: skip
+    if not time.measured:
+        yield Text("  without start-up and checkpoints, which depend on the machine around the device")
     if time.limit is not None:
         yield Text("  limited by {limit}: {reason}", limit=LIMITS[time.limit], reason=time.limit_reason)
 
@@ -128,3 +138,21 @@ def _disk(plan: Plan) -> Iterator[Text]:
         yield Text(
             "disk: does not fit: up to {all} for checkpoints of {each}; {free} are free", all=all, each=each, free=free
         )
+
+
+def table(plans: Sequence[Plan]) -> Iterator[Text]:
+    """One line for each device."""
+    yield from _work(plans[0])
+    width = max(len(plan.device_name) for plan in plans)
+    for plan in plans:
+        memory, time = plan.memory, plan.time
+        needs = f"{short_bytes(memory.peak_bytes)} / {short_bytes(memory.available_bytes)}"
+        told = Text("does not fit") if not memory.fits else Text("no run on such a device is known")
+        if time is not None:
+            told = Text(
+                "{step:rough} an iteration, {seconds:duration} in all ({low:duration} to {high:duration}), "
+                "MFU {mfu:.0%} assumed",
+                step=time.step_seconds, seconds=time.seconds, low=time.seconds_low, high=time.seconds_high,
+                mfu=time.mfu,
+            )  # fmt: skip
+        yield Text("{device}  {needs}  {told}", device=f"{plan.device_name:{width}}", needs=f"{needs:>19}", told=told)

@@ -16,6 +16,7 @@ from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import corpus_and_tokenizer, find_prepared, missing
 from nanoscope.data.loader import check_length
 from nanoscope.data.prepare import BPE_VOCAB_SIZE
+from nanoscope.errors import UsageError
 from nanoscope.model import ModelConfig
 from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
@@ -81,25 +82,36 @@ def understand(words: Sequence[str]) -> Request:
     if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
         resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
     resolved = settled(resolved)
-    init_from = resolved.config.init_from
-    if init_from == "resume":
+    if resolved.config.init_from == "resume":
         return replace(_resumed(resolved), words=tuple(words))
-    config = resolved.config
+    return replace(_request(with_shape_of_weights(resolved), resolved.name), words=tuple(words))
+
+
+def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
+    """The configuration with the shape of the weights that the run begins with, if it begins with any."""
+    config, init_from = resolved.config, resolved.config.init_from
     if init_from in GPT2_SHAPES:
         layers, heads, width = GPT2_SHAPES[init_from]
-        config = replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
-    elif init_from != "scratch":
-        config, _ = config_for_weights(resolved, open_weights(config))
-    return replace(_request(config, resolved.name), words=tuple(words))
+        return replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
+    return config if init_from == "scratch" else config_for_weights(resolved, open_weights(config))[0]
 
 
 def _resumed(resolved: Resolved) -> Request:
     folder = old_run(resolved)
+    settings, run = None, folder.path
     if folder.nanogpt is not None:
         checkpoint, settings = nanogpt_run(folder.nanogpt)
-        return _request(resumed_config(folder, resolved, settings).config, folder.path.name, checkpoint.progress.step)
-    done = int(checkpoint_folders(folder.checkpoints)[0].name.strip(".").split("-")[1].removesuffix(".old"))
-    return _request(resumed_config(folder, resolved).config, folder.path.name, done, folder.path)
+        done = checkpoint.progress.step
+    else:
+        newest = checkpoint_folders(folder.checkpoints)[0].name
+        done = int(newest.strip(".").removesuffix(".old").removeprefix("step-"))
+    config = resumed_config(folder, resolved, settings).config
+    if done >= config.max_iters:
+        raise UsageError(
+            "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",
+            run=run, n=done, more=2 * done,
+        )  # fmt: skip
+    return _request(config, run.name, done, run)
 
 
 def _request(config: TrainConfig, name: str, done: int = 0, run: Path | None = None) -> Request:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from nanoscope.errors import JobError, why
 from nanoscope.hardware.probe import kill_tree
 from nanoscope.messages import Text
 
+Average = Callable[[Sequence[float]], float]
 CHILD = "nanoscope.planning.steps_child"
 OUT_OF_MEMORY_SIGNALS = (signal.Signals["SIGKILL"].value,) if hasattr(signal, "SIGKILL") else ()
 
@@ -99,19 +101,19 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     def works(self) -> bool:
         return not self.problem
 
-    def micro_seconds(self, sequences: int, *, first: bool = False) -> float:
+    def micro_seconds(self, sequences: int, usual: Average = median, *, first: bool = False) -> float:
         """A forward and backward pass over so many sequences, in proportion to those measured."""
         seconds = self.first_seconds if first or not self.later_seconds else self.later_seconds
-        return median(seconds) * sequences / self.micro_batch
+        return usual(seconds) * sequences / self.micro_batch
 
-    def passes_seconds(self, config: TrainConfig) -> float:
+    def passes_seconds(self, config: TrainConfig, usual: Average = median) -> float:
         """The forward and backward passes of one iteration, whose accumulation may be longer than what was measured."""
-        first = self.micro_seconds(config.batch_size, first=True)
-        return first + (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size)
+        first = self.micro_seconds(config.batch_size, usual, first=True)
+        return first + (config.gradient_accumulation_steps - 1) * self.micro_seconds(config.batch_size, usual)
 
-    def step_seconds(self, config: TrainConfig) -> float:
-        """One iteration of this configuration."""
-        return self.passes_seconds(config) + median(self.update_seconds) + median(self.data_seconds)
+    def step_seconds(self, config: TrainConfig, usual: Average = median) -> float:
+        """One iteration of this configuration, by the median or another average of what was measured."""
+        return self.passes_seconds(config, usual) + usual(self.update_seconds) + usual(self.data_seconds)
 
     @property
     def eval_seconds_per_sequence(self) -> float:

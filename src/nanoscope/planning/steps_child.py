@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from nanoscope.training.warm_up import WarmUp
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
-ROUND_SHARE = 0.25  # of the time for steps: the micro-batches before one update, so that there are several updates
-SMALLEST_SHARE = 0.15  # a micro-batch that takes longer is measured with fewer sequences
-EVAL_SHARE = 0.25
+ROUND_SHARE = 0.3  # of the time for steps: the micro-batches before one update, so that there are several updates
+LONGEST_SHARE = 0.8  # a micro-batch that takes longer is measured with fewer sequences
+LONG_PASS_SECONDS = 1.0  # starting operations takes no part of such a pass that could be told
+EVAL_SHARE = 0.3
 
 
 def main() -> None:
@@ -178,7 +180,7 @@ class _Steps:
         self.session, self.seconds = session, seconds
         config, learner = session.config, session.learner
         compiled = learner.model is not learner.plain_model  # for whole micro-batches
-        most = max(1, int(SMALLEST_SHARE * seconds / seconds_per_sequence))
+        most = max(1, int(LONGEST_SHARE * seconds / seconds_per_sequence))
         self.micro_batch = config.batch_size if compiled else min(config.batch_size, most)
         self.first: list[float] = []
         self.later: list[float] = []
@@ -194,12 +196,12 @@ class _Steps:
             self._iterate(step)
             if step == 0:
                 self.trained_bytes = used(self.session.machine.device)
-                if time.perf_counter() > until:
+                if time.perf_counter() > until + self.seconds:
                     break
                 # The first iteration made the optimizer's state and filled caches: it counts if it is the only one.
                 self.first, self.later, self.updates, self.data = [], [], [], []
             step += 1
-        if halves and self.micro_batch > 1:
+        if halves and self.micro_batch > 1 and median(self.first) < LONG_PASS_SECONDS:
             self._measure_halves(time.perf_counter() + 0.25 * self.seconds)
 
     def _iterate(self, step: int) -> None:
@@ -260,7 +262,7 @@ def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -
     import torch
 
     model, evaluator, found = session.learner.plain_model, session.evaluator, [0.0]
-    evaluator.batch = min(evaluator.batch, max(1, int(seconds / 2 / seconds_per_sequence)))
+    evaluator.batch = min(evaluator.batch, max(1, int(seconds / seconds_per_sequence)))
     model.eval()
     until = time.perf_counter() + seconds
     with torch.no_grad():

@@ -21,12 +21,13 @@ from nanoscope.hardware.load import Load, load_between, read
 from nanoscope.hardware.probe import probe_cpu_dtype
 from nanoscope.messages import Text
 from nanoscope.planning.tuning_candidates import Settings
+from nanoscope.planning.tuning_result import Tuned, flags
 from nanoscope.planning.tuning_rig import ChildRig
-from nanoscope.planning.tuning_search import Tuned, Tuner, flags, no_report
+from nanoscope.planning.tuning_search import Tuner, no_report
 
 MINUTES = 2.0
 LOOK_SECONDS = 0.5
-GPT2_VOCABULARY = 50304  # nanoGPT's, padded
+GPT2_VOCABULARY = 50257
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def tune(resolved: Resolved, minutes: float = MINUTES, report: Callable[[Text], 
     """Search for about so many minutes. Settings that were typed stay as they are."""
     config = resolved.config
     check_can_tune(resolved)
-    data, vocab_size = _data(config, report)
+    data, vocab_size = data_of(config, report)
     before = _load()
     tuner = Tuner(
         config, partial(ChildRig, data=data, vocab_size=vocab_size), seconds=60 * minutes, fixed=resolved.typed,
@@ -103,7 +104,7 @@ def in_one_line(outcome: Outcome) -> Text:
     )  # fmt: skip
 
 
-def _data(config: TrainConfig, report: Callable[[Text], None]) -> tuple[Path | None, int]:
+def data_of(config: TrainConfig, report: Callable[[Text], None]) -> tuple[Path | None, int]:
     """The prepared dataset and its vocabulary. A corpus that is known is prepared, as training would do."""
     try:
         with redirect_stdout(sys.stderr):

@@ -136,7 +136,7 @@ def _splits(found: Candidates, config: TrainConfig, facts: Facts, fixed: set[str
             Skipped(
                 split(config, too_large),
                 Text(
-                    "it would leave less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
+                    "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
                     need=_memory(config, facts, too_large) / 1e9, available=memory_bytes / 1e9,
                 ),
             )

@@ -10,10 +10,13 @@ from statistics import median
 
 import msgspec
 
+from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError
 from nanoscope.planning.steps_child import SetUp, begin, peak, problem_of, set_up, update
 from nanoscope.planning.tuning_candidates import Facts
 from nanoscope.planning.tuning_rig import Answer, Question
+
+LONG_SECONDS = 5.0  # for a micro-batch: beside it, what happens once doesn't count
 
 
 def main() -> None:
@@ -27,6 +30,9 @@ def main() -> None:
         answers.flush()
 
     try:
+        from nanoscope.planning.request import with_shape_of_weights
+
+        config = with_shape_of_weights(Resolved(config, "", typed={}, given=job.config))
         trial = Trial(set_up(job, config))
         answer(trial.facts())
         for line in questions:
@@ -44,7 +50,9 @@ class Trial:
     def __init__(self, ready: SetUp) -> None:
         self.ready, self.session = ready, ready.session
         self._iterations = 0
-        self._iterate(0.0)  # makes the optimizer's state, and fills caches
+        fastest = ready.warmed_up.fastest
+        if fastest.seconds / fastest.sequences * self.session.config.batch_size < LONG_SECONDS:
+            self._iterate(0.0)  # makes the optimizer's state, and fills caches: a matter of a second
 
     def facts(self) -> Facts:
         import torch
@@ -56,7 +64,7 @@ class Trial:
         logits = 4 * self.session.config.block_size * learner.plain_model.config.vocab_size
         return Facts(
             device=machine.choice.type, device_name=str(machine.choice.device_name), dtype=machine.choice.dtype,
-            compiled=compiled, threads=torch.get_num_threads(), sleeps=os.environ.get("GOMP_SPINCOUNT") == "0",
+            compiled=compiled, threads=torch.get_num_threads(), sleeps=machine.waiting.sleeping,
             eval_batch=evaluator.batch, windows=sum(len(starts) for starts in evaluator.starts.values()),
             compile_seconds=self.ready.warm_up_seconds if compiled else 0.0,
             available_bytes=available_bytes(machine.device), memory_bytes=peak(machine.device),

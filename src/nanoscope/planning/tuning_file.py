@@ -15,7 +15,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Text
 from nanoscope.planning.tuning import Outcome, in_one_line
-from nanoscope.planning.tuning_search import Trial, describe
+from nanoscope.planning.tuning_result import Trial, describe, described
 from nanoscope.untrusted import printable
 
 MARK = "# Written by nanoscope tune"
@@ -77,30 +77,42 @@ def toml(outcome: Outcome, when: datetime | None = None) -> str:
 
 def _comment(outcome: Outcome, when: datetime) -> Iterable[str]:
     tuned, busy = outcome.tuned, outcome.busy
-    yield Text("The settings of {name}: {chosen}.", name=outcome.resolved.name, chosen=in_one_line(outcome))
+    yield f"The settings of {printable(outcome.resolved.name)}: {in_one_line(outcome)}."
     yield ""
     yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {when:%Y-%m-%d %H:%M}"
-    yield str(busy_text(outcome)) if busy else Text("measured on a quiet machine")
+    if not busy:
+        yield "measured on a quiet machine"
     used, unused = used_trials(outcome), unused_trials(outcome)
     if used:
-        yield Text("Each change against the ones before it, as a share of the run's time:")
+        yield "Each change against the ones before it, as a share of the run's time:"
         yield from (f"  {describe(trial)}" for trial in used)
+    yield from map(str, remarks(outcome))
     if tuned.confirmed is not None:
-        yield Text("All together, in a trial of their own: {chosen}", chosen=in_one_line(outcome))
+        yield f"All together, in a trial of their own: {described(tuned.confirmed)} ({tuned.confirmed.pairs} pairs)"
     if unused:
-        yield Text("Not used:")
+        yield "Not used:"
         yield from (f"  {describe(trial)}" for trial in unused)
     yield ""
 
 
-def busy_text(outcome: Outcome) -> Text:
-    """A warning about figures that rest on a busy machine."""
-    load = outcome.busy
-    assert load is not None
-    return Text(
-        "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
-        others=load.others, cores=load.cores,
-    )  # fmt: skip
+def remarks(outcome: Outcome) -> list[Text]:
+    """What to know about the choice: that it rests on a busy machine, or rounds differently."""
+    found: list[Text] = []
+    if (load := outcome.busy) is not None:
+        found.append(
+            Text(
+                "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
+                others=load.others, cores=load.cores,
+            )
+        )  # fmt: skip
+    if "dtype" in outcome.settings:
+        found.append(
+            Text(
+                "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",
+                dtype=outcome.settings["dtype"],
+            )
+        )
+    return found
 
 
 def used_trials(outcome: Outcome) -> list[Trial]:

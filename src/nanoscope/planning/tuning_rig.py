@@ -41,7 +41,7 @@ class ChildRig:
 
     def __init__(self, config: TrainConfig, data: Path | None, vocab_size: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="nanoscope-tune-")
-        settings = dataclasses.asdict(config) | {"init_from": "scratch", "overwrite": False, "out_dir": ""}
+        settings = dataclasses.asdict(config) | {"overwrite": False, "out_dir": ""}
         job = Job(settings, str(data) if data else None, vocab_size, 0.0, self._folder.name, False, False, os.getpid())
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._lines: queue.Queue[bytes] = queue.Queue()
@@ -60,6 +60,10 @@ class ChildRig:
             self.close()
             raise
         self.memory_bytes = self.facts.memory_bytes
+
+    @property
+    def process_id(self) -> int:
+        return int(self._child.pid)
 
     def measure(self, kind: Kind, seconds: float) -> float:
         answer: Answer = self._ask(Question(kind, seconds), Answer)
@@ -80,13 +84,13 @@ class ChildRig:
         try:
             line = self._lines.get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
-            raise RigError("the steps take too long to measure") from None
+            raise RigError(Text("the steps take too long to measure")) from None
         if not line:
             self._errors.seek(0)
             errors = self._errors.read().decode("utf-8", "replace")
             raise RigError(problem_of_status(self._child.wait(), errors)[0])
         if (problem := msgspec.json.decode(line, type=dict).get("problem")) is not None:
-            raise RigError(Text("{problem}", problem=problem))
+            raise RigError(str(problem))
         return msgspec.json.decode(line, type=kind)
 
     def _read(self) -> None:

@@ -7,15 +7,24 @@ by a few percent for as long as they live, which turns alone don't show. `Rig` i
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from statistics import mean
+from dataclasses import replace
+from statistics import mean, median
 from typing import Protocol
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.messages import Text
+from nanoscope.planning.tuning_budget import (
+    FEWEST_FRESH_PAIRS,
+    FEWEST_PAIRS,
+    FRESH_PAIRS,
+    ROUND_SECONDS,
+    Budget,
+    name_of,
+)
 from nanoscope.planning.tuning_candidates import (
     MARGIN,
     SPARE_MEMORY,
@@ -27,13 +36,11 @@ from nanoscope.planning.tuning_candidates import (
     candidates,
 )
 from nanoscope.planning.tuning_pairs import Gain, gain_of, verdict
+from nanoscope.planning.tuning_result import Figures, Trial, Tuned, describe, flags
 
-FEWEST_PAIRS, MOST_PAIRS = 3, 8
-ROUND_SECONDS = 0.5  # of one measurement; one micro-batch and one update at least
-LONG_SECONDS = 15.0  # a pair that takes longer is not repeated: the confirmation does that
-FRESH_PAIRS, MOST_FRESH_PAIRS = 3, 6  # of processes, to confirm
-FEWEST_FRESH_PAIRS = 2  # where each takes long
-ROUNDS = 4  # of each process in the confirmation
+MOST_PAIRS = 8
+MOST_FRESH_PAIRS = 6
+HOPELESS = -0.15  # a gain like this, in one pair, needs no second one
 
 
 class RigError(JobError):
@@ -53,48 +60,6 @@ class Rig(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One change that was tried, or was not for a reason."""
-
-    settings: Settings
-    gain: Gain | None = None
-    """Of the whole run's time, against the best settings before it."""
-    reason: Text | None = None
-    """Why it is not used; None if it is."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a configuration takes on this machine."""
-
-    step_seconds: float
-    eval_seconds: float
-    run_seconds: float
-    memory_bytes: int
-
-
-@dataclass
-class Tuned:
-    """What came of it. `settings` are the changes that were confirmed: none if the settings are the fastest found."""
-
-    facts: Facts
-    default: Figures
-    memory_bytes: int
-    """What the run can have."""
-    settings: Settings = field(default_factory=dict)
-    tuned: Figures | None = None
-    confirmed: Gain | None = None
-    """Of all changes together, from the confirmation alone."""
-    compile_seconds: float = 0.0
-    """What compiling takes, if it was chosen: counted in the run's time."""
-    trials: list[Trial] = field(default_factory=list)
-    too_slow: Text | None = None
-    """Why nothing could be compared."""
-    seconds: float = 0.0
-    interrupted: bool = False
-
-
 def no_report(text: Text) -> None:
     """Say nothing."""
 
@@ -112,16 +77,13 @@ class Tuner:
         report: Callable[[Text], None] = no_report,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config, self.seconds, self.fixed, self.cores = config, seconds, frozenset(fixed), logical_cores
+        self.config, self.fixed, self.cores = config, frozenset(fixed), logical_cores
         self.length = Length.of(config)
         self.best: Settings = {}
         self._open_rig, self._probe, self._report, self._now = open_rig, probe, report, now
         self._rigs: dict[str, Rig] = {}
-        self._began = now()
-        self._open_seconds = 0.0
+        self._budget = Budget(config, seconds, now)
         self._seconds: dict[Kind, float] = {"step": 0.0, "eval": 0.0}  # of the best settings so far
-        self._cost: dict[Kind, float] = {"step": ROUND_SECONDS, "eval": ROUND_SECONDS}
-        self._margins: dict[str, float] = {}
 
     def run(self) -> Tuned:
         """Search, confirm and return what was found. Ctrl-C returns what is confirmed by then, or is raised."""
@@ -137,27 +99,21 @@ class Tuner:
             self._seconds = {kind: self._measure({}, kind) for kind in ("step", "eval")}
         except RigError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
-        self.tuned = Tuned(rig.facts, self._figures([self._seconds], rig), rig.facts.available_bytes)
+        self.tuned = Tuned(
+            rig.facts, self._figures(self._seconds["step"], self._seconds["eval"], rig), rig.facts.available_bytes
+        )
         self._report(
             Text(
                 "{step:seconds3} an iteration, {evaluation:seconds2} an evaluation",
                 step=self._seconds["step"], evaluation=self._seconds["eval"],
             )
         )  # fmt: skip
-        if (needed := self._pair_seconds() + self._confirming_seconds()) > self._left():
-            minutes = (self._now() - self._began + 3 * needed) / 60
-            self.tuned.too_slow = Text(
-                "an iteration takes {step:duration} here, too long to compare settings in {seconds:duration}: "
-                "use --minutes={minutes:.0f}",
-                step=self._seconds["step"], seconds=self.seconds, minutes=minutes + 0.5,
-            )  # fmt: skip
-            return self._finished()
         self._explore_all()
         self._confirm()
         return self._finished()
 
     def _finished(self) -> Tuned:
-        self.tuned.seconds = self._now() - self._began
+        self.tuned.seconds = self._budget.spent
         return self.tuned
 
     # The search.
@@ -169,6 +125,12 @@ class Tuner:
             logical_cores=self.cores, memory_bytes=self.tuned.memory_bytes,
             sixteen_bits=self._probe() if on_cpu and self._probe and "dtype" not in self.fixed else None,
         )  # fmt: skip
+        needed = min((self._budget.to_try({}, each.steps[0]) for each in found.directions), default=0.0)
+        if needed > self._budget.left:
+            self.tuned.too_slow = Text(
+                "comparing settings takes longer than {seconds:duration} here; use --minutes={minutes:.0f}",
+                seconds=self._budget.seconds, minutes=(self._budget.spent + 3 * needed) / 60 + 0.5,
+            )  # fmt: skip
         for direction in found.directions:
             if not set(direction.steps[0]) & set(self.best):  # the other way brought something already
                 self._explore(direction)
@@ -176,8 +138,8 @@ class Tuner:
 
     def _explore(self, direction: Direction) -> None:
         for settings in direction.steps:
-            if self._left() < self._pair_seconds() + self._confirming_seconds():
-                self.tuned.trials.append(Trial(settings, reason=Text("not tried: no time left")))
+            if self._budget.left < self._budget.to_try(self.best, {**self.best, **settings}):
+                self.tuned.trials.append(Trial(settings, reason=Text("not tried: the time is over")))
                 return
             trial = self._try(settings, direction)
             self.tuned.trials.append(trial)
@@ -192,30 +154,34 @@ class Tuner:
         try:
             rig = self._rig(candidate)
             self._check(settings, rig)
-            pairs, gain = self._pairs(candidate, direction)
+            after, gain = self._pairs(candidate, direction)
             self._check(settings, rig)
         except RigError as error:
+            self._close_all(but=[self.best])
             return Trial(settings, reason=error.text)
-        finally:
-            self._close_all(but=[self.best, candidate])
         trial = Trial(settings, gain, self._objection(gain, direction.margin))
-        loser = candidate if trial.reason else self.best
         self._close_all(but=[self.best if trial.reason else candidate])
-        if loser is not candidate:
-            self._seconds[direction.kind] = pairs[-1]
+        if trial.reason is None:
+            self._seconds[direction.kind] = after[-1]
         return trial
 
     def _pairs(self, candidate: Settings, direction: Direction) -> tuple[list[float], Gain]:
         """What the candidate took each time, and its gain."""
         kind, pairs, after = direction.kind, list[tuple[float, float]](), list[float]()
+        long = self._budget.is_long(self.best, candidate)
         while True:
-            before = self._measure(self.best, kind)
+            before = self._seconds[kind] if long else self._measure(self.best, kind)
             after.append(self._measure(candidate, kind))
             pairs.append((self._run_seconds(self.best, kind, before), self._run_seconds(candidate, kind, after[-1])))
             gain = gain_of(pairs)
             enough = len(pairs) >= FEWEST_PAIRS and verdict(gain, direction.margin) != "unsure"
-            long = 2 * self._cost[kind] > LONG_SECONDS
-            if enough or long or len(pairs) == MOST_PAIRS or self._left() < self._confirming_seconds():
+            if (
+                enough
+                or long
+                or gain.share < HOPELESS
+                or len(pairs) == MOST_PAIRS
+                or self._budget.left < self._budget.to_confirm(candidate)
+            ):
                 self._seconds[kind] = before
                 return after, gain
 
@@ -231,13 +197,16 @@ class Tuner:
 
     def _check(self, settings: Settings, rig: Rig) -> None:
         """Refuse what was replaced by something else on this machine, or leaves too little memory."""
-        used = {"dtype": rig.facts.dtype, "compile": rig.facts.compiled}
+        facts = rig.facts
+        used = {"dtype": facts.dtype, "compile": facts.compiled, "waiting": "sleep" if facts.sleeps else "spin"}
         if any(settings.get(key, value) != value for key, value in used.items()):
-            raise RigError(rig.facts.note or Text("it does not work here"))
+            raise RigError(Text("it does not work here: {problem}", problem=facts.note or "?"))
         if rig.memory_bytes > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:
             raise RigError(
-                "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
-                need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                Text(
+                    "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
+                    need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                )
             )  # fmt: skip
 
     # The confirmation.
@@ -247,7 +216,7 @@ class Tuner:
         kept = [trial for trial in self.tuned.trials if trial.reason is None]
         strongest = max(kept, key=lambda trial: trial.gain.share if trial.gain else 0.0, default=None)
         for settings in [self.best, strongest.settings] if strongest and len(kept) > 1 else [self.best]:
-            if not settings or self._left() < self._confirming_seconds(FEWEST_FRESH_PAIRS):
+            if not settings or self._budget.left < FEWEST_FRESH_PAIRS * self._budget.of_a_fresh_pair(settings):
                 continue
             self._report(Text("confirming {settings}", settings=flags(settings)))
             if self._confirmed(settings):
@@ -258,7 +227,7 @@ class Tuner:
     def _withdraw(self, settings: Settings) -> None:
         """What seemed faster but is not in the settings is said to be not confirmed."""
         self.tuned.trials = [
-            replace(trial, reason=Text("not confirmed by the longer trial"))
+            replace(trial, reason=Text("not confirmed"))
             if trial.reason is None and not trial.settings.items() <= settings.items() and not self._passed(trial)
             else trial
             for trial in self.tuned.trials
@@ -274,7 +243,9 @@ class Tuner:
         try:
             while len(pairs) < MOST_FRESH_PAIRS:
                 seen = len(pairs) >= FRESH_PAIRS and verdict(gain_of(pairs), MARGIN) != "unsure"
-                if seen or (len(pairs) >= FEWEST_FRESH_PAIRS and self._left() < self._fresh_seconds()):
+                if seen or (
+                    len(pairs) >= FEWEST_FRESH_PAIRS and self._budget.left < self._budget.of_a_fresh_pair(settings)
+                ):
                     break
                 sides.append(self._fresh_pair(settings, swapped=len(pairs) % 2 == 1))
                 pairs.append((sides[-1][0].run_seconds, sides[-1][1].run_seconds))
@@ -296,18 +267,22 @@ class Tuner:
         """Both ways in new processes, in turns: what each takes."""
         self._close_all()
         order: list[Settings] = [settings, {}] if swapped else [{}, settings]
-        found: dict[str, list[dict[Kind, float]]] = {_name(each): [] for each in order}
-        rounds = 1 if 2 * self._cost["step"] > LONG_SECONDS else ROUNDS
-        for _ in range(rounds):
+        found: dict[tuple[str, Kind], list[float]] = defaultdict(list)
+        for _ in range(self._budget.rounds(settings)):
             for each in order:
-                found[_name(each)].append({kind: self._measure(each, kind) for kind in ("step", "eval")})
+                found[name_of(each), "step"].append(self._measure(each, "step"))
+        for each in order:
+            found[name_of(each), "eval"].append(self._measure(each, "eval"))
         self.tuned.compile_seconds = self._rig(settings).facts.compile_seconds
-        before, after = (self._figures(found[_name(each)], self._rig(each)) for each in ({}, settings))
+        steps = found[name_of({}), "step"], found[name_of(settings), "step"]
+        usual = median(steps[0])
+        ratio = median(new / old for old, new in zip(*steps, strict=True))  # of neighbours, which saw the same machine
+        before = self._figures(usual, found[name_of({}), "eval"][0], self._rig({}))
+        after = self._figures(usual * ratio, found[name_of(settings), "eval"][0], self._rig(settings))
         self._close_all()
         return before, after
 
-    def _figures(self, rounds: list[dict[Kind, float]], rig: Rig) -> Figures:
-        step, evaluation = (mean(each[kind] for each in rounds) for kind in ("step", "eval"))
+    def _figures(self, step: float, evaluation: float, rig: Rig) -> Figures:
         seconds = self.length.seconds(step, evaluation, rig.facts.compile_seconds)
         return Figures(step, evaluation, seconds, rig.memory_bytes)
 
@@ -315,7 +290,7 @@ class Tuner:
 
     def _rig(self, settings: Settings) -> Rig:
         """A process with these settings: one that is there, or a new one, for which others may have to go."""
-        if (rig := self._rigs.get(_name(settings))) is not None:
+        if (rig := self._rigs.get(name_of(settings))) is not None:
             return rig
         config = replace(self.config, **settings)
         if self._rigs:
@@ -325,9 +300,9 @@ class Tuner:
             if used + self.tuned.default.memory_bytes + more > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:
                 self._close_all()
         began = self._now()
-        rig = self._rigs[_name(settings)] = self._open_rig(config)
-        if not rig.facts.compiled:
-            self._open_seconds = self._now() - began
+        rig = self._rigs[name_of(settings)] = self._open_rig(config)
+        if "compile" not in settings:
+            self._budget.open_seconds, self._budget.threads = self._now() - began, max(rig.facts.threads, 1)
         return rig
 
     def _measure(self, settings: Settings, kind: Kind) -> float:
@@ -338,64 +313,16 @@ class Tuner:
             self._close_all()
             raise
         finally:
-            self._cost[kind] = self._now() - began
+            self._budget.took(settings, kind, self._now() - began)
 
     def _run_seconds(self, settings: Settings, kind: Kind, seconds: float) -> float:
         each = {**self._seconds, kind: seconds}
         return self.length.seconds(each["step"], each["eval"], self._rig(settings).facts.compile_seconds)
 
-    def _left(self) -> float:
-        return self.seconds - (self._now() - self._began)
-
-    def _pair_seconds(self) -> float:
-        """What comparing one candidate takes at least."""
-        pair = 2 * self._cost["step"]
-        return self._open_seconds + (pair if pair > LONG_SECONDS else FEWEST_PAIRS * pair)
-
-    def _fresh_seconds(self) -> float:
-        pair = 2 * (self._cost["step"] + self._cost["eval"])
-        return 2 * self._open_seconds + (pair if pair > LONG_SECONDS else ROUNDS * pair)
-
-    def _confirming_seconds(self, pairs: int | None = None) -> float:
-        long = 2 * self._cost["step"] > LONG_SECONDS
-        return (pairs or (FEWEST_FRESH_PAIRS if long else FRESH_PAIRS)) * self._fresh_seconds()
-
     def _close_all(self, but: Iterable[Settings] = ()) -> None:
-        kept = {_name(settings) for settings in but}
+        kept = {name_of(settings) for settings in but}
         for name in [name for name in self._rigs if name not in kept]:
             self._rigs.pop(name).close()
-
-
-def flags(settings: Settings) -> str:
-    """Settings as they are typed."""
-    return " ".join(f"--{key}={value}" for key, value in settings.items())
-
-
-def describe(trial: Trial) -> Text:
-    """A trial in one line."""
-    settings = flags(trial.settings)
-    if trial.gain is None:
-        return Text("{settings}: {reason}", settings=settings, reason=trial.reason)
-    gain = described(trial.gain)
-    if trial.reason is None:
-        return Text("{settings}: {gain}", settings=settings, gain=gain)
-    return Text("{settings}: {gain}; {reason}", settings=settings, gain=gain, reason=trial.reason)
-
-
-def described(gain: Gain) -> Text:
-    """A gain in words, with its error."""
-    share, error = abs(gain.share), gain.error
-    if gain.pairs == 1:
-        if gain.share < 0:
-            return Text("about {share:.1%} longer (one pair)", share=share)
-        return Text("about {share:.1%} shorter (one pair)", share=share)
-    if gain.share < 0:
-        return Text("{share:.1%} ± {error:.1%} longer", share=share, error=error)
-    return Text("{share:.1%} ± {error:.1%} shorter", share=share, error=error)
-
-
-def _name(settings: Settings) -> str:
-    return flags(dict(sorted(settings.items())))
 
 
 def _mean_figures(side: Iterable[Figures]) -> Figures:

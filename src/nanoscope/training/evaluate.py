@@ -61,10 +61,9 @@ class Evaluator:
         for name, split in splits.items():
             check_length(split, name, block_size)
         self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
-        if batch == "auto":
-            tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
-            batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
-        self.batch: int = batch
+        tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
+        fitting = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+        self.batch = fitting if batch == "auto" else batch
 
     @property
     def shares(self) -> list[int]:
