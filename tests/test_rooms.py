@@ -29,12 +29,13 @@ ALLOWED: dict[str, set[str]] = {
     "generation": {"data", "hardware", "model", "interop"},
     "interop": {"data", "model"},
     "training": LOWER_ROOMS | {"runs"},
+    "planning": LOWER_ROOMS | {"training", "runs", "analysis"},
     "runs": set(),
     "analysis": {"runs", "hardware.peaks"},
     "words": {"analysis"},
     "views": {"runs", "analysis", "words"},
-    "api": LOWER_ROOMS | {"training", "runs", "analysis", "words", "views"},
-    "cli": LOWER_ROOMS | {"training", "runs", "analysis", "words", "views", "api"},
+    "api": LOWER_ROOMS | {"training", "planning", "runs", "analysis", "words", "views"},
+    "cli": LOWER_ROOMS | {"training", "planning", "runs", "analysis", "words", "views", "api"},
 }
 
 ROOMS_WITHOUT_TORCH = {"runs", "analysis", "words", "views"}

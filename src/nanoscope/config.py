@@ -74,6 +74,7 @@ class TrainConfig:
 
     eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE, lasts="session")
     eval_iters: int | Literal["full"] = _key("evaluation", 200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)
+    eval_batch_size: int | Auto = _key("evaluation", "auto", "sequences at once in an evaluation; changes its speed, not its result", POSITIVE, lasts="session")
     eval_only: bool = _key("evaluation", False, "evaluate once and exit; changes nothing in a run", lasts="invocation")
     patience: int = _key("evaluation", 0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE, lasts="session")
     always_save_checkpoint: bool = _key("evaluation", True, "save at every evaluation; False: only when the validation loss improves")
@@ -115,6 +116,8 @@ class TrainConfig:
     device: str = _key("machine", "auto", "auto, cpu, cuda, cuda:N or mps", lasts="session")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _key("machine", "auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16", lasts="session")
     compile: bool | Auto = _key("machine", "auto", "use torch.compile; falls back to eager mode if it fails", lasts="session")
+    threads: int | Auto = _key("machine", "auto", "CPU threads; auto: one for each core, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024), lasts="session")
+    waiting: Literal["auto", "spin", "sleep"] = _key("machine", "auto", "how CPU threads wait for each other: spin is faster on a quiet machine, sleep on a busy one; changes nothing else; auto: by how busy the machine is", lasts="session")
     backend: Literal["auto", "gloo", "nccl"] = _key("machine", "auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo", lasts="session")
     # fmt: on
 
@@ -284,12 +287,13 @@ def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
     """Return the resolved configuration as TOML that `nanoscope train` can read; notes become tables."""
     settings = without_per_invocation(dataclasses.asdict(config))
     lines = ["# The resolved settings of this run. Resume with: nanoscope train THIS_FOLDER --init_from=resume"]
-    lines += [f"{key} = {_toml_value(value)}" for key, value in settings.items()]
+    lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
     for table, values in notes.items():
-        lines += ["", f"[{table}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
+        lines += ["", f"[{table}]", *(f"{key} = {toml_value(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A setting as TOML."""
     # JSON strings, numbers and booleans are valid TOML, except for DEL, which TOML wants escaped.
     return json.dumps(str(value) if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -23,7 +23,7 @@ SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothi
 EXPLAINED_SHARE, EXPLAINED_SIGMAS = 0.15, 4.0  # where it is known that there was more work
 
 
-def time_left(steps_left: int, step_seconds: float, extras: Iterable[tuple[int, float | None]]) -> float:
+def time_left(steps_left: int, step_seconds: float, extras: Iterable[tuple[float, float | None]]) -> float:
     """Seconds for the steps that are left, and for what comes between them: counts with the seconds of each."""
     return steps_left * step_seconds + sum(count * (each or 0.0) for count, each in extras)
 

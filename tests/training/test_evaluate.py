@@ -1,6 +1,7 @@
 import math
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -22,12 +23,14 @@ class NextIsSame(nn.Module):
         return 2.0 * nn.functional.one_hot(tokens, VOCAB).float()
 
 
-def make_evaluator(path: Path, tokens: np.ndarray, windows: int | None, block_size: int = 4) -> Evaluator:
+def make_evaluator(
+    path: Path, tokens: np.ndarray, windows: int | None, block_size: int = 4, batch: int | Literal["auto"] = "auto"
+) -> Evaluator:
     tokens.astype("<u2").tofile(path / "tokens.bin")
     split = TokenSplit([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
-        device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
+        device=torch.device("cpu"), autocast=nullcontext, processes=Processes(), batch=batch,
     )  # fmt: skip
 
 
@@ -54,6 +57,13 @@ def test_the_estimate_is_the_mean_over_windows_with_its_standard_error(tmp_path:
     assert found["val"].windows == 100
     assert found["val"].loss == pytest.approx(each.mean(), rel=1e-6)
     assert found["val"].stderr == pytest.approx(each.std(ddof=1) / 10, rel=1e-5)
+
+
+def test_eval_batch_size_changes_the_number_of_batches_and_not_the_estimate(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, VOCAB, 401)
+    usual, small = make_evaluator(tmp_path, tokens, None), make_evaluator(tmp_path, tokens, None, batch=7)
+    assert (usual.batches, small.batches) == (2, 2 * 15)
+    assert small.evaluate(NextIsSame()) == usual.evaluate(NextIsSame())
 
 
 def test_evaluation_leaves_the_model_in_training_mode_and_takes_no_random_numbers(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ FIRST_SCREEN = f"""\
 COMMANDS = {
     "demo": "The one-minute tour: prepare, train, explain, sample, report.",
     "prepare": "Turn text into token shards that training reads.",
+    "tune": "Find the fastest way to train on this machine: batch split, dtype, compiling, threads.",
     "train": "Train a GPT, or resume a run.",
     "sample": "Generate text with a trained model.",
     "eval": "Measure how well models predict a text, and which is better.",

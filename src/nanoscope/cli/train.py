@@ -1,6 +1,7 @@
 """`nanoscope train`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,10 +10,15 @@ from cyclopts import Parameter
 from nanoscope.cli.languages import LANGUAGE_HELP, help_writer
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
-from nanoscope.messages import LANGUAGES
+from nanoscope.errors import UsageError
+from nanoscope.messages import LANGUAGES, Text
 
 if TYPE_CHECKING:
     from dataclasses import Field
+
+    from nanoscope.config_sources import Resolved
+
+TUNE = "--tune"
 
 
 def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
@@ -23,12 +29,47 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
     from nanoscope.training.ready import resolve_and_make_ready
 
-    clock = PhaseClock(seconds_since_process_start())
-    resolved = resolve_and_make_ready(words)
+    kept, minutes = _without_tune(words)
+    if minutes is None:
+        clock = PhaseClock(seconds_since_process_start())
+        resolved = resolve_and_make_ready(words)
+    else:
+        resolved = resolve_and_make_ready(kept, partial(_tuned, minutes=minutes))
+        clock = PhaseClock()  # the run begins here
 
     from nanoscope.training.launch import launch  # loads torch, after the environment is set up
 
     return launch(resolved, clock)
+
+
+def _without_tune(words: Sequence[str]) -> tuple[list[str], float | None]:
+    """Take --tune or --tune=MINUTES, which is no setting of a run, out of the words; None if it is not there."""
+    from nanoscope.cli.tune import checked_minutes
+
+    asked = [word for word in words if word == TUNE or word.startswith(f"{TUNE}=")]
+    if not asked:
+        return list(words), None
+    text = asked[-1].removeprefix(TUNE).removeprefix("=")
+    try:
+        minutes = checked_minutes(float(text) if text else None, TUNE)
+    except ValueError:
+        raise UsageError("invalid value for {option}: {text!r} is not a number", option=TUNE, text=text) from None
+    return [word for word in words if word not in asked], minutes
+
+
+def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
+    """The same with the settings that are the fastest here."""
+    from nanoscope.cli.tune import progress
+    from nanoscope.planning.tuning import in_one_line, tune, with_settings
+
+    if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
+        progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
+        return resolved
+    outcome = tune(resolved, minutes, progress)
+    if outcome.tuned.interrupted:
+        raise KeyboardInterrupt
+    progress(Text("tuned: {chosen}", chosen=in_one_line(outcome)))
+    return with_settings(resolved, outcome.settings)
 
 
 USAGE = "nanoscope train [PRESET|CONFIG ...] [--key=value ...]"
@@ -45,6 +86,7 @@ Examples:
   nanoscope train runs/laptop --init_from=resume --max_iters=4000
   nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
   nanoscope train out-shakespeare-char --init_from=resume --max_iters=9000   continue a run of nanoGPT from its ckpt.pt
+  nanoscope train babygpt --tune               find the fastest settings for this machine first
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt"""
 CLOSING = """\
@@ -52,6 +94,7 @@ A flag typed on a resume changes the run for good, except those marked (session)
 and those marked (once), which hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
+TUNE_HELP = "Find the fastest settings for this machine first, in about 2 minutes; see: nanoscope tune --help"
 MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
 PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 
@@ -70,9 +113,10 @@ def help_text() -> str:
 
     listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]
     groups = groupby(KEYS.values(), key=lambda key: str(key.metadata["group"]))
+    tune = help.entry(f"{TUNE}[=MINUTES]", help.translated(TUNE_HELP), KEY_COLUMNS)
     language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
     parts = [
         help.usage(USAGE), "\n".join([help.text(INTRODUCTION), *listed]), help.text(EXAMPLES),
-        *(settings(*group) for group in groups), language, help.text(CLOSING),
+        *(settings(*group) for group in groups), f"{tune}\n{language}", help.text(CLOSING),
     ]  # fmt: skip
     return "\n\n".join(parts)

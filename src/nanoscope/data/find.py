@@ -27,27 +27,39 @@ def find_dataset(
 
     `run` is the folder of a run: its dataset is found from any folder, also if the project was moved.
     """
-    corpus, kind = ALIASES.get(name) or (name, tokenizer)
-    known = corpus in CORPORA and tokenizer in ("auto", kind)
-    if known and kind == "auto":
-        kind = CORPORA[corpus].tokenizer
-    folders = [Path(name), DATA / name]
-    found = [folder for folder in folders if is_dataset(folder)]
-    if run is not None:
-        if known:
-            folders.append(default_folder(corpus, kind))
-        found = _of_run(run, name, folders)
-    if found:
-        _check_tokenizer(found[0], tokenizer)
-        return found[0]
+    if (found := find_prepared(name, tokenizer, run=run)) is not None:
+        return found
+    corpus, kind = corpus_and_tokenizer(name, tokenizer)
     if tokenizer not in ("auto", kind):
         raise UsageError(
             "{name} means {corpus} with the {kind} tokenizer; for {tokenizer} use --dataset={corpus}.",
             name=name, corpus=corpus, kind=kind, tokenizer=tokenizer,
         )  # fmt: skip
-    if known:
+    if corpus in CORPORA:
         return _prepare_known(corpus, kind, on_progress)
     raise _missing(name, tokenizer)
+
+
+def find_prepared(name: str, tokenizer: str = "auto", *, run: Path | None = None) -> Path | None:
+    """Return the folder of a dataset that is there already, or None. Nothing is prepared."""
+    corpus, kind = corpus_and_tokenizer(name, tokenizer)
+    known = corpus in CORPORA and tokenizer in ("auto", kind)
+    own = [default_folder(corpus, kind)] if known else []
+    folders = [Path(name), DATA / name]
+    found = [folder for folder in folders if is_dataset(folder)]
+    if run is not None:
+        found = _of_run(run, name, folders + own)
+    if found:
+        _check_tokenizer(found[0], tokenizer)
+    return next((folder for folder in found + own if is_dataset(folder)), None)
+
+
+def corpus_and_tokenizer(name: str, tokenizer: str) -> tuple[str, str]:
+    """What the setting `dataset` means: the name of a corpus, if there is one, and its tokenizer."""
+    corpus, kind = ALIASES.get(name) or (name, tokenizer)
+    if corpus in CORPORA and kind == "auto":
+        kind = CORPORA[corpus].tokenizer
+    return corpus, kind
 
 
 def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:

@@ -10,7 +10,11 @@ from nanoscope.errors import JobError
 from nanoscope.messages import Text
 
 
-class SequenceTooLargeError(JobError):
+class DoesNotFitError(JobError):
+    """The memory of the device is too small."""
+
+
+class SequenceTooLargeError(DoesNotFitError):
     """Memory ran out although the micro-batch is a single sequence."""
 
     def __init__(self) -> None:
@@ -20,18 +24,18 @@ class SequenceTooLargeError(JobError):
 
 
 def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
-    """Raise JobError for a model or a batch that exceeds the total memory of the device."""
+    """Raise DoesNotFitError for a model or a batch that exceeds the total memory of the device."""
     available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
     model_bytes = training_bytes(parameters)
     if model_bytes > available:
-        raise JobError(
+        raise DoesNotFitError(
             "training {billions:.2f}B parameters needs {needed}, this device has {available}\n"
             "Reduce --n_layer or --n_embd.",
             billions=parameters / 1e9, needed=_gigabytes(model_bytes), available=_gigabytes(available),
         )  # fmt: skip
     logits_bytes = 4 * batch_size * logits_per_sequence
     if logits_bytes > available:
-        raise JobError(
+        raise DoesNotFitError(
             "batch_size={batch_size} needs {needed} for the logits alone, this device has {available}\n"
             "Reduce --batch_size and increase --gradient_accumulation_steps.",
             batch_size=batch_size, needed=_gigabytes(logits_bytes), available=_gigabytes(available),

@@ -195,7 +195,7 @@ def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
         except psutil.TimeoutExpired:
             return ProbeResult(f"it does not finish within {TIMEOUT_SECONDS} s", {}, None)
         finally:
-            _kill_tree(child)
+            kill_tree(child)
         out.seek(0)
         err.seek(0)
         if status == 0:
@@ -210,7 +210,7 @@ def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
     return ProbeResult(f"{CRASH}{how}", {}, None)
 
 
-def _kill_tree(child: psutil.Popen) -> None:
+def kill_tree(child: psutil.Popen) -> None:
     """Kill the child and its descendants, and wait until they are gone."""
     with contextlib.suppress(psutil.NoSuchProcess):
         processes = [*child.children(recursive=True), child]

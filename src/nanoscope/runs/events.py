@@ -88,6 +88,7 @@ class Forecast(Event, frozen=True, kw_only=True, tag="forecast"):
     step_seconds: MaybeNumber = None
     eval_seconds: MaybeNumber = None
     checkpoint_seconds: MaybeNumber = None
+    sample_seconds: MaybeNumber = None
     epochs_per_step: MaybeNumber = None
     epochs: MaybeNumber = None
     """Of the whole run: how often it reads the training split."""
@@ -262,8 +263,8 @@ class NewerVersionError(JobError):
 
 _DECODER = msgspec.json.Decoder(AnyEvent)
 _OTHERS = (
-    Start | Resume | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback | OutOfMemory | Spike
-    | SlowStep | Asleep | Note | NonFinite | End
+    Start | Resume | Forecast | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback
+    | OutOfMemory | Spike | SlowStep | Asleep | Note | NonFinite | End
 )  # fmt: skip
 MAX_EXTRAS = 40  # numbers of an `iter` event that no field is for; further ones are ignored
 _DAMAGED = (msgspec.DecodeError, UnicodeError, RecursionError)

@@ -1,6 +1,7 @@
 """The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nanoscope.config import Auto
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
 from nanoscope.hardware.memory import is_out_of_memory, release
@@ -52,20 +54,27 @@ class Evaluator:
         device: torch.device,
         autocast: Callable[[], AbstractContextManager[object]],
         processes: Processes,
+        batch: int | Auto = "auto",
     ) -> None:
         self.splits, self.block_size = splits, block_size
         self.device, self.autocast, self.processes = device, autocast, processes
         for name, split in splits.items():
             check_length(split, name, block_size)
         self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
-        tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
-        self.batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+        if batch == "auto":
+            tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
+            batch = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
+        self.batch: int = batch
+
+    @property
+    def shares(self) -> list[int]:
+        """Windows of each split that this process evaluates."""
+        return [len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values()]
 
     @property
     def batches(self) -> int:
         """Of one evaluation, in this process."""
-        shares = (len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values())
-        return sum(math.ceil(share / self.batch) for share in shares)
+        return sum(math.ceil(share / self.batch) for share in self.shares)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
@@ -109,6 +118,13 @@ class Evaluator:
                 continue
             own = own[len(losses) :]
             yield losses
+
+    @torch.no_grad()
+    def seconds_of(self, model: nn.Module, windows: int) -> float:
+        """What it takes to evaluate so many windows at once. The model stays in its mode."""
+        began = time.perf_counter()
+        self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
+        return time.perf_counter() - began
 
     def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         tokens, targets = windows_at(self.splits[name], starts, self.block_size)

@@ -1,8 +1,9 @@
 """What a run is in for, before its first iteration: time, epochs, memory, and a warning where that is absurd.
 
-Steps and evaluations are extrapolated from the warm-up's short pass through the model, the optimizer and checkpoints
-from figures that other machines had (benchmarks/LOG.md). That is right within a factor of two or so, which the range
-says, and enough to tell a minute from a month. `Pace` compares it with the first iterations.
+Steps are extrapolated from the warm-up's short pass through the model, the optimizer from figures that other machines
+had (benchmarks/LOG.md). That is right within a factor of two or so, which the range says, and enough to tell a minute
+from a month. `Pace` compares it with the first iterations. Evaluations and samples are measured on a part of one, and
+checkpoints by their size and the latest saves to the same disk, so that the first ETA includes them.
 """
 
 import math
@@ -13,13 +14,12 @@ from nanoscope.hardware.memory import available_bytes, training_bytes
 from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, Modern
 from nanoscope.runs.events import Forecast, Note
+from nanoscope.training.save_time import checkpoint_bytes, save_seconds
 from nanoscope.training.session import Session
-from nanoscope.training.warm_up import WarmUp
+from nanoscope.training.warm_up import WarmUp, evaluation_seconds, sample_seconds
 
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per updated parameter, on two cores
 PROCESS_BYTES = 350_000_000  # Python and torch themselves
-CHECKPOINT_BYTES = 12  # per parameter: the weight and two averages
-CHECKPOINT_SPEED = 200e6  # bytes per second to write, sync and read back; 100e6 to 700e6 were seen
 
 LONG_STEP, LONG_RUN, MANY_EPOCHS, MUCH_MEMORY = 180.0, 30 * 86400.0, 1.0, 0.9  # beyond these a warning is due
 GOOD_STEP, GOOD_RUN, GOOD_EPOCHS, GOOD_MEMORY = 30.0, 86400.0, 0.1, 0.8  # what it suggests
@@ -29,7 +29,8 @@ SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
 def look_ahead(session: Session, measured: WarmUp) -> list[Forecast | Note]:
     """The forecast of the rest of the run, and the warnings that it deserves."""
     outlook = Outlook.of(session, measured)
-    expected = session.books.pace.complete(forecast(session, measured, outlook))
+    evaluated = session.state.evaluated_at == session.state.step
+    expected = session.books.pace.complete(forecast(session, measured, outlook), evaluated=evaluated)
     found = warnings(session.config, expected, outlook, session.micro_batch, session.machine.processes.world)
     return [expected, *(Note(text=text, level="warning") for text in found)]
 
@@ -68,14 +69,14 @@ def _left_alone(model: LanguageModel) -> int:
 
 
 def forecast(session: Session, measured: WarmUp, outlook: Outlook) -> Forecast:
-    config, processes = session.config, session.machine.processes
-    windows = sum(len(starts) for starts in session.evaluator.starts.values()) / processes.world
+    config, learner = session.config, session.learner
     epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
     return Forecast(
         step=session.state.step, steps=config.max_iters - session.state.step,
         step_seconds=outlook.step_seconds(config.sequences_per_step),
-        eval_seconds=windows * measured.fastest.forward_seconds / measured.fastest.sequences,
-        checkpoint_seconds=CHECKPOINT_BYTES * session.learner.plain_model.parameter_count() / CHECKPOINT_SPEED,
+        eval_seconds=evaluation_seconds(learner, session.evaluator, measured.fastest),
+        checkpoint_seconds=save_seconds(checkpoint_bytes(learner.optimizer), session.folder.path),
+        sample_seconds=sample_seconds(learner) if config.sample_interval else None,
         epochs_per_step=epochs_per_step, epochs=config.max_iters * epochs_per_step,
         memory_bytes=outlook.memory_bytes(session.micro_batch),
         memory_available=available_bytes(session.machine.device),

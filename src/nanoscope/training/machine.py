@@ -40,6 +40,8 @@ class Machine:
 def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, list[str]]:
     """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
+    if config.threads != "auto":
+        torch.set_num_threads(config.threads)
     choice, notes = with_fallbacks(
         hardware.decide(
             config.device,

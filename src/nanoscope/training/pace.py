@@ -5,85 +5,105 @@ from collections import deque
 from msgspec.structs import replace
 
 from nanoscope.config import TrainConfig
-from nanoscope.estimates import median, multiples_between, time_left
+from nanoscope.estimates import median, time_left
 from nanoscope.runs.events import Forecast
+from nanoscope.training.agenda import left_to_do
+from nanoscope.training.phases import PhaseClock
 
 # Times the expected seconds: where the truth lies nine times in ten (benchmarks/LOG.md).
 UNSURE = 0.5, 2.0  # from the warm-up alone
 SURE = 0.8, 1.3  # from some iterations
+STALL = 1.5  # times the median: a single step of that length is no habit
+OTHER_LOAD = 1.5  # an iteration takes so many times what was expected, or less: an evaluation will, too
 
 
 class Pace:
-    """Recent step times, and what an evaluation, a checkpoint and a sample have cost so far."""
+    """Recent times of steps, evaluations, checkpoints and samples, and what is left of each."""
 
     RECENT = 100  # steps: long enough for a steady figure, short enough to follow a machine that gets slower
     JUDGED_STEPS = 5  # the forecast is compared with these
     WORTH_SECONDS = 60.0  # of a run: shorter ones are over before a better forecast is of use
 
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = config
+    def __init__(self, config: TrainConfig, clock: PhaseClock | None = None) -> None:
+        self.config, self.clock = config, clock or PhaseClock()
         self.forecast = Forecast()
-        self._steps: deque[float] = deque(maxlen=self.RECENT)
+        self._seconds: dict[str, deque[float]] = {}
         self._since_line: list[float] = []
-        self._extras: dict[str, tuple[float, int]] = {}
+        self._steps = 0
+        self._bests: list[bool] = []
 
     def step(self, seconds: float) -> None:
-        self._steps.append(seconds)
+        self.extra("step", seconds)
         self._since_line.append(seconds)
+        self._steps += 1
 
     def extra(self, phase: str, seconds: float) -> None:
         """Count an evaluation, a checkpoint or a sample."""
-        total, count = self._extras.get(phase, (0.0, 0))
-        self._extras[phase] = total + seconds, count + 1
+        self._seconds.setdefault(phase, deque(maxlen=self.RECENT)).append(seconds)
 
-    @property
-    def step_seconds(self) -> float:
-        return sum(self._steps) / len(self._steps)
+    def evaluation(self, step: int, seconds: float, *, best: bool) -> None:
+        self.extra("eval", seconds)
+        self._bests += [best] if step else []
 
     @property
     def tokens_per_second(self) -> float:
-        return self.config.tokens_per_step / self.step_seconds
+        recent = self._seconds["step"]
+        return self.config.tokens_per_step * len(recent) / sum(recent)
+
+    @property
+    def saved_share(self) -> float:
+        """Of the evaluations to come, how many will save: the share of the best so far, as if one more had been."""
+        return 1.0 if self.config.always_save_checkpoint else (1 + sum(self._bests)) / (1 + len(self._bests))
 
     def expected(self, phase: str) -> float | None:
-        """Seconds of the next step, evaluation, checkpoint or sample: the mean so far, else the forecast's."""
-        if phase == "step":
-            return self.step_seconds if self._steps else self.forecast.step_seconds
-        total, count = self._extras.get(phase, (0.0, 0))
-        return total / count if count else getattr(self.forecast, f"{phase}_seconds", None)
+        """Seconds of the next step, evaluation, checkpoint or sample: as until now, else as forecast."""
+        seen = self._seconds.get(phase)
+        return _usual(seen) if seen else getattr(self.forecast, f"{phase}_seconds", None)
 
-    def eta_seconds(self, next_step: int) -> float | None:
-        """Remaining steps at the recent pace, and the evaluations, checkpoints and samples still to come."""
+    def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
+        """The steps left after `done`, with the evaluations, checkpoints and samples still to come.
+
+        Each step also has its share of what lies between the phases: logging above all.
+        """
         step_seconds = self.expected("step")
         if step_seconds is None:
             return None
-        config, last = self.config, self.config.max_iters
-        evals = multiples_between(next_step - 1, last, config.eval_interval) + (last % config.eval_interval > 0)
-        samples = multiples_between(next_step - 1, last, config.sample_interval)
-        counts = {"eval": evals, "checkpoint": evals, "sample": samples}
-        extras = [(count, self.expected(phase)) for phase, count in counts.items()]
-        return time_left(max(last - next_step, 0), step_seconds, extras)
+        between = self.clock.seconds()["other"] / max(self._steps, 1)
+        left = left_to_do(self.config, done, evaluated=evaluated, saved_share=self.saved_share)
+        extras = [(getattr(left, phase), self.expected(phase)) for phase in ("eval", "checkpoint", "sample")]
+        return self._until_limit(time_left(left.step, step_seconds + between, extras))
 
-    def complete(self, forecast: Forecast) -> Forecast:
+    def _until_limit(self, seconds: float) -> float:
+        """At most what max_minutes leaves, and the checkpoint at its end."""
+        if not self.config.max_minutes:
+            return seconds
+        left = max(60 * self.config.max_minutes - self.clock.wall_seconds, 0.0)
+        return min(seconds, left + (self.expected("checkpoint") or 0.0))
+
+    def complete(self, forecast: Forecast, *, evaluated: bool = False) -> Forecast:
         """Expect this from now on: a forecast, to which the time of the rest of the run and its range are added."""
         self.forecast = forecast
         low, high = SURE if forecast.measured else UNSURE
-        seconds = (self.expected("step") or 0.0) + (self.eta_seconds(forecast.step + 1) or 0.0)
-        if forecast.step == 0 and self.config.recipe == "classic":  # which is evaluated before it is trained
-            seconds += self.expected("eval") or 0.0
-        self.forecast = replace(forecast, seconds=seconds, seconds_low=low * seconds, seconds_high=high * seconds)
+        seconds = self.eta_seconds(forecast.step, evaluated=evaluated) or 0.0
+        self.forecast = replace(
+            forecast, seconds=seconds, seconds_low=low * seconds, seconds_high=self._until_limit(high * seconds)
+        )
         return self.forecast
 
-    def revise_forecast(self, next_step: int) -> list[Forecast]:
+    def revise_forecast(self, done: int) -> list[Forecast]:
         """After the first iterations, once: a new forecast if the old one was wrong, and is worth a line."""
         expected = self.forecast
-        if expected.measured or expected.seconds is None or len(self._steps) < self.JUDGED_STEPS:
+        if expected.measured or expected.seconds is None or self._steps < self.JUDGED_STEPS:
             return []
-        real, left = median(list(self._steps)), self.config.max_iters - next_step
+        real = median(list(self._seconds["step"]))
         times = real / max(expected.step_seconds or 0.0, 1e-9)
+        as_expected = 1 / OTHER_LOAD <= times <= OTHER_LOAD
+        slower = 1.0 if as_expected else times
         revised = self.complete(
             Forecast(
-                step=next_step, steps=left, measured=len(self._steps), step_seconds=real,
-                eval_seconds=times * (expected.eval_seconds or 0.0), checkpoint_seconds=expected.checkpoint_seconds,
+                step=done, steps=self.config.max_iters - done, measured=self._steps, step_seconds=real,
+                eval_seconds=slower * (expected.eval_seconds or 0.0), checkpoint_seconds=expected.checkpoint_seconds,
+                sample_seconds=slower * (expected.sample_seconds or 0.0),
             )
         )  # fmt: skip
         wrong = not UNSURE[0] <= times <= UNSURE[1]
@@ -93,3 +113,11 @@ class Pace:
         """Count, mean and maximum of the steps since this was last called, in seconds."""
         seconds, self._since_line = self._since_line, []
         return len(seconds), sum(seconds) / len(seconds), max(seconds)
+
+
+def _usual(seconds: deque[float]) -> float:
+    """The mean, without the longest of them if it stands out: the first often does, and one stall is no habit."""
+    longest = max(seconds)
+    if len(seconds) > 2 and longest > STALL * median(list(seconds)):
+        return (sum(seconds) - longest) / (len(seconds) - 1)
+    return sum(seconds) / len(seconds)

@@ -68,7 +68,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
             sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
-        books = Books(Reporter(folder.path, *sinks), clock, Pace(config))
+        books = Books(Reporter(folder.path, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
         resources.callback(books.reporter.close)
@@ -202,7 +202,7 @@ def assemble(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
         vocab_size=learner.plain_model.config.vocab_size, device=machine.device, autocast=machine.autocast,
-        processes=machine.processes,
+        processes=machine.processes, batch=config.eval_batch_size,
     )  # fmt: skip
     loader = open_loader(config, dataset, state, machine)
     return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)

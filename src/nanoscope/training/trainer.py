@@ -8,13 +8,13 @@ import math
 
 from torch import Tensor
 
-from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
+from nanoscope.training.agenda import SAMPLE_TOKENS, evaluation_due
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine_metrics import MachineMetrics
 from nanoscope.training.progress import Passage
@@ -90,14 +90,6 @@ def train(session: Session, stop: StopRequest) -> End:
     return finish(session, stop, reason)
 
 
-def evaluation_due(step: int, config: TrainConfig) -> bool:
-    if config.eval_only:
-        return True
-    if step == 0 and config.recipe == "modern" and config.init_from == "scratch":
-        return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
-    return step % config.eval_interval == 0 or step == config.max_iters
-
-
 def advance(session: Session) -> None:
     """One more iteration is done."""
     session.state.step, session.state.sequences = session.state.step + 1, session.loader.sequences_read
@@ -136,10 +128,10 @@ def evaluate(session: Session, stop: StopRequest) -> None:
         found = session.evaluator.evaluate(session.learner.plain_model, abandoned=passage)
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
-    books.pace.extra("eval", timed.seconds)
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
     best = finite and not session.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
+    books.pace.evaluation(state.step, timed.seconds, best=best)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
@@ -163,7 +155,7 @@ def sample(session: Session) -> None:
     if not session.machine.processes.first or tokenizer is None:
         return
     with books.clock.phase("sample") as timed, session.machine.autocast():
-        settings = Sampling(max_new_tokens=200, seed=session.config.seed)
+        settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=session.config.seed)
         text = generate_text(session.learner.plain_model, tokenizer, "\n", settings)
         file = session.folder.samples / f"step-{step:06d}.txt"
         try:

@@ -12,10 +12,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from nanoscope.estimates import median
+from nanoscope.generation.sampler import Sampling, generate
 from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
+from nanoscope.training.agenda import SAMPLE_TOKENS
+from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.learner import Learner
 
 AT_PEAK_SECONDS = 0.02  # for a pass that only measures, at the device's peak; it really takes a few times that
+EXTRA_SECONDS, EXTRA_TIMES = 0.1, 3  # to measure an evaluation, and a sample: until either is reached
 SLOW_TIMES = 10  # as long as at the peak: that is mostly setting up, or a busy machine, so the pass is repeated
 
 
@@ -110,3 +115,36 @@ def _run(learner: Learner, model: nn.Module, sequences: int) -> Pass:
 
 def _micro_batch(learner: Learner) -> int:
     return min(learner.config.batch_size, learner.config.sequences_per_step)
+
+
+def evaluation_seconds(learner: Learner, evaluator: Evaluator, measured: Pass) -> float:
+    """Of one evaluation in this process: some of its own windows are evaluated, as many at once as is quick."""
+    each = measured.forward_seconds / measured.sequences
+    at_once = min(evaluator.batch, len(evaluator.starts["val"]), int(EXTRA_SECONDS / each))
+    passes: list[float] = []
+    model, was_training = learner.plain_model, learner.plain_model.training
+    model.eval()
+    try:
+        while at_once and sum(passes) < EXTRA_SECONDS and len(passes) < EXTRA_TIMES:
+            passes.append(evaluator.seconds_of(model, at_once))
+    except (RuntimeError, MemoryError) as error:  # an evaluation has a remedy, too
+        if not is_out_of_memory(error):
+            raise
+        release(learner.machine.device)
+    finally:
+        model.train(was_training)
+    return sum(evaluator.shares) * (median(passes) / at_once if passes else each)
+
+
+def sample_seconds(learner: Learner) -> float:
+    """Of one sample: its first tokens are generated."""
+    model, settings = learner.plain_model, Sampling(max_new_tokens=SAMPLE_TOKENS)
+    prompt = torch.zeros(1, 1, dtype=torch.long, device=learner.machine.device)
+    began, done, seconds = time.perf_counter(), 0, 0.0
+    with learner.machine.autocast():
+        for token in generate(model, prompt, settings, model.config.vocab_size):
+            token.cpu()  # waits for it
+            done, seconds = done + 1, time.perf_counter() - began
+            if seconds > EXTRA_SECONDS:
+                break
+    return SAMPLE_TOKENS / done * seconds

@@ -10,14 +10,14 @@ from nanoscope.untrusted import printable
 
 # They change what is printed, kept or measured, not the training. Data have rules of their own (data.py).
 BOOKKEEPING = {
-    "out_dir", "run", "log_interval", "eval_interval", "eval_iters", "eval_only", "overwrite", "wandb_log",
+    "out_dir", "run", "log_interval", "eval_interval", "eval_iters", "eval_batch_size", "eval_only", "overwrite", "wandb_log",
     "wandb_project", "wandb_run_name", "always_save_checkpoint", "keep_checkpoints", "sample_interval", "on_nan",
     "max_minutes", "patience", "peak_flops", "mfu_assumes", "save_interval", "num_workers", "steps", "flops_per_token",
     "tensorboard",
 }  # fmt: skip
 DATA_KEYS = {"dataset", "vocab_size", "train_tokens", "val_tokens", "tokenizer"}
 REPEAT_KEYS = {"seed"}
-SPEED_ONLY = {"compile", "device", "device_name", "backend", "processes", "world_size"}
+SPEED_ONLY = {"compile", "device", "device_name", "threads", "waiting", "backend", "processes", "world_size"}
 LENGTH_KEYS = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 LEARNING_ONLY = {
     *REPEAT_KEYS, "learning_rate", "matrix_lr", "table_lr", "muon_momentum", "min_lr", "warmup_iters", "cooldown",

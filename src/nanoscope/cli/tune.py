@@ -1,0 +1,112 @@
+"""`nanoscope tune`."""
+
+import sys
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from nanoscope.cli.completion import complete_source
+from nanoscope.errors import UsageError
+from nanoscope.messages import Text
+from nanoscope.untrusted import on_terminal
+
+if TYPE_CHECKING:
+    from nanoscope.planning.tuning import Outcome
+
+
+def tune(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_source)],
+    minutes: float | None = None,
+    out: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """Find the fastest way to carry out a run on this machine, and write it to a file for train.
+
+    Examples:
+
+      nanoscope tune laptop                              then: nanoscope train tuned-laptop.toml
+
+      nanoscope tune babygpt --dataset=data/mine --minutes=5 --out=mine.toml
+
+      nanoscope tune laptop --threads=2                  everything else may change
+
+      nanoscope train laptop --tune                      tune first, then train with the result
+
+    Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads and how they wait, and
+    the batch of evaluations. Each candidate is measured in turns with the best so far; all changes together are then
+    measured again in fresh processes, and used only if they save more than the noise and at least 2% of the run. What
+    is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
+
+    Ctrl-C ends the search; what is confirmed by then is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130
+    stopped by Ctrl-C.
+
+    Parameters
+    ----------
+    words
+        A preset or config files, as for train, and settings: --key=value.
+    minutes
+        About how long to search; default: 2. Where an iteration takes long, more is needed.
+    out
+        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
+    as_json
+        Print the result as one JSON document (schema nanoscope.tune/1, see docs/tune.md).
+    """
+    from nanoscope.config_sources import resolve
+    from nanoscope.planning import tuning, tuning_file
+
+    minutes = checked_minutes(minutes, "--minutes")
+    resolved = resolve(words)
+    tuning.check_can_tune(resolved)
+    path = out or tuning_file.default_file(resolved)
+    tuning_file.check_file(path, overwrite=resolved.config.overwrite)
+    outcome = tuning.tune(resolved, minutes, progress)
+    tuning_file.write_file(path, outcome)
+    if as_json:
+        sys.stdout.write(dumps(tuning_file.document(outcome, words, path), indent=1, allow_nan=False) + "\n")
+    else:
+        _print(outcome, path)
+    return 130 if outcome.tuned.interrupted else 0
+
+
+def checked_minutes(minutes: float | None, option: str) -> float:
+    """The minutes that were typed, or the default."""
+    from nanoscope.planning.tuning import MINUTES
+
+    if minutes is None:
+        return MINUTES
+    if not 0 < minutes < float("inf"):
+        raise UsageError(
+            "invalid value for {option}: {minutes} is not a positive number", option=option, minutes=minutes
+        )
+    return minutes
+
+
+def progress(text: Text) -> None:
+    print(on_terminal(text), file=sys.stderr, flush=True)
+
+
+def _print(outcome: "Outcome", path: Path) -> None:
+    from nanoscope.planning import tuning_file
+    from nanoscope.planning.tuning import in_one_line
+    from nanoscope.planning.tuning_search import describe
+
+    def line(text: Text, indent: str = "") -> None:
+        print(indent + on_terminal(text))
+
+    line(in_one_line(outcome))
+    if outcome.busy:
+        line(tuning_file.busy_text(outcome))
+    for title, trials in (
+        (
+            Text("Each change against the ones before it, as a share of the run's time:"),
+            tuning_file.used_trials(outcome),
+        ),
+        (Text("Not used:"), tuning_file.unused_trials(outcome)),
+    ):
+        if trials:
+            line(title)
+            for trial in trials:
+                line(describe(trial), "  ")
+    line(Text("written to {path}; train with it: {command}", path=path, command=tuning_file.command(path)))
