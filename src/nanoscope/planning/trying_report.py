@@ -57,40 +57,40 @@ def conclusion(finding: Finding, results: Results) -> Text:
     match finding.verdict:
         case "helps" if gained:
             return Text(
-                "→ {label} helps: validation loss {amount} after {iters:d} iterations, {seeds}",
+                "{label} helps: validation loss {amount} after {iters:d} iterations, {seeds}",
                 label=label, amount=_amount(gained), iters=_iters(finding, iters), seeds=_seeds(gained),
             )  # fmt: skip
         case "fades" if gained:
             return Text(
-                "→ {label} helps in short runs only: {amount} after {iters:d} iterations, less than after "
+                "{label} helps in short runs only: {amount} after {iters:d} iterations, less than after "
                 "{before:d}; too little would be left after {whole:d}",
                 label=label, amount=_amount(gained), iters=iters, before=results.length.iters,
                 whole=results.length.run_iters,
             )  # fmt: skip
         case "not_confirmed" if gained:
             return Text(
-                "→ nothing to change: {label} looked best, but with other seeds ({iters:d} iterations) it is {amount}",
+                "nothing to change: {label} looked best, but with other seeds ({iters:d} iterations) it is {amount}",
                 label=label, iters=_iters(finding, iters), amount=_amount(gained),
             )  # fmt: skip
         case "saves" if gained:
             return Text(
-                "→ {label} saves {share:.0%} ± {error:.0%} of the time, checkpoints not counted; what is learned "
+                "{label} saves {share} of the time, checkpoints not counted; what is learned "
                 "stays the same",
-                label=label, share=gained.mean, error=gained.error,
+                label=label, share=_share(gained),
             )  # fmt: skip
         case "no_time_saved" if gained:
             return Text(
-                "→ {label} saves no time that matters here: {share:.0%} ± {error:.0%}",
-                label=label, share=gained.mean, error=gained.error,
+                "{label} saves no time that matters here: {share}",
+                label=label, share=_share(gained),
             )  # fmt: skip
         case "unfinished" if finding.best and gained:
             return Text(
-                "→ not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet",
+                "not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet",
                 reason=finding.reason, label=label, amount=_amount(gained),
             )  # fmt: skip
         case "unfinished":
-            return Text("→ not finished: {reason}", reason=finding.reason)
-    return Text("→ nothing to change: no change is better by more than the noise")
+            return Text("not finished: {reason}", reason=finding.reason)
+    return Text("nothing to change: no change is better by more than the noise")
 
 
 def summary(results: Results, command: str | None) -> list[Text | str]:
@@ -183,17 +183,13 @@ def _row(tried: Tried) -> Text:
 
 
 def _amount(gained: Gain) -> Text:
-    digits = {
-        "size": f"{abs(gained.mean):.{_decimals(gained.error)}f}",
-        "error": f"{gained.error:.{_decimals(gained.error)}f}",
-    }
-    if gained.mean < 0:
-        return Text("{size} ± {error} higher", **digits)
-    return Text("{size} ± {error} lower", **digits)
+    decimals = 3 if gained.error >= 0.001 else 4
+    size = f"{abs(gained.mean):.{decimals}f} ± {gained.error:.{decimals}f}"
+    return Text("{size} higher", size=size) if gained.mean < 0 else Text("{size} lower", size=size)
 
 
-def _decimals(error: float) -> int:
-    return 3 if error >= 0.001 else 4
+def _share(gained: Gain) -> str:
+    return f"{gained.mean:.0%} ± {gained.error:.0%}"
 
 
 def _iters(finding: Finding, iters: int) -> int:
