@@ -132,7 +132,7 @@ def test_a_larger_batch_is_compared_at_equal_time_and_the_run_gets_shorter_by_it
 
 def test_when_time_runs_out_what_is_known_is_kept_and_nothing_is_proposed_unconfirmed() -> None:
     lab = MadeUpLab(best_rate(0.1))
-    lab.until = 8
+    lab.until = 12
     results = tried(lab)
     rate = next(each for each in results.findings if each.question == "rate")
     assert (rate.verdict, results.proposed, results.stopped) == ("unfinished", None, "no time left")

@@ -39,9 +39,7 @@ class Change:
         if self.question == "rate":
             return Text("learning rates × {factor:g}", factor=self.factor)
         if self.question == "batch":
-            return Text(
-                "{factor} times the tokens per iteration ({settings})", factor=f"{self.factor:g}", settings=self.words
-            )
+            return Text("tokens per iteration × {factor:g} ({settings})", factor=self.factor, settings=self.words)
         return self.words
 
     @property

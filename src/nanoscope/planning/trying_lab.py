@@ -21,7 +21,8 @@ from nanoscope.messages import Text
 from nanoscope.planning.trying_arms import Change, with_length
 from nanoscope.planning.trying_worker import Answer, Arm, Outcome, plain
 
-PACE_STEPS, PACE_SECONDS = 10, 0.3  # of a measurement of speed: at least so long, if steps are that fast
+PACE_SECONDS = 0.3  # of a measurement of speed, if that is not less than FEW iterations or more than MOST
+FEW, MOST = 3, 200
 PAIRS = 3  # of measurements of time
 FEWEST_ITERS = 10
 
@@ -99,10 +100,10 @@ class Lab:
 
     def pace(self, config: TrainConfig) -> float:
         """Seconds of an iteration, from a few."""
-        steps, outcome = PACE_STEPS, self._worker.train(Arm(plain(replace(config, max_iters=3))))
-        if outcome.step_seconds:
-            steps = max(3, min(200, round(PACE_SECONDS / outcome.step_seconds)))
-        outcome = self._worker.train(Arm(plain(replace(config, max_iters=steps))))
+        outcome = self._worker.train(Arm(plain(replace(config, max_iters=FEW))))
+        if 0 < outcome.seconds < PACE_SECONDS:
+            steps = min(round(FEW * PACE_SECONDS / outcome.seconds), MOST)
+            outcome = self._worker.train(Arm(plain(replace(config, max_iters=steps))))
         return outcome.step_seconds
 
     def losses(self, config: TrainConfig, share: float, seed: int, what: Text | str) -> list[float]:
@@ -120,10 +121,11 @@ class Lab:
 
     def time_ratio(self, config: TrainConfig, change: Change) -> float:
         """How many iterations with a change take as long as one without it; measured in turns."""
-        key = msgspec.json.encode([plain(config), plain(change.of(config))])
+        changed = replace(change.of(config), lr_scale=config.lr_scale)  # which takes no time
+        key = msgspec.json.encode([plain(config), plain(changed)])
         if key not in self._ratios:
             self._check_time(0.0)
-            pairs = [(self.pace(config), self.pace(change.of(config))) for _ in range(PAIRS)]
+            pairs = [(self.pace(config), self.pace(changed)) for _ in range(PAIRS)]
             self._ratios[key] = median([one / other if other else 1.0 for one, other in pairs])
         return self._ratios[key]
 
