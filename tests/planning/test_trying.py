@@ -42,6 +42,7 @@ class MadeUpLab:
         self._loss, self._world, self._noise = loss, world, noise
         self.arms, self.until = 0, math.inf
         self.seeds: set[int] = set()
+        self.problems: dict[str, str] = {}
 
     def losses(self, config: TrainConfig, share: float, seed: int, what: object) -> list[float]:
         if self.arms >= self.until:

@@ -109,6 +109,8 @@ class Results:
     proposed: TrainConfig | None = None
     """The run with every change that was confirmed; None without any."""
     arms: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    """Changes in which training broke down."""
     stopped: Text | None = None
 
 
@@ -136,7 +138,7 @@ class Trial:
                 self._ask(question, found)
             elif found:
                 self.results.findings.append(Finding(question, verdict="unfinished", reason=self.results.stopped))
-        self.results.arms = self._lab.arms
+        self.results.arms, self.results.problems = self._lab.arms, self._lab.problems
         if any(finding.is_proposed for finding in self.results.findings):
             self.results.proposed = self.standing
         return self.results

@@ -1,6 +1,5 @@
 """Where trials are run: a child process that trains arms, what they reached, and the time that is left for more."""
 
-import math
 import os
 import subprocess
 import sys
@@ -93,8 +92,8 @@ class Lab:
         self._on_progress = on_progress or (lambda stage, fraction: None)
         self._known: dict[bytes, list[float]] = {}
         self._ratios: dict[bytes, float] = {}
-        self.problems: set[str] = set()
-        """Of the arms, as in `Outcome`."""
+        self.problems: dict[str, str] = {}
+        """Of the arms that broke down, as in `Outcome`, by the label of the change."""
         self.arms = 0
         self.seconds_per_iteration = 0.0
 
@@ -107,15 +106,14 @@ class Lab:
         return outcome.step_seconds
 
     def losses(self, config: TrainConfig, share: float, seed: int, what: Text | str) -> list[float]:
-        """The validation losses by window at the end of an arm. One that breaks down does as badly as guessing."""
+        """The validation losses by window at the end of an arm. One that breaks down has those of guessing."""
         shortened = replace(with_length(config, max(round(share * config.max_iters), FEWEST_ITERS)), seed=seed)
         key = msgspec.json.encode(plain(shortened))
         if key not in self._known:
             outcome = self._train(Arm(plain(shortened), self._windows), what, shortened.max_iters)
             if outcome.problem:
-                self.problems.add(outcome.problem)
-            guessing = [math.log(max(outcome.vocabulary, 2))] * self._windows
-            self._known[key] = outcome.losses or guessing
+                self.problems[str(what)] = outcome.problem
+            self._known[key] = outcome.losses
             self.arms += 1
         return self._known[key]
 

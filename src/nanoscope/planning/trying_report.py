@@ -45,7 +45,7 @@ def lines(results: Results) -> list[tuple[int, Text | str]]:
             found.append((0, TITLES[finding.question]))
         shown.add(finding.question)
         if finding.question != "evaluation":
-            found += [(1, _row(tried)) for tried in sorted(finding.tried, key=lambda each: each.change.factor)]
+            found += [(1, _row(tried, results)) for tried in sorted(finding.tried, key=lambda each: each.change.factor)]
         found.append((1, conclusion(finding, results)))
     return found
 
@@ -175,9 +175,14 @@ def _plain_gain(gained: Gain | None) -> dict[str, float] | None:
     return None if gained is None else {key: asdict(gained)[key] for key in ("mean", "error", "seeds")}
 
 
-def _row(tried: Tried) -> Text:
+PROBLEMS = {"not finite": Text("the loss is not finite"), "out of memory": Text("out of memory")}
+
+
+def _row(tried: Tried, results: Results) -> Text:
     amount = _amount(tried.gain)
-    if tried.verdict == "no_difference":
+    if problem := results.problems.get(str(tried.change.label)):
+        amount = Text("{what}: {reason}", what=amount, reason=PROBLEMS[problem])
+    elif tried.verdict == "no_difference":
         amount = Text("{amount}, which may be noise", amount=amount)
     return Text("{label}: {amount}", label=tried.change.label, amount=amount)
 

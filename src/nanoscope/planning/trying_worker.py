@@ -30,8 +30,7 @@ class Arm(msgspec.Struct):
 
 class Outcome(msgspec.Struct):
     losses: list[float] = []
-    """Of each validation window at the end; empty if training broke down."""
-    vocabulary: int = 0
+    """Of each validation window at the end; if training broke down, those of guessing."""
     step_seconds: float = 0.0
     """The median."""
     seconds: float = 0.0
@@ -81,14 +80,15 @@ class Workshop:
         model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
         learner = Learner(config, model, self.machine)
         loader = open_loader(config, self.dataset, TrainingState(), self.machine)
-        outcome = Outcome(vocabulary=self.dataset.vocab_size)
+        evaluator = self._evaluator(config, model, ("val",), arm.windows)
+        outcome = Outcome([math.log(self.dataset.vocab_size)] * len(evaluator.starts["val"]))
         try:
             self._iterate(arm, config, learner, loader, outcome, on_step)
-            if arm.windows and not outcome.problem:
-                found = self._evaluator(config, model, ("val",), arm.windows).evaluate(model)
-                losses = found["val"].losses if found else []
-                finite = bool(losses) and all(map(math.isfinite, losses))
-                outcome.losses, outcome.problem = (losses, "") if finite else ([], "not finite")
+            found = evaluator.evaluate(model) if arm.windows and not outcome.problem else None
+            if found and all(map(math.isfinite, found["val"].losses)):
+                outcome.losses = found["val"].losses
+            elif found:
+                outcome.problem = "not finite"
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
