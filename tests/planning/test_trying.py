@@ -19,10 +19,9 @@ from nanoscope.analysis.findings import Advice
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.prepare import prepare
-from nanoscope.messages import Text
-from nanoscope.planning.trying import Length, Results, Trial, choose_length
+from nanoscope.planning.trying import Length, Results, Trial, choose_length, one_of
 from nanoscope.planning.trying_arms import Change, changes, evaluating_less, with_length
-from nanoscope.planning.trying_lab import StoppedError
+from nanoscope.planning.trying_lab import NoTimeLeftError
 from nanoscope.planning.trying_report import fate
 from nanoscope.planning.trying_run import command
 from nanoscope.planning.trying_statistics import Noise, at_full_length, gain, judge, pooled_noise, t_quantile
@@ -46,7 +45,7 @@ class MadeUpLab:
 
     def losses(self, config: TrainConfig, share: float, seed: int, what: object) -> list[float]:
         if self.arms >= self.until:
-            raise StoppedError(Text("no time left"))
+            raise NoTimeLeftError
         self.arms += 1
         self.seeds.add(seed)
         own = random.Random(f"{self._world} {config} {share} {seed}")
@@ -185,6 +184,11 @@ def test_evaluating_less_leaves_enough_evaluations_to_see_a_turning_point() -> N
     assert [change.settings for change in evaluating_less(config, "lower_eval_iters", 10, 12)] == [
         (("eval_iters", 10),)
     ]
+
+
+def test_evaluating_less_often_is_preferred_to_less_exactly_if_it_saves_nearly_as_much() -> None:
+    fewer, rarer = (Change("evaluation", ((key, 10),)) for key in ("eval_iters", "eval_interval"))
+    assert (one_of({fewer: 0.6, rarer: 0.55}), one_of({fewer: 0.6, rarer: 0.3}), one_of({})) == (rarer, fewer, None)
 
 
 @pytest.mark.parametrize(("freedom", "expected"), [(3, 5.841), (5, 4.032), (10, 3.169), (30, 2.750)])

@@ -26,12 +26,8 @@ PAIRS = 3  # of measurements of time
 FEWEST_ITERS = 10
 
 
-class StoppedError(Exception):
-    """No further arm can be trained: the time is over, or the person has interrupted. What is known stays."""
-
-    def __init__(self, reason: Text) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class NoTimeLeftError(Exception):
+    """No further arm can be trained in time. What is known stays."""
 
 
 class Worker:
@@ -144,7 +140,7 @@ class Lab:
 
     def _check_time(self, seconds: float) -> None:
         if self.seconds_left < seconds:
-            raise StoppedError(Text("no time left"))
+            raise NoTimeLeftError
 
     def _train(self, arm: Arm, what: Text | str, iters: int) -> Outcome:
         self._check_time(0.5 * iters * self.seconds_per_iteration)  # what has begun may end a little late
@@ -154,7 +150,4 @@ class Lab:
             self._on_progress(what, min((time.monotonic() - self._began) / whole, 1.0))
 
         on_step(0)
-        try:
-            return self._worker.train(arm, on_step)
-        except KeyboardInterrupt:
-            raise StoppedError(Text("interrupted")) from None
+        return self._worker.train(arm, on_step)
