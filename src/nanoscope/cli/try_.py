@@ -42,7 +42,7 @@ def try_(
     as_json
         Print the results as JSON (schema nanoscope.try/1, see docs/try.md); progress goes to stderr.
     """
-    from nanoscope.planning.trying_report import advice_lines, document, lines, plan_line, summary
+    from nanoscope.planning.trying_report import FATES, document, fate, lines, plan_line, summary
     from nanoscope.planning.trying_run import advice_of, command, find_run, try_run
     from nanoscope.training.console import StageDisplay
     from nanoscope.words.language import choose_language
@@ -71,11 +71,10 @@ def try_(
         print(on_terminal(plan_line(length.iters, length.confirmed_iters, length.run_iters)))
         for indent, text in lines(results):
             print(("" if indent else "\n") + "  " * indent + on_terminal(text))
-        said = advice_lines([(each, sentence(each, language)) for each in advice], results)
-        if said:
+        if advice:
             print("\n" + on_terminal(Text("Advice of explain")))
-            for text in said:
-                print("  " + on_terminal(text))
+        for each in advice:
+            print("  " + on_terminal(FATES[fate(each, results)]), sentence(each, language))
         print()
         for text in summary(results, use):
             print(on_terminal(text))

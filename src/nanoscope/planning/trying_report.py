@@ -127,10 +127,10 @@ def fate(advice: Advice, results: Results) -> str:
 
 
 FATES = {
-    "upheld": Text("holds: {advice}"),
-    "withdrawn": Text("withdrawn, because the trials don't bear it out: {advice}"),
-    "unfinished": Text("not decided: {advice}"),
-    "not_tried": Text("not tried, short runs can't show it: {advice}"),
+    "upheld": Text("holds:"),
+    "withdrawn": Text("withdrawn, because the trials don't bear it out:"),
+    "unfinished": Text("not decided:"),
+    "not_tried": Text("not tried, short runs can't show it:"),
 }
 
 
@@ -203,8 +203,3 @@ def _iters(finding: Finding, iters: int) -> int:
 
 def _seeds(gained: Gain) -> Text:
     return Count("{n} pair of runs", "{n} pairs of runs", gained.seeds)
-
-
-def advice_lines(advice: Sequence[tuple[Advice, str]], results: Results) -> list[Text | str]:
-    """What became of each piece of `explain`'s advice, given with its sentence in the user's language."""
-    return [Text(FATES[fate(each, results)].template, advice=sentence) for each, sentence in advice]
