@@ -2,18 +2,21 @@
 
 import sys
 from json import dumps
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import LogPath
+from nanoscope.cli.completion import complete_path
 from nanoscope.errors import UsageError
 from nanoscope.messages import Text
 from nanoscope.untrusted import on_terminal
 
+if TYPE_CHECKING:
+    from nanoscope.planning.trying import Length
+
 
 def try_(
-    run: LogPath,
+    run: Annotated[str, Parameter(completer=complete_path)],
     *,
     minutes: float = 5.0,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -54,8 +57,8 @@ def try_(
     language = choose_language()
     advice = advice_of(folder)
 
-    def start(length: "object", seconds: float) -> None:
-        what = plan_line(length.iters, length.confirmed_iters, length.run_iters)  # type: ignore[attr-defined]
+    def start(length: "Length", seconds: float) -> None:
+        what = plan_line(length)
         _progress(
             Text("{what}; an iteration takes {seconds:rough}, in all at most about {minutes:g} min",
                  what=what, seconds=seconds, minutes=minutes)
@@ -67,8 +70,7 @@ def try_(
     if as_json:
         sys.stdout.write(dumps(document(str(folder), results, advice, use), indent=1, allow_nan=False) + "\n")
     else:
-        length = results.length
-        print(on_terminal(plan_line(length.iters, length.confirmed_iters, length.run_iters)))
+        print(on_terminal(plan_line(results.length)))
         for indent, text in lines(results):
             print(("" if indent else "\n") + "  " * indent + on_terminal(text))
         if advice:

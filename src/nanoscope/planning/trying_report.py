@@ -6,7 +6,7 @@ from typing import Any
 
 from nanoscope.analysis.findings import Advice
 from nanoscope.messages import Count, Text
-from nanoscope.planning.trying import Finding, Results, Tried
+from nanoscope.planning.trying import Finding, Length, Results, Tried
 from nanoscope.planning.trying_arms import Question
 from nanoscope.planning.trying_statistics import Gain
 
@@ -26,13 +26,13 @@ QUESTION_OF: dict[str, Question] = {
 """The question that a piece of advice asks; the others can't be tried in short runs."""
 
 
-def plan_line(results_iters: int, confirmed_iters: int, run_iters: int) -> Text:
+def plan_line(length: Length) -> Text:
     """What the trials are."""
-    if results_iters == run_iters:
-        return Text("trials of {iters:d} iterations, as many as the run has", iters=run_iters)
+    if length.is_whole:
+        return Text("trials of {iters:d} iterations, as many as the run has", iters=length.iters)
     return Text(
         "trials of {iters:d} iterations, confirmed in runs of {longer:d}; the run has {whole:d}",
-        iters=results_iters, longer=confirmed_iters, whole=run_iters,
+        iters=length.iters, longer=length.confirmed_iters, whole=length.run_iters,
     )  # fmt: skip
 
 
