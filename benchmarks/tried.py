@@ -132,6 +132,7 @@ def one(situation: Situation, seed: int, options: argparse.Namespace, root: Path
     words = [*GOOD, f"--dataset={options.dataset}", *situation.settings.split(), f"--seed={seed}"]
     nanoscope("train", *words, f"--out_dir={folder}", "--overwrite=True")
     document = json.loads(nanoscope("try", str(folder), "--json", f"--minutes={options.minutes}"))
+    folder.with_suffix(".json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     planted = resolve([str(folder)]).config
     command = document["command"]
     config = resolve(shlex.split(command)[2:]).config if command else planted

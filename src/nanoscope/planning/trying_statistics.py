@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 from nanoscope.estimates import standard_error
 
-USUAL_SHARE = 0.005  # of the loss: the spread of paired differences before any was measured; 0.002 to 0.02 were seen
+USUAL_SHARE = 0.005  # of the loss: the spread of paired differences before any was measured; 0.002 to 0.04 were seen
 USUAL_WEIGHT = 3  # degrees of freedom that this guess counts for
 MOST_WEIGHT = 8  # and the spread of other pairs
 WORTH_SHARE = 0.005  # of the loss: what gains less is not worth a change
