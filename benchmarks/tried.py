@@ -70,7 +70,7 @@ def situations(best: float) -> list[Situation]:
         ),
         Situation(
             "no warm-up",
-            "--n_layer=4 --learning_rate=3e-3 --warmup_iters=0 --max_iters=200 --eval_interval=100",
+            "--n_layer=4 --learning_rate=5e-3 --warmup_iters=0 --max_iters=200 --eval_interval=100",
             lambda d, c: bool(proposed(d, "warm_up")),
         ),
         Situation("already good", "", lambda d, c: d["command"] is None),
