@@ -74,7 +74,7 @@ def bash(nanoscope: Nanoscope, folder: Path, child_environment: dict[str, str]):
 @pytest.mark.slow
 def test_bash_completes_commands(bash) -> None:
     assert bash("") == list(cli.COMMANDS)
-    assert bash("tr") == ["train"]
+    assert bash("tra") == ["train"]
     assert bash("help", "pr") == ["prepare", "presets"]
     assert bash("completion", "") == ["bash", "zsh", "fish"]
 
