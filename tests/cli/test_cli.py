@@ -116,7 +116,7 @@ def test_what_was_typed_without_its_command_gets_the_whole_command(
     assert f"Did you mean: {meant}\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["sample", "explain", "eta", "compare", "report"])
+@pytest.mark.parametrize("command", ["sample", "explain", "eta", "try", "compare", "report"])
 def test_a_run_called_by_its_name_alone_is_recognised(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,7 +74,7 @@ def bash(nanoscope: Nanoscope, folder: Path, child_environment: dict[str, str]):
 @pytest.mark.slow
 def test_bash_completes_commands(bash) -> None:
     assert bash("") == list(cli.COMMANDS)
-    assert bash("tr") == ["train"]
+    assert bash("tra") == ["train"]
     assert bash("help", "pr") == ["prepare", "presets"]
     assert bash("completion", "") == ["bash", "zsh", "fish"]
 
@@ -98,7 +98,7 @@ def test_bash_completes_presets_and_runs(bash) -> None:
     assert bash("train", "") == [*presets(), "runs/laptop", r"runs/my\ run"]
     assert bash("train", "qu") == ["quick"]
     assert bash("presets", "qu") == ["quick"]
-    for command in ("sample", "explain", "compare", "report", "eta"):
+    for command in ("sample", "explain", "compare", "report", "eta", "try"):
         assert bash(command, "") == ["runs/laptop", r"runs/my\ run"]
 
 

@@ -11,6 +11,7 @@ import tempfile
 import traceback
 from contextlib import suppress
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -66,6 +67,7 @@ COMMANDS = {
     "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
     "what": "What a number means: loss, perplexity, MFU and about 40 others, with a run's own numbers.",
     "eta": "How long is left?",
+    "try": "Try what could be changed about a run, in short paired runs: what helps, and by how much?",
     "compare": "Why do two runs differ?",
     "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
     "runs": "List the runs of a folder: state, step, best loss, time left.",
@@ -96,10 +98,11 @@ def _app(called: str = "", *, completing: bool = False) -> App:
         suppress_keyboard_interrupt=False,  # run() reports it
     )
     for number, (name, summary) in enumerate(COMMANDS.items()):
-        module = f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else name}"
+        function = f"{name}_" if iskeyword(name) else name
+        module = f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else function}"
         loaded = completing or (name == called and name not in OWN_HELP)
         app.command(
-            with_language(getattr(import_module(module), name)) if loaded else f"{module}:{name}",
+            with_language(getattr(import_module(module), function)) if loaded else f"{module}:{function}",
             name=name,
             sort_key=number,
             help=None if name == called else summary,  # the called one shows its docstring
