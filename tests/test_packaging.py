@@ -43,6 +43,9 @@ TORCH_ROOMS = (
     "interop",
     "hardware.device",
     "hardware.memory",
+    "hardware.openmp",
+    "hardware.waiting",
+    "planning",
     "data.loader",
 )
 LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]

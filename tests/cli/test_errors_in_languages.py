@@ -34,11 +34,11 @@ TERMS = {
     # the glossary's
     "token", "tokens", "tokenizer", "tokenizers", "checkpoint", "checkpoints", "preset", "presets", "parameters",
     "micro", "batch", "optimizer", "NaN", "logits", "tensors", "merges", "merge", "patience", "binary", "driver", "id",
-    "seed",
+    "seed", "activations", "parameter", "warmup", "overhead",
     # values and names that one types
     "auto", "cpu", "cuda", "mps", "char", "byte", "bpe", "gpt2", "utf", "cp1252", "overwrite", "temperature", "http",
     "uint16", "table", "sweep", "eta", "explain", "compare", "True", "False", "dtype", "laptop", "shakespeare",
-    "spin", "sleep",
+    "spin", "sleep", "torchrun", "config",
 }  # fmt: skip
 
 

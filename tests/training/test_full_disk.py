@@ -23,8 +23,8 @@ pytestmark = [
 RUN = [*TINY, "--eval_interval=10", "--lr_decay_iters=40", "--keep_checkpoints=0", "--ngrams=1"]
 
 # Training that pauses where the test has something to do: before step 12 while there is a file 'wait', and before step
-# 25 until step 20 is saved. From step 21 to 24 it is slow while there is a file 'trouble', and slow enough to try again to
-# save when there is none.
+# 25 until step 20 is saved. From step 21 to 24 it is slow while there is a file 'trouble', and after that as slow as it
+# takes to try again to save.
 PACED = """
 import sys, time
 from pathlib import Path
