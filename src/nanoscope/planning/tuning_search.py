@@ -139,7 +139,12 @@ class Tuner:
     def _explore(self, direction: Direction) -> None:
         for settings in direction.steps:
             if self._budget.left < self._budget.to_try(self.best, {**self.best, **settings}):
-                self.tuned.trials.append(Trial(settings, reason=Text("not tried: the time is over")))
+                self.tuned.trials.append(
+                    Trial(
+                        settings,
+                        reason=Text("not tried: it takes longer than the time that is left; allow more with --minutes"),
+                    )
+                )
                 return
             trial = self._try(settings, direction)
             self.tuned.trials.append(trial)
