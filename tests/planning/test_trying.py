@@ -19,10 +19,11 @@ from nanoscope.analysis.findings import Advice
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.prepare import prepare
-from nanoscope.planning.trying import Length, Results, Trial, choose_length, one_of
+from nanoscope.messages import Text
+from nanoscope.planning.trying import Finding, Length, Results, Trial, choose_length, one_of
 from nanoscope.planning.trying_arms import Change, changes, evaluating_less, with_length
 from nanoscope.planning.trying_lab import NoTimeLeftError
-from nanoscope.planning.trying_report import fate
+from nanoscope.planning.trying_report import fate, summary
 from nanoscope.planning.trying_run import command
 from nanoscope.planning.trying_statistics import Noise, at_full_length, gain, judge, pooled_noise, t_quantile
 from nanoscope.planning.trying_worker import Arm, Workshop, plain
@@ -137,6 +138,13 @@ def test_when_time_runs_out_what_is_known_is_kept_and_nothing_is_proposed_unconf
     rate = next(each for each in results.findings if each.question == "rate")
     assert (rate.verdict, results.proposed, results.stopped) == ("unfinished", None, "no time left")
     assert len(rate.tried) >= 4
+
+
+def test_nothing_to_change_is_said_only_if_everything_was_tried() -> None:
+    whole = Results(RUN, WHOLE, [Finding("rate")])
+    stopped = replace(whole, stopped=Text("interrupted"))
+    assert [str(text).partition(":")[0] for text in summary(whole, None)] == ["Nothing to change"]
+    assert [str(text).partition(":")[0] for text in summary(stopped, None)] == ["Stopped before everything was tried"]
 
 
 def test_advice_that_the_trials_do_not_bear_out_is_withdrawn() -> None:

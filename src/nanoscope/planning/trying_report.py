@@ -96,8 +96,7 @@ def conclusion(finding: Finding, results: Results) -> Text:
 def summary(results: Results, command: str | None) -> list[Text | str]:
     """What follows from all of it."""
     found: list[Text | str] = []
-    finished = [finding for finding in results.findings if finding.verdict != "unfinished"]
-    if results.proposed is None and finished:
+    if results.proposed is None and results.findings and not results.stopped:
         found.append(Text("Nothing to change: no change that was tried makes this run better by more than the noise."))
     if not results.length.is_whole:
         found.append(
