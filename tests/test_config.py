@@ -203,7 +203,7 @@ def test_an_integer_has_no_fraction_and_fits_into_64_bits(key: str, value: str) 
 
 ZERO_MEANS_SOMETHING = {
     "seed", "max_minutes", "patience", "keep_checkpoints", "sample_interval", "token_shift", "dropout", "ngram_dropout",
-    "weight_decay", "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr",
+    "weight_decay", "beta1", "beta2", "muon_momentum", "grad_clip", "warmup_iters", "min_lr", "output_lr",
 }  # fmt: skip
 
 

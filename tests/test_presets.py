@@ -12,7 +12,8 @@ from nanoscope.training.initial_model import new_shape
 
 
 def test_the_presets_that_the_readme_speaks_of_are_there() -> None:
-    assert presets() == ["babygpt", "babygpt-classic", "finetune", "gpt2-124m", "laptop", "laptop-classic", "quick"]
+    small = ["laptop", "laptop-classic", "quick", "quick-bpe"]
+    assert presets() == ["babygpt", "babygpt-classic", "finetune", "gpt2-124m", *small]
 
 
 @pytest.mark.parametrize("name", presets())
@@ -50,7 +51,7 @@ def test_the_iterations_in_a_note_are_the_presets_own(name: str) -> None:
 def test_the_parameters_in_a_note_are_those_of_the_model(name: str) -> None:
     config = resolve([name]).config
     with torch.device("meta"):
-        model = build_model(new_shape(config, {"char": 65, "gpt2": 50257}[config.tokenizer]))
+        model = build_model(new_shape(config, {"char": 65, "bpe": 4096, "gpt2": 50257}[config.tokenizer]))
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     assert preset_size(name) == (f"{millions:.0f}M" if millions > 100 else f"{millions:.1f}M")
 

@@ -101,6 +101,7 @@ class TrainConfig:
     lr_scale: float = _key("optimizer", 1.0, "multiplies every learning rate, for example to resume with lower ones", POSITIVE)
     matrix_lr: float = _key("optimizer", 0.02, "peak learning rate of Muon, which trains the matrices of the blocks", POSITIVE, "modern")
     table_lr: float = _key("optimizer", 0.3, "peak learning rate of Adagrad, which trains the n-gram embeddings", POSITIVE, "modern")
+    output_lr: float = _key("optimizer", 0.0, "peak learning rate of the output layer with Adagrad, which then also trains the token embeddings; 0: AdamW trains both, 0.1 suits BPE", NOT_NEGATIVE, "modern")
     muon_momentum: float = _key("optimizer", 0.95, "momentum of Muon", FRACTION, "modern")
     max_iters: int = _key("optimizer", 600_000, "total number of iterations", POSITIVE)
     weight_decay: float = _key("optimizer", 0.1, "weight decay of matrices; biases, norms and modern's tables do not decay", NOT_NEGATIVE)

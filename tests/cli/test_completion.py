@@ -96,8 +96,8 @@ def test_bash_completes_the_options_of_other_commands(bash) -> None:
 @pytest.mark.slow
 def test_bash_completes_presets_and_runs(bash) -> None:
     assert bash("train", "") == [*presets(), "runs/laptop", r"runs/my\ run"]
-    assert bash("train", "qu") == ["quick"]
-    assert bash("presets", "qu") == ["quick"]
+    assert bash("train", "qu") == ["quick", "quick-bpe"]
+    assert bash("presets", "qu") == ["quick", "quick-bpe"]
     for command in ("sample", "explain", "compare", "report", "eta", "try"):
         assert bash(command, "") == ["runs/laptop", r"runs/my\ run"]
 
@@ -119,7 +119,7 @@ def test_fish_completes_commands_settings_presets_runs_and_files(
 
     assert complete("nanoscope trai") == ["train", "train.log"]
     assert complete("nanoscope train --max_it") == ["--max_iters"]
-    assert complete("nanoscope train qu") == ["quick"]
+    assert complete("nanoscope train qu") == ["quick", "quick-bpe"]
     assert complete("nanoscope sample runs/l") == ["runs/laptop", "runs/laptop/"]
     assert complete("nanoscope explain train.l") == ["train.log"]
 

@@ -18,6 +18,7 @@ GTX_1080 = Facts(cuda_names=("NVIDIA GeForce GTX 1080",), cuda_capabilities=((6,
 MIXED = Facts(cuda_names=("RTX 4090", "Tesla P100"), cuda_capabilities=((8, 9), (6, 0)), **NVIDIA)  # type: ignore[arg-type]
 MAC = Facts(mps=True, cpu_name="Apple M2", cpu_threads=8)
 LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
+RYZEN = Facts(cpu_name="Ryzen 9", cpu_threads=8, cpu_bfloat16=True)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,9 @@ LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
         (WINDOWS, "cuda:0", "bfloat16", False),
         (MAC, "mps", "float32", False),
         (LAPTOP, "cpu", "float32", False),
+        (RYZEN, "cpu", "bfloat16", False),
     ],
-    ids=["A100", "T4", "P100", "GTX 1080", "no Triton", "Mac", "laptop"],
+    ids=["A100", "T4", "P100", "GTX 1080", "no Triton", "Mac", "laptop", "AVX512_BF16"],
 )
 def test_auto_chooses_what_suits_the_machine(facts: Facts, device: str, dtype: str, compiled: bool) -> None:
     choice = decide("auto", "auto", "auto", facts)
@@ -42,9 +44,16 @@ def test_the_choice_is_explained_in_one_line() -> None:
     assert decide("auto", "auto", "auto", LAPTOP).reasons == (
         "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
     )
+    assert "bfloat16 (fast on this CPU)" in decide("auto", "auto", "auto", RYZEN).reasons
     assert "float16 (this GPU is too old for bfloat16)" in decide("auto", "auto", "auto", T4).reasons
     assert "eager (torch.compile needs Triton)" in decide("auto", "auto", "auto", WINDOWS).reasons
     assert "eager (this GPU is too old for Triton)" in decide("auto", "auto", "auto", P100).reasons
+
+
+def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "fast_bfloat16", lambda: True)
+    facts = look(), look(training=True)
+    assert [each.cpu_bfloat16 for each in facts] == [False, not (facts[1].cuda_names or facts[1].mps)]
 
 
 def test_a_request_is_followed_and_needs_no_reason() -> None:

@@ -14,6 +14,7 @@ from nanoscope.hardware.device import Choice
 from nanoscope.hardware.probe import (
     SAFE_ISA,
     ProbeResult,
+    fast_bfloat16,
     make_cpu_ready,
     probe_compile,
     probe_cpu_dtype,
@@ -309,3 +310,50 @@ def test_the_real_child_without_a_compiler_says_so(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     assert "compiler" in probe_compile("cpu", "float32").problem.lower()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "fast"),
+    [
+        ("avx512f avx512_bf16", "print(0.5)", True),
+        ("avx512f amx_bf16", "print(0.3)", True),
+        ("avx512f avx512_bf16", "print(0.9)", False),
+        ("avx512f avx512_bf16", "sys.exit('no')", False),
+    ],
+    ids=["AVX512_BF16", "AMX", "hardly faster", "broken"],
+)
+def test_bfloat16_is_fast_where_it_works_and_saves_much_time(
+    child: Child, monkeypatch: pytest.MonkeyPatch, flags: str, code: str, fast: bool
+) -> None:
+    monkeypatch.setattr(probe, "_cpu_flags", lambda: set(flags.split()))
+    child.runs(code)
+    assert fast_bfloat16() == fast
+
+
+def test_a_cpu_without_the_instructions_is_not_even_tested(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_cpu_flags", lambda: {"avx2"})
+    child.runs("print(0.5)")
+    assert not fast_bfloat16()
+    assert not child.starts
+
+
+@no_signals
+def test_bfloat16_that_needs_a_variable_is_not_chosen_once_torch_is_loaded(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_cpu_flags", lambda: {"avx512_bf16"})
+    child.runs(DIES_WITHOUT_WORKAROUND.replace("1.5", "0.5"))
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    assert not fast_bfloat16()
+    monkeypatch.delitem(sys.modules, "torch")
+    make_cpu_ready("auto", "auto", training=True)
+    assert os.environ.pop("ONEDNN_MAX_CPU_ISA") == SAFE_ISA["ONEDNN_MAX_CPU_ISA"]
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_training_on_a_gpu_does_not_test_the_cpu(child: Child, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    monkeypatch.setattr(probe, "_cpu_flags", lambda: {"avx512_bf16"})
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    child.runs("print(0.5)")
+    make_cpu_ready(device, "auto", training=True)
+    assert not child.starts

@@ -41,6 +41,29 @@ def test_attention_and_its_gradient_are_torchs_own(tokens: int, rotary: bool) ->
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rotary", [False, True])
+def test_attention_in_16_bits_differs_from_float32_by_rounding_only(rotary: bool) -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(2, 300, 3 * 32).bfloat16()
+    rotation = kernels.rotary_positions(300, 8) if rotary else None
+    found = value_and_gradient(lambda x: kernels.causal_attention(x, 4, rotation=rotation), qkv)
+    exact = value_and_gradient(lambda x: kernels.causal_attention(x, 4, rotation=rotation), qkv.float())
+    for mine, other in zip(found, exact, strict=True):
+        assert mine.dtype == torch.bfloat16
+        assert (mine.float() - other).norm() < 0.02 * other.norm()
+
+
+@pytest.mark.parametrize("function", [kernels.relu_squared, lambda x: kernels.dropout(x, 0.25, True)])
+def test_relu_squared_and_dropout_in_16_bits_round_what_float32_gives(function) -> None:  # type: ignore[no-untyped-def]
+    results = []
+    for dtype in (torch.bfloat16, torch.float32):
+        torch.manual_seed(0)
+        x = torch.randn(100, 11).bfloat16().to(dtype)
+        results.append([found.float() for found in value_and_gradient(function, x)])
+    for mine, other in zip(*results, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0.02, atol=1e-6)
+
+
 def test_attention_without_a_gradient_is_the_same_as_with_one() -> None:
     qkv, rotation = torch.randn(2, 40, 3 * 32), kernels.rotary_positions(40, 8)
     with_gradient = kernels.causal_attention(qkv.clone().requires_grad_(), 4, rotation=rotation)
@@ -55,7 +78,7 @@ def test_dropout_in_attention_drops_shares_and_its_gradient_follows() -> None:
         q, k, v = x.view(2, 20, 3, 4, 8).permute(2, 0, 3, 1, 4).reshape(3, 8, 20, 8)
         scores = q @ k.mT / math.sqrt(8) + torch.full((20, 20), -torch.inf).triu(1)
         torch.manual_seed(7)
-        y = (scores.softmax(-1) * kernels._dropout_factors(scores.shape, 0.3)) @ v
+        y = (scores.softmax(-1) * kernels._dropout_factors(scores, 0.3)) @ v
         return y.view(2, 4, 20, 8).transpose(1, 2).reshape(2, 20, 32)
 
     def ours(x: Tensor) -> Tensor:
@@ -103,6 +126,41 @@ def test_relu_squared_and_its_gradient_are_torchs_own() -> None:
         value_and_gradient(kernels.relu_squared, x), value_and_gradient(lambda z: F.relu(z).square(), x), strict=True
     ):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])  # with 100, shares of less than 1e-38 are rounded to 0
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_loss_of_many_logits_and_its_gradient_are_torchs_own(
+    scale: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(kernels, "LOGITS_AT_ONCE", 5 * kernels.MANY_LOGITS)  # 13 rows: three parts
+    logits, targets = (scale * torch.randn(13, kernels.MANY_LOGITS)).to(dtype), torch.arange(13) * 7
+    results = []
+    for function in (kernels.cross_entropy, lambda x, y: F.cross_entropy(x.float(), y)):
+        x = logits.clone().requires_grad_()
+        loss = function(x, targets)
+        (3 * loss).backward()
+        assert loss.dtype == torch.float32
+        assert x.grad is not None
+        results.append((loss.detach(), x.grad.float()))
+    (loss, gradient), (expected, expected_gradient) = results
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0.01 if dtype == torch.bfloat16 else 1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("rows", [4, 64])
+def test_a_table_that_is_also_the_output_layer_gets_the_gradients_of_both(rows: int) -> None:
+    torch.manual_seed(0)
+    tokens = torch.tensor([[1, 3, 3, 0, 2, 3]])
+    results = []
+    for look_up in (kernels.tied_embedding, F.embedding):
+        table = torch.linspace(-1, 1, rows * 5).view(rows, 5).requires_grad_()
+        (look_up(tokens, table).tanh() @ table.mT).square().sum().backward()
+        assert table.grad is not None
+        assert table.grad.layout == torch.strided
+        results.append(table.grad)
+    torch.testing.assert_close(*results)
 
 
 def test_other_dtypes_use_the_plain_formulas_and_agree() -> None:

@@ -48,6 +48,22 @@ def test_each_parameter_of_the_modern_recipe_has_its_optimizer_and_rate() -> Non
     }
 
 
+def test_with_output_lr_adagrad_trains_the_vocabulary_too() -> None:
+    model = Modern(ModelConfig(vocab_size=11, block_size=4, n_layer=1, n_head=1, n_embd=8, recipe="modern", ngrams=2))
+    config = build({"learning_rate": 0.01, "table_lr": 0.3, "output_lr": 0.1})
+    optimizer = build_optimizer(model, config, "cpu")
+    assert isinstance(optimizer, Together)
+    rates = {
+        name: pytest.approx(config.peak_lr * group.get("lr_scale", 1.0))
+        for part in optimizer.parts
+        if type(part).__name__ == "Adagrad"
+        for group in part.param_groups
+        for name, parameter in model.named_parameters()
+        if any(parameter is other for other in group["params"])
+    }
+    assert rates == {"embedding.weight": 0.3, "ngrams.table": 0.3, "head.weight": 0.1}
+
+
 def test_matrices_decay_and_vectors_do_not(model: GPT) -> None:
     decay = {id(p): group["weight_decay"] for group in optimizer_of(model).param_groups for p in group["params"]}
     for name, parameter in model.named_parameters():

@@ -7,14 +7,16 @@ import pytest
 from made_up_rigs import FACTS
 from nanoscope.config_sources import presets, resolve
 from nanoscope.hardware.probe import ProbeResult
-from nanoscope.planning.tuning_candidates import Candidates, Length, candidates, possible_micro_batches, split
+from nanoscope.planning.tuning_candidates import Candidates, Facts, Length, candidates, possible_micro_batches, split
 
 WORKS = ProbeResult("", {}, 0.5)
 
 
-def found(*words: str, fixed: str = "", probed: ProbeResult | None = WORKS, eval_seconds: float = 5.0) -> Candidates:
+def found(
+    *words: str, fixed: str = "", probed: ProbeResult | None = WORKS, eval_seconds: float = 5.0, facts: Facts = FACTS
+) -> Candidates:
     return candidates(
-        resolve(words).config, FACTS, fixed.split(), 0.1, eval_seconds, logical_cores=4,
+        resolve(words).config, facts, fixed.split(), 0.1, eval_seconds, logical_cores=4,
         memory_bytes=8_000_000_000, sixteen_bits=probed,
     )  # fmt: skip
 
@@ -78,6 +80,10 @@ def test_16_bits_are_skipped_where_the_probe_says_so(probed: ProbeResult, expect
 
 def test_16_bits_are_tried_where_they_are_native() -> None:
     assert tried(found("laptop"), "dtype") == ["bfloat16"]
+
+
+def test_float32_is_tried_where_16_bits_are_the_default() -> None:
+    assert tried(found("laptop", facts=replace(FACTS, dtype="bfloat16")), "dtype") == ["float32"]
 
 
 def test_compiling_is_not_tried_for_a_run_that_is_too_short_to_repay_it() -> None:

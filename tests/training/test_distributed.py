@@ -14,6 +14,7 @@ def torchrun(folder: Folder, *words: str, status: int = 0) -> str:
 
 @pytest.mark.parametrize("batch", [["--batch_size=4", "--gradient_accumulation_steps=2"], ["--batch_size=7"]])
 def test_two_processes_train_on_the_tokens_of_one_and_reach_the_same_losses(folder: Folder, batch: list[str]) -> None:
+    batch = [*batch, "--dtype=float32"]
     folder.train("--out_dir=alone", *batch)
     out = torchrun(folder, "--out_dir=together", *batch)
     assert out.count("iter 19:") == 1  # only the first process speaks

@@ -53,8 +53,8 @@ def test_the_weights_determine_recipe_and_shape_whatever_the_preset(preset: str,
 
 @pytest.mark.slow
 def test_on_the_same_text_it_begins_where_the_run_ended(trained: Folder) -> None:
-    trained.train("--out_dir=run", "--init_from=resume", "--eval_only=True", "--eval_iters=full")
-    trained.run("train", "laptop", "--init_from=run", "--dataset=data/tiny", *SHORT)
+    trained.train("--out_dir=run", "--init_from=resume", "--eval_only=True", "--eval_iters=full", "--dtype=float32")
+    trained.run("train", "laptop", "--init_from=run", "--dataset=data/tiny", *SHORT, "--dtype=float32")
     ended = trained.run("eval", "run", "--json")
     assert trained.evaluations("new")[0][1] == pytest.approx(json.loads(ended)["scores"][0]["loss"], abs=1e-5)
 

@@ -331,3 +331,10 @@ def test_more_tokens_per_iteration_are_allowed_and_reported(folder: Folder) -> N
     folder.train()
     out = folder.run("train", "run", "--init_from=resume", "--batch_size=8", "--max_iters=25")
     assert "tokens_per_step: 64 → 128" in out
+
+
+def test_the_optimizer_of_the_vocabulary_cannot_change_on_resume(folder: Folder) -> None:
+    folder.train("--max_iters=2")
+    out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", "--output_lr=0.1", status=2)
+    assert "leave it out, or start a new run" in out
+    assert folder.losses().keys() == {0, 1}

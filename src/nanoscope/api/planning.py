@@ -22,7 +22,7 @@ def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
     words = [os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())]
     config = resolve(words).config
-    make_cpu_ready(config.device, config.dtype)  # before torch is imported
+    make_cpu_ready(config.device, config.dtype, training=True)  # before torch is imported
 
     from nanoscope.planning.planner import plan_for
 

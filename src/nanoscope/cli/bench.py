@@ -83,10 +83,12 @@ def bench(
     from nanoscope.training.measure import MachineBench, machine
 
     limits = set_threads()
-    choice, notes = with_fallbacks(decide(device, dtype, False, look()))
+    choice, notes = with_fallbacks(decide(device, dtype, False, look(training=True)))
     for note in [*limits, *notes, *Waiting().begin(device_type=choice.type)]:
         _progress(Text("note: {text}", text=note))
-    planned = [each for each in MachineBench(choice).measurements() if each.key.startswith(tuple(only or GROUPS))]
+    writing, _ = with_fallbacks(decide(device, dtype, False, look()))
+    measurements = MachineBench(choice, writing).measurements()
+    planned = [each for each in measurements if each.key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}
     interrupted = False
     try:

@@ -48,7 +48,7 @@ def plan(
     from nanoscope.hardware.probe import make_cpu_ready
 
     config = resolve(words).config
-    make_cpu_ready(config.device, config.dtype)  # takes effect only before torch is imported
+    make_cpu_ready(config.device, config.dtype, training=True)  # takes effect only before torch is imported
 
     from nanoscope.planning.figures import encoded_list
     from nanoscope.planning.plan_text import lines, table

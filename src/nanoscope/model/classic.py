@@ -111,7 +111,7 @@ class GPT(nn.Module):
         """Return logits; with targets, their mean cross-entropy; with a cache, the logits of the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
+        x = kernels.tied_embedding(tokens, self.transformer.wte.weight) + self.transformer.wpe(positions)
         x = kernels.dropout(x, self.config.dropout, self.training)
         for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)
@@ -121,7 +121,7 @@ class GPT(nn.Module):
         logits: Tensor = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+        return kernels.cross_entropy(logits, targets)
 
     def parameter_count(self) -> int:
         """Return the number of parameters without position embeddings, as nanoGPT counts them."""

@@ -1,4 +1,4 @@
-"""Attention, dropout, token shift and ReLU² with hand-written backward passes, and a Linear for few rows.
+"""Attention, dropout, token shift, ReLU² and the loss with hand-written backward passes, and a Linear for few rows.
 
 They make fewer passes over memory than autograd does, which pays on a CPU in eager mode (benchmarks/LOG.md). On a GPU
 or compiled, the plain formulas are faster; `by_hand` decides. Both compute the same function.
@@ -17,13 +17,16 @@ from torch.nn import functional as F
 
 from nanoscope.model.kvcache import KVCache
 
-QUERIES_AT_ONCE = 256  # longer sequences are split into blocks of queries, each with only the keys up to its end
+QUERIES_AT_ONCE = 128  # longer sequences are split into blocks of queries, each with only the keys up to its end
+BY_HAND = (torch.float32, torch.bfloat16)
+MANY_LOGITS = 1024  # with fewer, torch's own loss is as fast
+LOGITS_AT_ONCE = 2**19
 FEW_ROWS = 32  # with more rows the arithmetic dominates, and the ordinary matmul is as fast
 
 
 def by_hand(x: Tensor) -> bool:
     """Return whether the hand-written functions are the faster ones for this tensor."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.compiler.is_compiling()
+    return x.device.type == "cpu" and x.dtype in BY_HAND and not torch.compiler.is_compiling()
 
 
 # --- linear layers -----------------------------------------------------------------------------------------------
@@ -46,6 +49,15 @@ def _few_rows(x: Tensor, weight: Tensor, rows: int, parts: int) -> Tensor:
     columns = x.reshape(rows, -1).t().expand(parts, -1, rows)
     y = torch.bmm(weight.view(parts, -1, weight.shape[1]), columns)  # (parts, outputs / parts, rows)
     return y.view(-1, rows).t().contiguous().view(*x.shape[:-1], -1)
+
+
+def tied_embedding(tokens: Tensor, table: Tensor) -> Tensor:
+    """Look tokens up in a table that is also the output layer's matrix.
+
+    The output layer gives it a gradient of its full size anyway. Where the tokens are few, that of the rows read is
+    added to it as a sparse one, instead of a second, mostly empty matrix of that size.
+    """
+    return F.embedding(tokens, table, sparse=by_hand(table) and tokens.numel() < len(table))
 
 
 # --- attention ---------------------------------------------------------------------------------------------------
@@ -89,7 +101,7 @@ def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tens
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Rotate each pair of channels of x (B, H, T, D)."""
     pairs = torch.unflatten(x, -1, (-1, 2))
-    if by_hand(x):
+    if by_hand(x) and x.dtype == torch.float32:
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
     (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
@@ -97,9 +109,9 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _mask(first: int, end: int) -> Tensor:
+def _mask(first: int, end: int, dtype: torch.dtype) -> Tensor:
     """Return 0 where query `first + row` may see key `column`, else minus infinity: (end - first, end)."""
-    return torch.full((end - first, end), -torch.inf).triu(1 + first)
+    return torch.full((end - first, end), -torch.inf, dtype=dtype).triu(1 + first)
 
 
 class _CausalAttention(torch.autograd.Function):
@@ -107,25 +119,25 @@ class _CausalAttention(torch.autograd.Function):
     def forward(ctx: Any, qkv: Tensor, n_head: int, dropout: float, rotation: Tensor | None) -> Tensor:
         B, T, width = qkv.shape
         D = width // 3 // n_head
-        heads = torch.empty(3, B, n_head, T, D)
+        heads = qkv.new_empty(3, B, n_head, T, D)
         heads.copy_(qkv.view(B, T, 3, n_head, D).permute(2, 0, 3, 1, 4))
         if rotation is not None:
-            torch.view_as_complex(torch.unflatten(heads[:2], -1, (-1, 2))).mul_(torch.view_as_complex(rotation))
+            _turn(heads[:2], torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
-        y = torch.empty(B * n_head, T, D)
+        y = torch.empty_like(q)
         saved: list[Tensor] = []  # per block: the attention weights and, with dropout, their factors
         for first in range(0, T, QUERIES_AT_ONCE):
             end = min(first + QUERIES_AT_ONCE, T)
             scores = torch.baddbmm(
-                _mask(first, end), q[:, first:end], k[:, :end].transpose(1, 2), alpha=1 / math.sqrt(D)
+                _mask(first, end, qkv.dtype), q[:, first:end], k[:, :end].transpose(1, 2), alpha=1 / math.sqrt(D)
             )
             shares = torch.softmax(scores, -1)
             saved.append(shares)
             if dropout > 0:
-                factors = _dropout_factors(shares.shape, dropout)
+                factors = _dropout_factors(shares, dropout)
                 shares = shares * factors
                 saved.append(factors)
-            torch.bmm(shares, v[:, :end], out=y[:, first:end])
+            y[:, first:end] = torch.bmm(shares, v[:, :end])
         ctx.save_for_backward(heads, rotation, *saved)
         ctx.dropout = dropout
         return y.view(B, n_head, T, D).transpose(1, 2).reshape(B, T, n_head * D)
@@ -136,7 +148,7 @@ class _CausalAttention(torch.autograd.Function):
         _, B, H, T, D = heads.shape
         q, k, v = heads.view(3, B * H, T, D)
         dy = gradients[0].view(B, T, H, D).transpose(1, 2).reshape(B * H, T, D)
-        d_heads = torch.empty(3, B * H, T, D)
+        d_heads = torch.empty_like(heads).view(3, B * H, T, D)
         dq, dk, dv = d_heads
         scale = 1 / math.sqrt(D)
         for first in reversed(range(0, T, QUERIES_AT_ONCE)):
@@ -148,20 +160,68 @@ class _CausalAttention(torch.autograd.Function):
             if factors is not None:
                 used = shares * factors
                 d_used.mul_(factors)
-            _add_bmm(dv[:, :end], used.transpose(1, 2), dy[:, first:end], 1.0, more)
-            d_scores = torch._softmax_backward_data(d_used, shares, -1, torch.float32)
-            _add_bmm(dk[:, :end], d_scores.transpose(1, 2), q[:, first:end], scale, more)
-            _add_bmm(dq[:, first:end], d_scores, k[:, :end], scale, False)
+            d_scores = torch._softmax_backward_data(d_used, shares, -1, shares.dtype).mul_(scale)
+            dq[:, first:end] = torch.bmm(d_scores, k[:, :end])
+            # bmm into a part of a tensor would be a loop over single matrices
+            for out, part in ((dv, torch.bmm(used.transpose(1, 2), dy[:, first:end])),
+                              (dk, torch.bmm(d_scores.transpose(1, 2), q[:, first:end]))):  # fmt: skip
+                if more:
+                    out[:, :end] += part
+                else:
+                    out.copy_(part)
         d_heads = d_heads.view(3, B, H, T, D)
         if rotation is not None:  # rotate back
-            inverse = torch.view_as_complex(rotation).conj()
-            torch.view_as_complex(torch.unflatten(d_heads[:2], -1, (-1, 2))).mul_(inverse)
+            _turn(d_heads[:2], torch.view_as_complex(rotation).conj())
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
+
+
+def _turn(pairs: Tensor, angles: Tensor) -> None:
+    """Rotate each pair of channels in place; complex numbers have no 16 bits, so those take a detour."""
+    turned = pairs.float()
+    torch.view_as_complex(torch.unflatten(turned, -1, (-1, 2))).mul_(angles)
+    if turned is not pairs:
+        pairs.copy_(turned)
 
 
 def _add_bmm(out: Tensor, a: Tensor, b: Tensor, alpha: float, more: bool) -> None:
     """Compute out = alpha · a @ b, or add it to out if there is more."""
     torch.baddbmm(out, a, b, beta=1.0 if more else 0.0, alpha=alpha, out=out)
+
+
+# --- the loss ----------------------------------------------------------------------------------------------------
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits (…, V) at targets (…), in float32."""
+    logits, targets = logits.flatten(0, -2), targets.flatten()
+    if by_hand(logits) and logits.requires_grad and logits.shape[1] >= MANY_LOGITS:
+        return _CrossEntropy.apply(logits, targets)  # type: ignore[no-any-return, no-untyped-call]
+    return F.cross_entropy(logits.float(), targets)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Computes the gradient with the loss, some rows at a time, while they are in the processor's cache."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        count, width = logits.shape
+        gradient, losses = torch.empty_like(logits), torch.empty(count)
+        rows = max(1, LOGITS_AT_ONCE // width)
+        for first in range(0, count, rows):
+            some = slice(first, first + rows)
+            z, right = logits[some], targets[some, None]
+            shares = torch.softmax(z, -1, dtype=torch.float32)
+            # log(sum of exp z) by the largest share, which is never rounded to 0
+            log_sum = z.amax(1).float() - shares.amax(1).log()
+            losses[some] = log_sum - z.gather(1, right).squeeze(1).float()
+            gradient[some] = shares.scatter_add_(1, right, torch.full(right.shape, -1.0)).mul_(1 / count)
+        ctx.save_for_backward(gradient)
+        return losses.mean()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * gradients[0].to(gradient.dtype), None
 
 
 # --- dropout -----------------------------------------------------------------------------------------------------
@@ -179,27 +239,27 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 def dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return the factors by which dropout multiplies a tensor of this shape."""
     if by_hand(like):
-        return _dropout_factors(like.shape, p)
+        return _dropout_factors(like, p)
     return F.dropout(torch.ones_like(like), p)
 
 
-def _dropout_factors(shape: torch.Size, p: float) -> Tensor:
+def _dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return 0 for each dropped value and 1 / (1 - p) for the others; 16 random bits decide each.
 
     torch's generator makes one draw per value, on one thread. This one is seeded by torch's, so that it depends on
     torch.manual_seed too. The factors are floats, although bits would do, because torch multiplies floats faster.
     """
     seed = int(torch.randint(2**62, ()))
-    count, lowest = math.prod(shape), round(p * 65536)
+    count, lowest = like.numel(), round(p * 65536)
     bits = np.random.Generator(np.random.SFC64(seed)).integers(0, 2**64, size=-(-count // 4), dtype=np.uint64)
-    kept = torch.from_numpy(bits.view(np.uint16)[:count] >= lowest).view(shape)
-    return kept.float().mul_(65536 / (65536 - lowest))
+    kept = torch.from_numpy(bits.view(np.uint16)[:count] >= lowest).view(like.shape)
+    return kept.to(like.dtype).mul_(65536 / (65536 - lowest))
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        factors = _dropout_factors(x.shape, p)
+        factors = _dropout_factors(x, p)
         ctx.save_for_backward(factors)
         return x * factors
 

@@ -155,7 +155,7 @@ class Modern(nn.Module):
         logits: Tensor = self.head(norm(x))
         if targets is None:
             return logits
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+        return kernels.cross_entropy(logits, targets)
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -12,10 +12,16 @@ from torch import Tensor, nn
 from nanoscope.config import TrainConfig
 
 
-def for_tables(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> "Adagrad":
+def for_tables(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Adagrad":
     """Build Adagrad with the rate `table_lr`."""
     groups = [{"params": list(parameters.values()), "lr_scale": config.table_lr / config.peak_lr}]
     return Adagrad(groups, lr=config.table_lr)
+
+
+def for_output(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Adagrad":
+    """Build Adagrad with the rate `output_lr`."""
+    groups = [{"params": list(parameters.values()), "lr_scale": config.output_lr / config.peak_lr}]
+    return Adagrad(groups, lr=config.output_lr)
 
 
 class Adagrad(torch.optim.Optimizer):

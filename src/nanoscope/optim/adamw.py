@@ -7,7 +7,9 @@ from nanoscope.config import TrainConfig
 from nanoscope.optim.eager import AdamW
 
 
-def for_gpt2(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
+def for_gpt2(
+    parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str
+) -> torch.optim.Optimizer:
     """Build AdamW as GPT-2 was trained: matrices and tables decay, biases and norms do not."""
     groups = [
         {"params": [p for p in parameters.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
@@ -16,7 +18,9 @@ def for_gpt2(parameters: dict[str, nn.Parameter], config: TrainConfig, device_ty
     return AdamW(groups, lr=config.peak_lr, betas=_betas(config), fused=_fused(device_type))
 
 
-def without_decay(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
+def without_decay(
+    parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str
+) -> torch.optim.Optimizer:
     """Build AdamW for embeddings and the output layer, which do not decay."""
     return AdamW(
         parameters.values(), lr=config.peak_lr, betas=_betas(config), eps=1e-10, weight_decay=0.0,

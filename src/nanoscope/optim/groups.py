@@ -11,7 +11,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.model import LanguageModel
 from nanoscope.optim import adagrad, adamw, muon
 
-Build = Callable[[dict[str, nn.Parameter], TrainConfig, str], torch.optim.Optimizer]
+Build = Callable[[dict[str, nn.Parameter], TrainConfig, str, str], torch.optim.Optimizer]
 
 # The optimizers of each recipe by the names of the parameters they train; the first pattern that matches decides.
 # The schedule's rate times a group's `lr_scale`, 1 by default, is the rate of that group.
@@ -25,17 +25,23 @@ RECIPES: dict[str, dict[str, Build]] = {
         r".*": adamw.without_decay,
     },
 }
+# Most tokens of a large vocabulary are as rare as n-grams, and Adagrad learns them sooner (benchmarks/LOG.md).
+VOCABULARY: dict[str, Build] = {r"embedding\.weight": adagrad.for_tables, r"head\.weight": adagrad.for_output}
 
 
-def build_optimizer(model: LanguageModel, config: TrainConfig, device_type: str) -> torch.optim.Optimizer:
-    """Build the optimizer of the model's recipe for every parameter that requires a gradient."""
+def build_optimizer(
+    model: LanguageModel, config: TrainConfig, device_type: str, dtype: str = "float32"
+) -> torch.optim.Optimizer:
+    """Build the optimizer of the model's recipe for every parameter that requires a gradient; `dtype` is of matmuls."""
     recipe = RECIPES[model.config.recipe]
+    if model.config.recipe == "modern" and config.output_lr:
+        recipe = VOCABULARY | recipe
     assigned: dict[Build, dict[str, nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             build = next(build for pattern, build in recipe.items() if re.fullmatch(pattern, name))
             assigned.setdefault(build, {})[name] = parameter
-    parts = [build(parameters, config, device_type) for build, parameters in assigned.items()]
+    parts = [build(parameters, config, device_type, dtype) for build, parameters in assigned.items()]
     return parts[0] if len(parts) == 1 else Together(parts)
 
 

@@ -1,7 +1,7 @@
 """Muon: momentum replaced by the nearest orthogonal matrix, so that every direction learns at the same pace.
 
 After Keller Jordan's Muon (2024). torch.optim.Muon updates one matrix at a time, in bfloat16. This one stacks equal
-shapes into one batched matmul, in float32 on a CPU, where bfloat16 is slow or crashes the process (benchmarks/LOG.md).
+shapes into one batched matmul, in bfloat16 on CUDA and wherever the run uses it, else in float32.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,13 +17,14 @@ ITERATION = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
 
-def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str) -> "Muon":
+def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Muon":
     """Build Muon with the rate `matrix_lr`; queries, keys and values are three matrices in one parameter."""
     lr_scale = config.matrix_lr / config.peak_lr
     qkv = [matrix for name, matrix in parameters.items() if name.endswith("qkv.weight")]
     other = [matrix for name, matrix in parameters.items() if not name.endswith("qkv.weight")]
     groups = [{"params": qkv, "parts": 3, "lr_scale": lr_scale}, {"params": other, "lr_scale": lr_scale}]
-    return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay)
+    sixteen_bits = device_type == "cuda" or dtype == "bfloat16"
+    return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay, sixteen_bits)
 
 
 @torch.no_grad()
@@ -46,7 +47,7 @@ def _through_gram(gram: Tensor) -> Tensor:
     """
     a, b, c = ITERATION
     product: Tensor | None = None
-    identity = a * torch.eye(gram.shape[-1], device=gram.device)
+    identity = a * torch.eye(gram.shape[-1], device=gram.device, dtype=gram.dtype)
     for iteration in range(ITERATIONS):
         q = torch.baddbmm(gram, gram, gram, beta=b, alpha=c).add_(identity)
         product = q if product is None else torch.bmm(product, q)
@@ -59,7 +60,15 @@ def _through_gram(gram: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """For matrices only. A group's `parts` is the number of matrices stacked by rows in each of its parameters."""
 
-    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        groups: Iterable[dict[str, Any]],
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        sixteen_bits: bool = False,
+    ) -> None:
+        self.sixteen_bits = sixteen_bits
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
 
     @torch.no_grad()
@@ -85,7 +94,7 @@ class Muon(torch.optim.Optimizer):
         # (parts · rows, columns) → a stack of upright matrices
         upright = [m if m.shape[0] >= m.shape[1] else m.mT for m in ahead]
         stack = torch.stack(upright).view(-1, tall, narrow)
-        if stack.device.type == "cuda":
+        if self.sixteen_bits:
             stack = stack.bfloat16()
         updates = orthogonalized(stack).to(parameters[0].dtype).view(len(parameters), -1, narrow)
         if group["weight_decay"]:

@@ -92,7 +92,7 @@ def _count(shape: ModelConfig, sequences: int, sparse: bool, clips: bool, device
             model.ngrams.sparse = sparse
         weights = live.bytes
         config = TrainConfig(recipe="modern" if isinstance(model, Modern) else "classic")
-        optimizer = build_optimizer(model, config, "cpu")
+        optimizer = build_optimizer(model, config, "cpu", dtype)
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
         for _ in range(2):  # only the second iteration has the optimizer's state from its beginning
             begin, peaks = live.bytes, []
@@ -157,7 +157,8 @@ def as_on(device_type: str) -> Iterator[None]:
         kernels._mask.cache_clear()  # masks that have data, and afterwards those that don't
         changes.callback(kernels._mask.cache_clear)
         change = partial(mock.patch.object, kernels)
-        changes.enter_context(change("_dropout_factors", lambda shape, p: torch.empty(shape)))  # without random numbers
+        # without random numbers
+        changes.enter_context(change("_dropout_factors", lambda like, p: torch.empty_like(like)))
         if device_type != "cpu":
             changes.enter_context(change("by_hand", lambda x: False))
             changes.enter_context(change("dropout", _dropout))

@@ -50,7 +50,7 @@ Report = Callable[[Text], None]
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
     """Plan for this machine."""
     config = request.config
-    wanted = decide(config.device, config.dtype, config.compile, look(), planned_steps=config.max_iters)
+    wanted = decide(config.device, config.dtype, config.compile, look(training=True), planned_steps=config.max_iters)
     choice, notes = with_fallbacks(wanted)
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)

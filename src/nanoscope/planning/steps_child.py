@@ -56,7 +56,7 @@ def begin(line: bytes) -> tuple[Job, TrainConfig]:
     job = msgspec.json.decode(line, type=Job)
     threading.Thread(target=_end_with_parent, args=(job,), daemon=True).start()
     config = job.train_config()
-    make_cpu_ready(config.device, config.dtype)
+    make_cpu_ready(config.device, config.dtype, training=True)
     return job, config
 
 

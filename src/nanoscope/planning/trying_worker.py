@@ -149,7 +149,7 @@ def main() -> None:
 
     try:
         folder, settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=tuple[str, dict[str, Any]])
-        make_cpu_ready(settings["device"], settings["dtype"])
+        make_cpu_ready(settings["device"], settings["dtype"], training=True)
         workshop = Workshop(Path(folder), settings)
         say(Answer())
         for line in sys.stdin.buffer:

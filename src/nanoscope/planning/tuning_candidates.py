@@ -175,7 +175,10 @@ def _memory(config: TrainConfig, facts: Facts, size: int) -> float:
 
 
 def _dtype(found: Candidates, facts: Facts, fixed: set[str], probed: ProbeResult | None) -> None:
-    if "dtype" in fixed or facts.dtype != "float32" or probed is None:
+    if "dtype" in fixed or probed is None:
+        return
+    if facts.dtype == "bfloat16":  # chosen by itself, as its matmuls are fast here; the rest of a step may not be
+        found.directions.append(Direction([{"dtype": "float32"}]))
         return
     settings: Settings = {"dtype": "bfloat16"}
     if not probed.works:

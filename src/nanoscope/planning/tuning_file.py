@@ -105,7 +105,7 @@ def remarks(outcome: Outcome) -> list[Text]:
                 others=load.others, cores=load.cores,
             )
         )  # fmt: skip
-    if "dtype" in outcome.settings:
+    if outcome.settings.get("dtype", "float32") != "float32":
         found.append(
             Text(
                 "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",

@@ -77,7 +77,7 @@ def _counted(shape: ModelConfig, recipe: str, sequences: int, device_type: str, 
     config = TrainConfig(recipe="modern" if recipe == "modern" else "classic")
     with as_on(device_type), FakeTensorMode():
         model = build_model(shape)
-        optimizer = build_optimizer(model, config, "cpu")
+        optimizer = build_optimizer(model, config, "cpu", dtype)
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
         for _ in range(2):  # the second update has the optimizer's state
             with _Counter() as passes:

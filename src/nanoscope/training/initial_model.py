@@ -15,7 +15,7 @@ from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 from nanoscope.training.vocabulary import SharedTokens, fit_weights, shared_tokens
 
-RATES = {"learning_rate", "matrix_lr", "table_lr", "lr_scale"}  # 0.3 times these ended 0.03 lower (benchmarks/LOG.md)
+RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # × 0.3 ended 0.03 lower (LOG.md)
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
 
 

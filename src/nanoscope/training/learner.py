@@ -24,7 +24,7 @@ class Learner:
     def __init__(self, config: TrainConfig, plain_model: LanguageModel, machine: Machine) -> None:
         self.config, self.machine = config, machine
         self.plain_model, self.model = plain_model, cast(nn.Module, plain_model)
-        self.optimizer = build_optimizer(plain_model, config, machine.choice.type)
+        self.optimizer = build_optimizer(plain_model, config, machine.choice.type, machine.choice.dtype)
         self.scaler = torch.amp.GradScaler(machine.choice.type, enabled=machine.choice.dtype == "float16")
         self.flops_per_token = flops_per_token(plain_model.config, plain_model.multiplied_parameters())
         self._parameters = list(plain_model.parameters())

@@ -1,7 +1,7 @@
 """What a run trains on: the device, how it is used, and the processes that share the work."""
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -35,6 +35,10 @@ class Machine:
     def autocast(self) -> AbstractContextManager[object]:
         return hardware.autocast(self.choice)
 
+    def sampling(self) -> AbstractContextManager[object]:
+        """As `autocast`, to write text. On a CPU in float32: all weights would be converted for each token."""
+        return nullcontext() if self.choice.type == "cpu" else self.autocast()
+
     def synchronize(self) -> None:
         hardware.synchronize(self.device)
 
@@ -48,7 +52,7 @@ def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, 
             config.device,
             config.dtype,
             config.compile,
-            hardware.look(),
+            hardware.look(training=True),
             processes.local_rank if processes.world > 1 else None,
             planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
         )

@@ -83,10 +83,13 @@ def machine(choice: Choice) -> dict[str, str | int]:
 
 
 class MachineBench:
-    """Measures one device, in eager mode. A step's MFU is relative to the matmul peak in the same dtype."""
+    """Measures one device, in eager mode. A step's MFU is relative to the matmul peak in the same dtype.
 
-    def __init__(self, choice: Choice) -> None:
-        self.choice, self.device = choice, torch.device(choice.device)
+    `writing` is the choice for sampling, if it differs from that for training.
+    """
+
+    def __init__(self, choice: Choice, writing: Choice | None = None) -> None:
+        self.choice, self.writing, self.device = choice, writing or choice, torch.device(choice.device)
         self._peak_flops: dict[str, float | None] = {}
         if choice.type == "cpu":
             keep_freed_memory()  # as training does
@@ -162,7 +165,7 @@ class MachineBench:
         settings = Sampling(max_new_tokens=config.block_size - 1)
 
         def sample() -> None:
-            with autocast(self.choice):
+            with autocast(self.writing):
                 for _ in generate(model, prompt, settings, config.vocab_size):
                     pass
 

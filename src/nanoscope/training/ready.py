@@ -18,5 +18,5 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
     config = resolved.config
     if config.init_from == "resume":  # with the run's own device and dtype
         config = resumed_config(old_run(resolved), resolved).config
-    make_cpu_ready(config.device, config.dtype)
+    make_cpu_ready(config.device, config.dtype, training=True)
     return resolved

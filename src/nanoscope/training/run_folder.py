@@ -149,6 +149,11 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
             "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
             lines=Joined("\n", lines),
         )
+    if bool(typed.get("output_lr", saved.get("output_lr"))) != bool(saved.get("output_lr")):
+        raise UsageError(
+            "output_lr decides which optimizer trains the vocabulary, which can't change on resume: leave it out, or "
+            "start a new run."
+        )
     notes: list[str] = []
     for key, value in resolved.given.items():
         had = saved.get(key, KEYS[key].default)

@@ -154,7 +154,7 @@ def sample(session: Session) -> None:
     tokenizer, step, books = session.dataset.tokenizer, session.state.step, session.books
     if not session.machine.processes.first or tokenizer is None:
         return
-    with books.clock.phase("sample") as timed, session.machine.autocast():
+    with books.clock.phase("sample") as timed, session.machine.sampling():
         settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=session.config.seed)
         text = generate_text(session.learner.plain_model, tokenizer, "\n", settings)
         file = session.folder.samples / f"step-{step:06d}.txt"

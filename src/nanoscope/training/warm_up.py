@@ -141,7 +141,7 @@ def sample_seconds(learner: Learner) -> float:
     model, settings = learner.plain_model, Sampling(max_new_tokens=SAMPLE_TOKENS)
     prompt = torch.zeros(1, 1, dtype=torch.long, device=learner.machine.device)
     began, done, seconds = time.perf_counter(), 0, 0.0
-    with learner.machine.autocast():
+    with learner.machine.sampling():
         for token in generate(model, prompt, settings, model.config.vocab_size):
             token.cpu()  # waits for it
             done, seconds = done + 1, time.perf_counter() - began

@@ -20,8 +20,8 @@ REPEAT_KEYS = {"seed"}
 SPEED_ONLY = {"compile", "device", "device_name", "threads", "waiting", "backend", "processes", "world_size"}
 LENGTH_KEYS = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
 LEARNING_ONLY = {
-    *REPEAT_KEYS, "learning_rate", "matrix_lr", "table_lr", "muon_momentum", "min_lr", "warmup_iters", "cooldown",
-    "weight_decay", "beta1", "beta2", "decay_lr", "lr_decay_iters", "grad_clip", "init_from", "order",
+    *REPEAT_KEYS, "learning_rate", "matrix_lr", "table_lr", "output_lr", "muon_momentum", "min_lr", "warmup_iters",
+    "cooldown", "weight_decay", "beta1", "beta2", "decay_lr", "lr_decay_iters", "grad_clip", "init_from", "order",
     *LENGTH_KEYS,
 }  # fmt: skip
 MODEL_KEYS = ("n_layer", "n_embd", "n_head", "block_size", "model_type", "depth", "recipe", "ngrams", "bias")
