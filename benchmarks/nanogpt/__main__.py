@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.nanogpt.results import table, write_markdown
-from benchmarks.nanogpt.rows import LONG_ROWS, ROWS, Bench, measure
+from benchmarks.nanogpt.rows import GROUPS, LONG_ROWS, ROWS, Bench, measure
 from benchmarks.nanogpt.workspace import Workspace, check_nanogpt
 from nanoscope.errors import JobError, UsageError
 
@@ -28,11 +28,11 @@ def parse(words: list[str] | None) -> argparse.Namespace:
         "--nanogpt", type=Path, required=True, metavar="PATH", help="a checkout of nanoGPT; it is copied, not changed"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=ROWS, metavar="ROW",
-        help=f"{', '.join(ROWS)}; by default all except {', '.join(LONG_ROWS)}, which takes hours",
+        "--only", nargs="+", choices=[*ROWS, *GROUPS], metavar="ROW",
+        help=f"{', '.join(ROWS)}; elsewhere: all its texts; by default all but those and babygpt, which take long",
     )  # fmt: skip
     parser.add_argument("--repeats", type=_positive, default=3, help="turns per row")
-    parser.add_argument("--seeds", type=_positive, default=5, help="runs of time_to_loss and babygpt, seeds 1, 2, …")
+    parser.add_argument("--seeds", type=_positive, default=5, help="runs of rows that train presets, seeds 1, 2, …")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="update these rows in FILE, keep the others")
     return parser.parse_args(words)
@@ -58,20 +58,29 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    names = list(dict.fromkeys(options.only or (name for name in ROWS if name not in LONG_ROWS)))
+    chosen = options.only or [name for name in ROWS if name not in LONG_ROWS]
+    names = list(dict.fromkeys(row for name in chosen for row in GROUPS.get(name, [name])))
     _progress(f"measuring {', '.join(names)}; leave the machine alone meanwhile")
     with tempfile.TemporaryDirectory(prefix="nanoscope-bench-", ignore_cleanup_errors=True) as folder:
         bench = Bench(Workspace(Path(folder), options.nanogpt), options.repeats, options.seeds, _progress)
         facts = bench.workspace.ours("machine")
-        rows = {name: measure(bench, name) for name in names}
-    result = facts | {key: value for row in rows.values() for key, value in row.items()}
-    if options.markdown is not None:
-        repeats = ["--repeats", str(options.repeats)] * (options.repeats != 3)
-        seeds = ["--seeds", str(options.seeds)] * (options.seeds != 5)
-        command = ["python", "-m", "benchmarks.nanogpt", "--nanogpt", "PATH", *repeats, *seeds]
-        write_markdown(options.markdown, facts, rows, shlex.join(command))
+        result = dict(facts)
+        for name in names:
+            row = measure(bench, name)
+            if reason := row.get(f"{name}_failed"):
+                _progress(f"{name}: not measured: {reason}")
+            if options.markdown is not None:  # after each row: what is measured stays, however this ends
+                write_markdown(options.markdown, facts, {name: row}, _command(options))
+            result |= row
     print(json.dumps(result, ensure_ascii=False) if options.json else table(result))
     return 1 if any(key.endswith("_failed") for key in result) else 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command as a reader can repeat it, without the row's name."""
+    repeats = ["--repeats", str(options.repeats)] * (options.repeats != 3)
+    seeds = ["--seeds", str(options.seeds)] * (options.seeds != 5)
+    return shlex.join(["python", "-m", "benchmarks.nanogpt", "--nanogpt", "PATH", *repeats, *seeds])
 
 
 def _progress(text: str) -> None:

@@ -18,8 +18,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.nanogpt.rows import README
-from benchmarks.nanogpt.workspace import Workspace, check_nanogpt
+from benchmarks.nanogpt.workspace import README, Workspace, check_nanogpt
 from nanoscope.errors import JobError, UsageError
 
 OUT = "out-shakespeare-char"

@@ -20,10 +20,12 @@ from nanoscope.hardware.probe import make_cpu_ready
 
 
 def machine() -> dict[str, Any]:
+    """With the dtype that training chooses here."""
+    make_cpu_ready("cpu", "auto", training=True)
     from nanoscope.hardware.device import decide, look
     from nanoscope.training.measure import machine
 
-    return machine(decide("cpu", "float32", False, look()))
+    return machine(decide("cpu", "auto", False, look(training=True)))
 
 
 def peak(dtype: str) -> dict[str, Any]:
@@ -34,20 +36,21 @@ def peak(dtype: str) -> dict[str, Any]:
     return {"gflops": MachineBench(decide("cpu", "float32", False, look())).peak(dtype).get("gflops")}
 
 
-def step(shape: dict[str, Any], dataset: str, iterations: int) -> dict[str, Any]:
+def step(shape: dict[str, Any], dataset: str, iterations: int, dtype: str = "auto") -> dict[str, Any]:
     """The times of whole iterations, and the memory used in addition to torch's own."""
+    make_cpu_ready("cpu", dtype, training=True)
     import torch  # noqa: F401
 
     before_mb = resident_mb()
-    events = _train(shape, dataset, max_iters=WARM_UP + iterations, log_interval=1)
+    events = _train(shape, dataset, dtype=dtype, max_iters=WARM_UP + iterations, log_interval=1)
     ends = [event["t"] for event in events if event["event"] == "iter"]
     ms = [1000 * (end - begin) for begin, end in pairwise(ends[WARM_UP - 1 :])]
     return {"ms": ms, "added_mb": peak_resident_mb() - before_mb}
 
 
-def evaluation(shape: dict[str, Any], dataset: str, eval_iters: int) -> dict[str, Any]:
+def evaluation(shape: dict[str, Any], dataset: str, eval_iters: int, dtype: str = "auto") -> dict[str, Any]:
     """The second evaluation of a run, after one step; the first is the warm-up."""
-    events = _train(shape, dataset, max_iters=1, eval_interval=1, eval_iters=eval_iters)
+    events = _train(shape, dataset, dtype=dtype, max_iters=1, eval_interval=1, eval_iters=eval_iters)
     _, second = (event["seconds"] for event in events if event["event"] == "eval")
     return {"seconds": second}
 
@@ -68,8 +71,10 @@ def sample(shape: dict[str, Any], tokens: int, streams: int) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began}
 
 
-def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | None = None) -> dict[str, Any]:
-    """The loss over the whole validation split of a run's last checkpoint, or of nanoGPT's, in the same windows."""
+def loss(
+    dataset: str, block_size: int, run: str | None = None, nanogpt: str | None = None, windows: int | None = None
+) -> dict[str, Any]:
+    """The validation loss of a run's last checkpoint, or of nanoGPT's, in the same windows: all, or at most so many."""
     import torch
 
     from nanoscope.data.dataset import open_dataset
@@ -81,7 +86,7 @@ def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | N
     if model.config.block_size < block_size:
         raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
     evaluator = Evaluator(
-        {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=None,
+        {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
         vocab_size=model.config.vocab_size, device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
     )  # fmt: skip
     found = evaluator.evaluate(model)
@@ -89,11 +94,11 @@ def loss(dataset: str, block_size: int, run: str | None = None, nanogpt: str | N
     return {"loss": found["val"].loss, "windows": found["val"].windows}
 
 
-def _train(shape: dict[str, Any], dataset: str, **settings: int) -> list[dict[str, Any]]:
+def _train(shape: dict[str, Any], dataset: str, **settings: int | str) -> list[dict[str, Any]]:
     """The events of a run with the classic recipe on the CPU; evaluates only if `settings` say so."""
     from nanoscope.cli import run
 
-    fixed = {"recipe": "classic", "device": "cpu", "dtype": "float32", "compile": False, "overwrite": True,
+    fixed = {"recipe": "classic", "device": "cpu", "compile": False, "overwrite": True,
              "gradient_accumulation_steps": 1, "out_dir": "run", "dataset": dataset}  # fmt: skip
     values = {"eval_interval": 10**9, "eval_iters": 1, **fixed, **shape, **settings}
     if status := run(["train", *(f"--{key}={value}" for key, value in values.items())]):

@@ -13,16 +13,13 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks.nanogpt.workspace import GPT2_VOCAB_SIZE, Workspace, prepare_nanogpt
+from benchmarks.nanogpt.elsewhere import elsewhere
+from benchmarks.nanogpt.texts import TEXTS
+from benchmarks.nanogpt.workspace import GPT2_VOCAB_SIZE, README, Workspace, prepare_nanogpt
 from nanoscope.errors import JobError
 
 Result = dict[str, Any]
 
-README = [
-    "--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12",
-    "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000", "--lr_decay_iters=2000", "--dropout=0.0",
-]  # fmt: skip
-"""The flags of the command for CPUs in nanoGPT's README."""
 BEST_ON_A_GPU = 1.4697  # what nanoGPT's README reports for its baby GPT on an A100
 BABY_ITERATIONS = 2000  # of 5000: about there its validation loss is lowest, before it overfits
 
@@ -61,9 +58,13 @@ class Bench:
         return compared(key, unit, values["nanoscope"], values["nanoGPT"], higher_wins)
 
     def compare_task(
-        self, key: str, unit: str, task: str, shape: str, their_arguments: Result | None = None, **arguments: Any
-    ) -> Result:
-        """The same for a task of both child processes whose result has a figure named `unit`."""
+        self, key: str, unit: str, task: str, shape: str, their_arguments: Result | None = None, dtype: str = "auto",
+        **arguments: Any,
+    ) -> Result:  # fmt: skip
+        """The same for a task of both child processes whose result has a figure named `unit`.
+
+        `dtype` is nanoscope's; nanoGPT always uses float32 on a CPU.
+        """
 
         def measured(run: Callable[..., Result], **own: Any) -> float:
             found = run(task, shape=SHAPES[shape], **own, **arguments)[unit]
@@ -76,6 +77,7 @@ class Bench:
         else:
             ours = {"dataset": str(space.characters)}
             theirs = {"dataset": "data/shakespeare_char", "vocab_size": 65}
+        ours["dtype"] = dtype
         theirs |= their_arguments or {}
         return self.compare(key, unit, lambda: measured(space.ours, **ours), lambda: measured(space.theirs, **theirs))
 
@@ -97,12 +99,12 @@ def peak(bench: Bench) -> Result:
     return {f"peak_gflops_{dtype}": gflops for dtype, gflops in found.items() if gflops is not None}
 
 
-def step(bench: Bench, compile: bool = False) -> Result:
-    """nanoscope's default on a CPU, eager, against nanoGPT eager or compiled."""
+def step(bench: Bench, compile: bool = False, dtype: str = "auto") -> Result:
+    """nanoscope eager, with the dtype it chooses for this CPU or with this one, against nanoGPT eager or compiled."""
     result: Result = {}
     for name, iterations in ITERATIONS.items():
-        key = f"step_{'against_compiled_' if compile else ''}{name}"
-        result |= bench.compare_task(key, "ms", "step", name, {"compile": compile}, iterations=iterations)
+        key = f"step_{'against_compiled_' if compile else ''}{'' if dtype == 'auto' else f'{dtype}_'}{name}"
+        result |= bench.compare_task(key, "ms", "step", name, {"compile": compile}, dtype, iterations=iterations)
     return result
 
 
@@ -123,9 +125,10 @@ def sample(bench: Bench, streams: int = 1) -> Result:
     return result | {f"{key}_tokens_per_second": streams * SAMPLE_TOKENS / result[f"{key}_seconds"]}
 
 
-def evaluation(bench: Bench) -> Result:
-    result = bench.compare_task("evaluation", "seconds", "evaluation", "4x128", eval_iters=20)
-    return result | bench.compare_task("evaluation_6x384", "seconds", "evaluation", "6x384", eval_iters=5)
+def evaluation(bench: Bench, dtype: str = "auto") -> Result:
+    key = "evaluation" if dtype == "auto" else f"evaluation_{dtype}"
+    result = bench.compare_task(key, "seconds", "evaluation", "4x128", dtype=dtype, eval_iters=20)
+    return result | bench.compare_task(f"{key}_6x384", "seconds", "evaluation", "6x384", dtype=dtype, eval_iters=5)
 
 
 # --- whole commands, as a user types them ------------------------------------------------------------------------
@@ -253,17 +256,21 @@ def _val_loss(space: Workspace, block_size: int, **model: str) -> float:
 ROWS: dict[str, Callable[[Bench], Result]] = {
     "peak": peak,
     "step": step,
+    "step_float32": partial(step, dtype="float32"),
     "step_compiled": partial(step, compile=True),
     "memory": memory,
     "sample": sample,
     "sample16": partial(sample, streams=16),
     "evaluation": evaluation,
+    "evaluation_float32": partial(evaluation, dtype="float32"),
     "neighbours": neighbours,
     "prepare": prepare,
     "time_to_loss": time_to_loss,
     "babygpt": babygpt,
+    **{f"elsewhere_{text.name}": partial(elsewhere, text=text) for text in TEXTS},
 }
-LONG_ROWS = ("babygpt",)  # measured only if named
+GROUPS = {"elsewhere": [f"elsewhere_{text.name}" for text in TEXTS]}  # a name that stands for several rows
+LONG_ROWS = ("babygpt", *GROUPS["elsewhere"])  # measured only if named
 
 
 def measure(bench: Bench, name: str) -> Result:

@@ -23,6 +23,11 @@ from nanoscope.errors import JobError, UsageError
 
 NANOGPT_FILES = ("model.py", "train.py", "configurator.py", "config/train_shakespeare_char.py",
                  "data/shakespeare_char/prepare.py")  # fmt: skip
+README = [
+    "--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12",
+    "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000", "--lr_decay_iters=2000", "--dropout=0.0",
+]  # fmt: skip
+"""The flags of the command for CPUs in nanoGPT's README."""
 GPT2_VOCAB_SIZE = 50304  # GPT-2's 50257 as nanoGPT pads them
 TASK_MINUTES = 20
 
