@@ -11,6 +11,7 @@ import shlex
 import time
 import tomllib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
@@ -87,6 +88,15 @@ def resolve(words: Iterable[str]) -> Resolved:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
     return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+
+
+def read_run_config(run: Path) -> dict[str, Any]:
+    """The config.toml of a run with the table RUN_NOTES, as it stands there; nothing if it can't be read."""
+    with suppress(OSError, ValueError, JobError, RecursionError):
+        config = tomllib.loads(read_small(run / "config.toml").decode())
+        if isinstance(config.get(RUN_NOTES, {}), dict):
+            return config
+    return {}
 
 
 def _holds_nanogpt(source: str) -> bool:

@@ -51,7 +51,7 @@ def test_the_choice_is_explained_in_one_line() -> None:
 
 
 def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "fast_bfloat16", lambda: True)
+    monkeypatch.setattr(device, "fast_bfloat16", lambda before: True)
     facts = look(), look(training=True)
     assert [each.cpu_bfloat16 for each in facts] == [False, not (facts[1].cuda_names or facts[1].mps)]
 

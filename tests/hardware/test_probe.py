@@ -330,6 +330,28 @@ def test_bfloat16_is_fast_where_it_works_and_saves_much_time(
     assert fast_bfloat16() == fast
 
 
+@pytest.mark.parametrize(
+    ("before", "code", "fast"),
+    [("bfloat16", "print(0.9)", True), ("bfloat16", "sys.exit('no')", False), ("float32", "print(0.5)", False)],
+    ids=["bfloat16, now on a busy machine", "bfloat16, which is broken here", "float32"],
+)
+def test_a_resumed_run_goes_on_in_its_dtype_where_it_works(
+    child: Child, monkeypatch: pytest.MonkeyPatch, before: str, code: str, fast: bool
+) -> None:
+    monkeypatch.setattr(probe, "_cpu_flags", lambda: {"avx512_bf16"})
+    child.runs(code)
+    assert fast_bfloat16(before) == fast
+
+
+def test_a_test_that_takes_more_than_a_moment_says_what_it_does(
+    child: Child, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(probe, "QUIET_SECONDS", 0.0)
+    child.runs("print(0.5)")
+    assert probe_cpu_dtype("bfloat16").works
+    assert capsys.readouterr().err == "testing once whether this works here, and how fast: bfloat16, cpu\n"
+
+
 def test_a_cpu_without_the_instructions_is_not_even_tested(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_cpu_flags", lambda: {"avx2"})
     child.runs("print(0.5)")

@@ -338,3 +338,24 @@ def test_the_optimizer_of_the_vocabulary_cannot_change_on_resume(folder: Folder)
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", "--output_lr=0.1", status=2)
     assert "leave it out, or start a new run" in out
     assert folder.losses().keys() == {0, 1}
+
+
+def test_a_run_goes_on_in_the_dtype_that_was_chosen_for_it_on_a_cpu(folder: Folder) -> None:
+    """Also where another one would be chosen today: an earlier version, or a probe on a busy machine, chose float32."""
+    folder.train("--max_iters=4")
+    file = folder.path / "run" / "config.toml"
+    chosen = settings(folder)["environment"]["cpu_dtype"]
+    file.write_text(file.read_text("utf-8").replace(f'cpu_dtype = "{chosen}"', 'cpu_dtype = "float32"'), "utf-8")
+    folder.run("train", "run", "--init_from=resume", "--max_iters=6")
+    assert folder.events(kind="start")[-1]["dtype"] == "float32"
+    assert settings(folder)["environment"]["cpu_dtype"] == "float32"
+
+
+def test_a_dtype_typed_for_one_session_is_not_the_one_that_the_run_goes_on_in(folder: Folder) -> None:
+    folder.train("--max_iters=4")
+    chosen = settings(folder)["environment"]["cpu_dtype"]
+    other = "float32" if chosen == "bfloat16" else "bfloat16"
+    folder.run("train", "run", "--init_from=resume", "--max_iters=6", f"--dtype={other}")
+    assert settings(folder)["environment"]["cpu_dtype"] == chosen
+    folder.run("train", "run", "--init_from=resume", "--max_iters=8")
+    assert folder.events(kind="start")[-1]["dtype"] == chosen

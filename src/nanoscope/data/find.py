@@ -1,12 +1,10 @@
 """Finding the dataset that the setting `dataset` names; a known corpus is prepared on first use."""
 
 import shlex
-import tomllib
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from nanoscope.config import RUN_NOTES
+from nanoscope.config_sources import read_run_config
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.dataset import is_dataset, open_dataset
 from nanoscope.data.download import OnProgress
@@ -15,7 +13,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import Text
 from nanoscope.paths import DATA
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import on_terminal, read_small
+from nanoscope.untrusted import on_terminal
 
 NANOGPT_TOKENIZERS = {"openwebtext": "gpt2"}  # of the datasets that nanoGPT prepares and nanoscope does not
 
@@ -67,7 +65,7 @@ def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
 
     Each folder is looked for here, where the run was started if it is still there, and where its data was last seen.
     """
-    config = _read_config(run)
+    config = read_run_config(run)
     if config.get("dataset") != name:  # another one was chosen since
         config = {}
     notes = config.get(RUN_NOTES, {})
@@ -81,15 +79,6 @@ def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
     if len(found) < 2:
         return found
     return sorted(found, key=lambda folder: open_dataset(folder).fingerprint != notes.get("dataset_fingerprint"))
-
-
-def _read_config(run: Path) -> dict[str, Any]:
-    """Return the config.toml of a run, or nothing if it cannot be read."""
-    with suppress(OSError, ValueError, JobError, RecursionError):
-        config = tomllib.loads(read_small(run / "config.toml").decode())
-        if isinstance(config.get(RUN_NOTES, {}), dict):
-            return config
-    return {}
 
 
 def missing(name: str, tokenizer: str) -> UsageError:

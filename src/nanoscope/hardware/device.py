@@ -52,8 +52,11 @@ class Choice:
         return self.device.partition(":")[0]
 
 
-def look(*, training: bool = False) -> Facts:
-    """Return what torch and the system report. Only training asks whether the CPU is fast in bfloat16."""
+def look(*, training: bool = False, before: str | None = None) -> Facts:
+    """Return what torch and the system report. Only training asks whether the CPU is fast in bfloat16.
+
+    `before`: the dtype that the run, which is resumed, has used on a CPU.
+    """
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
     mps = torch.backends.mps.is_available()
     return Facts(
@@ -64,7 +67,7 @@ def look(*, training: bool = False) -> Facts:
         cpu_name=cpu_name(),
         cpu_threads=torch.get_num_threads(),
         torch_has_cuda=torch.version.cuda is not None,
-        cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(),
+        cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(before),
     )
 
 

@@ -28,12 +28,14 @@ from nanoscope.files import write_atomically
 from nanoscope.hardware import load
 from nanoscope.messages import Joined, Text
 from nanoscope.paths import cache_folder
+from nanoscope.untrusted import on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.hardware.device import Choice
 
 SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 TIMEOUT_SECONDS = 180  # compiling takes 20 s, on a busy machine a minute
+QUIET_SECONDS = 2.0
 FAST = 0.7  # of float32's time; with the instructions it is about a half
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 PROBLEM_CACHED_SECONDS = 24 * 3600  # the machine may have been busy, or may have been fixed since
@@ -92,16 +94,18 @@ def probe_cpu_dtype(dtype: str) -> ProbeResult:
     return _cached_or_tested([dtype, "cpu", "eager"], "", [{}, SAFE_ISA])
 
 
-def fast_bfloat16() -> bool:
+def fast_bfloat16(before: str | None = None) -> bool:
     """Whether bfloat16 matmuls work in this process and save much of float32's time: AVX512_BF16 or AMX, on Linux.
 
     Processors without these instructions are not tested at all, so that only those that have them pay for it, once.
+    `before` is the dtype of the run that is resumed: it goes on in it where it can, however busy the machine is.
     """
-    if not _BFLOAT16_FLAGS & _cpu_flags():
+    if before == "float32" or not _BFLOAT16_FLAGS & _cpu_flags():
         return False
     found = probe_cpu_dtype("bfloat16")
     ready = "torch" not in sys.modules or found.environment.items() <= os.environ.items()
-    return found.works and ready and found.times_float32 is not None and found.times_float32 <= FAST
+    fast = before == "bfloat16" or (found.times_float32 is not None and found.times_float32 <= FAST)
+    return found.works and ready and fast
 
 
 def probe_compile(device_type: str, dtype: str) -> ProbeResult:
@@ -112,14 +116,14 @@ def probe_compile(device_type: str, dtype: str) -> ProbeResult:
     return _cached_or_tested([dtype, device_type, "compiled"], f"{identity} {forbidden}", [{}])
 
 
-def make_cpu_ready(device: str, dtype: str, *, training: bool = False) -> None:
+def make_cpu_ready(device: str, dtype: str, *, training: bool = False, before: str | None = None) -> None:
     """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported.
 
-    Training chooses bfloat16 by itself where it is fast. From here on it is also observed how busy the machine is
-    (`hardware/waiting.py`).
+    Training chooses bfloat16 by itself where it is fast; a run that is resumed goes on in its dtype, `before`. From
+    here on it is also observed how busy the machine is (`hardware/waiting.py`).
     """
     if device in ("auto", "cpu") and "torch" not in sys.modules:
-        if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16():
+        if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16(before):
             dtype = "bfloat16"
         if dtype in ("bfloat16", "float16"):
             os.environ.update(probe_cpu_dtype(dtype).environment)
@@ -223,7 +227,7 @@ def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
         except OSError as error:
             return ProbeResult(f"cannot start a process to test it: {error.strerror}", {}, None)
         try:
-            status = child.wait(TIMEOUT_SECONDS)
+            status = _wait(child, arguments)
         except psutil.TimeoutExpired:
             return ProbeResult(f"it does not finish within {TIMEOUT_SECONDS} s", {}, None)
         finally:
@@ -240,6 +244,17 @@ def _test(arguments: list[str], environment: dict[str, str]) -> ProbeResult:
         return ProbeResult(lines[-1][:120], {}, None)
     how = signal.Signals(-status).name if status < 0 else f"status {status}"
     return ProbeResult(f"{CRASH}{how}", {}, None)
+
+
+def _wait(child: psutil.Popen, arguments: list[str]) -> int:
+    """Wait for the child, and say what it does if that takes more than a moment."""
+    with contextlib.suppress(psutil.TimeoutExpired):
+        return int(child.wait(QUIET_SECONDS))
+    dtype, device, mode = arguments
+    what = f"torch.compile, {dtype}, {device}" if mode == "compiled" else f"{dtype}, {device}"
+    text = Text("testing once whether this works here, and how fast: {what}", what=what)
+    print(on_terminal(text), file=sys.stderr, flush=True)
+    return int(child.wait(TIMEOUT_SECONDS))
 
 
 def kill_tree(child: psutil.Popen) -> None:

@@ -43,8 +43,13 @@ class Machine:
         hardware.synchronize(self.device)
 
 
-def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, list[str]]:
-    """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work."""
+def choose_machine(
+    config: TrainConfig, processes: Processes, cpu_dtype: str | None = None
+) -> tuple[Machine, list[str]]:
+    """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work.
+
+    `cpu_dtype`: what a run that is resumed has used on a CPU.
+    """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
     about_threads = set_threads(config.threads)
     choice, notes = with_fallbacks(
@@ -52,7 +57,7 @@ def choose_machine(config: TrainConfig, processes: Processes) -> tuple[Machine, 
             config.device,
             config.dtype,
             config.compile,
-            hardware.look(training=True),
+            hardware.look(training=True, before=cpu_dtype),
             processes.local_rank if processes.world > 1 else None,
             planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
         )

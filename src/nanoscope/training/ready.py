@@ -15,8 +15,9 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
     resolved = settled(resolve(words))
     if tuned is not None:
         resolved = tuned(resolved)
-    config = resolved.config
+    config, cpu_dtype = resolved.config, None
     if config.init_from == "resume":  # with the run's own device and dtype
-        config = resumed_config(old_run(resolved), resolved).config
-    make_cpu_ready(config.device, config.dtype, training=True)
+        resumed = resumed_config(old_run(resolved), resolved)
+        config, cpu_dtype = resumed.config, resumed.cpu_dtype
+    make_cpu_ready(config.device, config.dtype, training=True, before=cpu_dtype)
     return resolved

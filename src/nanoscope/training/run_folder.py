@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders
-from nanoscope.config import KEYS, PER_INVOCATION, SHAPE_KEYS, TrainConfig, build, without_per_invocation
-from nanoscope.config_sources import Resolved, resolve
+from nanoscope.config import KEYS, PER_INVOCATION, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_per_invocation
+from nanoscope.config_sources import Resolved, read_run_config, resolve
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.messages import Joined, Text
 from nanoscope.training.lock import LockedError, RunLock
@@ -127,6 +127,8 @@ class Resumed:
     """What was typed and holds for this session only."""
     notes: list[str]
     """About settings that are ignored."""
+    cpu_dtype: str | None = None
+    """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
 
 
 def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
@@ -167,7 +169,14 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
             )
     before, now = build({**saved, **place}), build({**saved, **typed})
     changed, for_session = _difference(before, now)
-    return Resumed(now, before, changed, for_session, notes)
+    return Resumed(now, before, changed, for_session, notes, _cpu_dtype(folder))
+
+
+def _cpu_dtype(folder: RunFolder) -> str | None:
+    recorded = read_run_config(folder.path).get(RUN_NOTES, {})
+    if recorded.get("cpu_dtype") in ("float32", "bfloat16"):
+        return str(recorded["cpu_dtype"])
+    return "float32" if recorded.get("device") == "cpu" else None  # all that earlier versions chose on a CPU
 
 
 def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:

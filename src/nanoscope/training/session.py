@@ -96,6 +96,8 @@ class Session:
         if if_missing and file.exists():
             return
         environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        if (cpu_dtype := self._cpu_dtype()) is not None:
+            environment["cpu_dtype"] = cpu_dtype
         environment["data_folder"] = str(self.dataset.folder.resolve())  # so that it is found from any folder
         own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
         try:
@@ -103,6 +105,12 @@ class Session:
         except OSError as error:
             if not if_missing:
                 raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+
+    def _cpu_dtype(self) -> str | None:
+        """What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count."""
+        if self.machine.choice.type == "cpu" and self.config.dtype == "auto":
+            return self.machine.choice.dtype
+        return self.resumed.cpu_dtype if self.resumed else None
 
     def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
         """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""
