@@ -176,10 +176,10 @@ def _elsewhere(result: dict[str, Any]) -> str:
     if not (lines := _elsewhere_lines(result)):
         return ""
     return f"""
-The presets were chosen on tiny Shakespeare; this is how they do on other texts. nanoGPT's README CPU command runs
-before and after ours; its seed is fixed. nanoscope evaluates all models on the same {elsewhere.WINDOWS:,} windows of
-{elsewhere.BLOCK_SIZE} tokens, or on the whole validation split if it is smaller. 'sooner': nanoGPT's seconds by those
-of the seeds that reached its loss, median (lowest to highest), whole commands.
+On other texts. The presets' settings were chosen on texts that are not among these (LOG.md). nanoGPT's README CPU
+command runs before and after ours; its seed is fixed. nanoscope evaluates all models on the same
+{elsewhere.WINDOWS:,} windows of {elsewhere.BLOCK_SIZE} tokens, or on the whole validation split if it is smaller.
+'sooner': nanoGPT's seconds by those of the seeds that reached its loss, median (lowest to highest), whole commands.
 
 {_markdown_table(lines)}
 """

@@ -5,11 +5,12 @@ freed times the probability after the context without its first token, down to t
 n-grams of a model are counted as they occur, shorter ones by how many different tokens precede them: those counts are
 the same for every model, so the model of order n + 1 needs one level more than that of order n.
 
-N-grams are numbered level by level: number of the context × size of the vocabulary + token, sorted. Nothing is random,
-and it is one process: the result is always the same.
+The n-grams of a length are numbered in their order: by number of the context, then by token. Nothing is random, and it
+is one process: the result is always the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,62 +27,102 @@ def probabilities(
 
     Both are stretches of text: no n-gram reaches over the beginning of one, where contexts are shorter.
     """
-    text, begins = _joined(train)
-    val_text, val_begins = _joined(val)
-    contexts, val_contexts = np.zeros(len(text), np.int64), np.zeros(len(val_text), np.int64)
-    lower = np.full(len(val_text), 1 / vocab_size)
-    model = lower
-    shorter: tuple[np.ndarray, Ids, Ids] | None = None  # the keys one level below, their ids in the text, contexts
-    for order in range(1, orders + 1):
-        inside = np.flatnonzero(contexts >= 0)
-        keys, of_key, counts = np.unique(
-            contexts[inside] * vocab_size + text[inside], return_inverse=True, return_counts=True
-        )
+    text, begins = _joined(val)
+    contexts, lower = np.zeros(len(text), np.int64), np.full(len(text), 1 / vocab_size)
+    model, shorter_contexts, places = lower, contexts, contexts
+    shorter: _Level | None = None
+    for order, level in enumerate(_levels(train, vocab_size, orders), start=1):
         if shorter is not None:
-            shorter_keys, shorter_ids, shorter_contexts = shorter
-            suffixes = np.empty(len(keys), np.int64)
-            suffixes[of_key] = shorter_ids[inside]
-            preceded = np.bincount(suffixes, minlength=len(shorter_keys))
-            lower = _Level(shorter_keys, preceded, vocab_size).probability(shorter_contexts, val_text, lower)
-        level = _Level(keys, counts, vocab_size)
-        longest = level.probability(val_contexts, val_text, lower)
-        model = np.where(_at_least(order - 1, val_begins, len(val_text)), longest, model)
+            preceded = np.bincount(level.suffixes, minlength=len(shorter.counts))
+            lower = shorter.probability(preceded, shorter_contexts, places, lower)
+        places = level.find(contexts, text, vocab_size)
+        longest = level.probability(level.counts, contexts, places, lower)
+        model = np.where(_at_least(order - 1, begins, len(text)), longest, model)
         yield model
-        ids = np.full(len(text), -1)
-        ids[inside] = of_key
-        shorter = keys, ids, val_contexts
-        contexts, val_contexts = _before(ids, begins), _before(level.find(val_contexts, val_text), val_begins)
+        shorter, shorter_contexts = level, contexts
+        contexts = _before(places, begins)
 
 
+@dataclass(frozen=True)
 class _Level:
-    """The n-grams of one length, by sorted key, with counts."""
+    """The n-grams of one length, in the order of their ids."""
 
-    def __init__(self, keys: np.ndarray, counts: np.ndarray, vocab_size: int) -> None:
-        self._keys, self._vocab_size = (
-            np.append(keys, np.iinfo(np.int64).max),
-            vocab_size,
-        )  # a place for all that is larger
-        taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
-        self._left = counts - taken
-        context = keys // vocab_size
-        self._totals = np.bincount(context, counts)
-        self._freed = np.bincount(context, taken)
+    contexts: Ids
+    """Of each, without its last token: ids one level below."""
+    tokens: np.ndarray
+    """The last of each."""
+    suffixes: Ids
+    """Of each, without its first token: ids one level below."""
+    counts: np.ndarray
 
-    def find(self, contexts: Ids, tokens: Ids) -> Ids:
+    def find(self, contexts: Ids, tokens: np.ndarray, vocab_size: int) -> Ids:
         """The ids of these n-grams, -1 for those that are not here."""
-        keys = contexts * self._vocab_size + tokens
-        places = np.searchsorted(self._keys, keys)
-        return np.where((contexts >= 0) & (self._keys[places] == keys), places, -1)
+        known = np.append(self.contexts * vocab_size + self.tokens, np.iinfo(np.int64).max)  # a place for what is larger
+        keys = contexts * vocab_size + tokens
+        places = np.searchsorted(known, keys)
+        return np.where((contexts >= 0) & (known[places] == keys), places, -1)
 
-    def probability(self, contexts: Ids, tokens: Ids, lower: np.ndarray) -> np.ndarray:
-        """p of the tokens after their contexts; `lower` where a context was never seen."""
-        known = np.flatnonzero((contexts >= 0) & (contexts < len(self._totals)))
-        known = known[self._totals[contexts[known]] > 0]
-        context, places = contexts[known], self.find(contexts[known], tokens[known])
-        own = np.where(places >= 0, self._left[places], 0.0)
+    def probability(self, counts: np.ndarray, contexts: Ids, places: Ids, lower: np.ndarray) -> np.ndarray:
+        """p of tokens after their contexts, by these counts; `lower` where a context was never seen.
+
+        `places`: the ids of contexts with tokens.
+        """
+        taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
+        totals, freed, left = np.bincount(self.contexts, counts), np.bincount(self.contexts, taken), counts - taken
+        known = np.flatnonzero((contexts >= 0) & (contexts < len(totals)))
+        known = known[totals[contexts[known]] > 0]
+        context, place = contexts[known], places[known]
+        own = np.where(place >= 0, left[place], 0.0)
         p = lower.copy()
-        p[known] = (own + self._freed[context] * lower[known]) / self._totals[context]
+        p[known] = (own + freed[context] * lower[known]) / totals[context]
         return p
+
+
+def _levels(stretches: Sequence[TokenArray], vocab_size: int, orders: int) -> Iterator[_Level]:
+    """The n-grams of length 1, 2, … of a text.
+
+    One sort serves all: where its positions are sorted by the tokens that follow, those that begin with the same
+    n-gram stand together, and in the order of the n-grams.
+    """
+    text, begins = _joined(stretches)
+    ends = np.append(begins[1:], len(text))
+    left = np.repeat(ends, ends - begins) - np.arange(len(text))  # tokens until the end of the stretch
+
+    def following(distance: int) -> np.ndarray:
+        """The token so far after each position, plus one; 0 where the stretch has ended."""
+        found = np.zeros(len(text), np.int64)
+        found[: max(len(text) - distance, 0)] = text[distance:] + 1
+        found[left <= distance] = 0
+        return found
+
+    positions = _sorted_by(map(following, range(orders)), vocab_size + 1)
+    first = np.zeros(len(text), bool)  # of those that begin with the same n-gram
+    first[:1] = True
+    ids = np.zeros(len(text) + 1, np.int64)  # of the n-gram that begins at each position; there is one of length 0
+    for length in range(1, orders + 1):
+        last = following(length - 1)[positions]
+        first[1:] |= last[1:] != last[:-1]
+        whole = last > 0
+        number = np.cumsum(first & whole) - 1
+        begin = positions[first & whole]
+        contexts, suffixes = ids[begin], ids[begin + 1]
+        ids = np.full(len(text) + 1, -1)
+        ids[positions[whole]] = number[whole]
+        yield _Level(contexts, text[begin + length - 1], suffixes, np.bincount(number[whole], minlength=len(begin)))
+
+
+def _sorted_by(columns: Iterable[np.ndarray], base: int) -> np.ndarray:
+    """The positions sorted by the first column, then by the second, …; their numbers are below `base`."""
+    packed: list[np.ndarray] = []  # as many columns in one number as it can hold
+    room = 0
+    for column in columns:
+        if room < base:
+            packed.append(column)
+            room = 2**63 // base
+        else:
+            packed[-1] = packed[-1] * base + column
+            room //= base
+    return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:

@@ -183,11 +183,6 @@ def _turn(pairs: Tensor, angles: Tensor) -> None:
         pairs.copy_(turned)
 
 
-def _add_bmm(out: Tensor, a: Tensor, b: Tensor, alpha: float, more: bool) -> None:
-    """Compute out = alpha · a @ b, or add it to out if there is more."""
-    torch.baddbmm(out, a, b, beta=1.0 if more else 0.0, alpha=alpha, out=out)
-
-
 # --- the loss ----------------------------------------------------------------------------------------------------
 
 
