@@ -57,8 +57,9 @@ class _Level:
 
     def find(self, contexts: Ids, tokens: np.ndarray, vocab_size: int) -> Ids:
         """The ids of these n-grams, -1 for those that are not here."""
-        known = np.append(self.contexts * vocab_size + self.tokens, np.iinfo(np.int64).max)  # a place for what is larger
         keys = contexts * vocab_size + tokens
+        known = self.contexts * vocab_size + self.tokens
+        known = np.append(known, np.iinfo(np.int64).max)  # a place for all that is larger
         places = np.searchsorted(known, keys)
         return np.where((contexts >= 0) & (known[places] == keys), places, -1)
 
