@@ -36,13 +36,15 @@ def peak(dtype: str) -> dict[str, Any]:
     return {"gflops": MachineBench(decide("cpu", "float32", False, look())).peak(dtype).get("gflops")}
 
 
-def step(shape: dict[str, Any], dataset: str, iterations: int, dtype: str = "auto") -> dict[str, Any]:
+def step(
+    shape: dict[str, Any], dataset: str, iterations: int, dtype: str = "auto", compile: bool = False
+) -> dict[str, Any]:
     """The times of whole iterations, and the memory used in addition to torch's own."""
     make_cpu_ready("cpu", dtype, training=True)
     import torch  # noqa: F401
 
     before_mb = resident_mb()
-    events = _train(shape, dataset, dtype=dtype, max_iters=WARM_UP + iterations, log_interval=1)
+    events = _train(shape, dataset, dtype=dtype, compile=compile, max_iters=WARM_UP + iterations, log_interval=1)
     ends = [event["t"] for event in events if event["event"] == "iter"]
     ms = [1000 * (end - begin) for begin, end in pairwise(ends[WARM_UP - 1 :])]
     return {"ms": ms, "added_mb": peak_resident_mb() - before_mb}
@@ -98,9 +100,9 @@ def _train(shape: dict[str, Any], dataset: str, **settings: int | str) -> list[d
     """The events of a run with the classic recipe on the CPU; evaluates only if `settings` say so."""
     from nanoscope.cli import run
 
-    fixed = {"recipe": "classic", "device": "cpu", "compile": False, "overwrite": True,
+    fixed = {"recipe": "classic", "device": "cpu", "overwrite": True,
              "gradient_accumulation_steps": 1, "out_dir": "run", "dataset": dataset}  # fmt: skip
-    values = {"eval_interval": 10**9, "eval_iters": 1, **fixed, **shape, **settings}
+    values = {"compile": False, "eval_interval": 10**9, "eval_iters": 1, **fixed, **shape, **settings}
     if status := run(["train", *(f"--{key}={value}" for key, value in values.items())]):
         sys.exit(status)
     events = [json.loads(line) for line in Path("run/events.jsonl").read_text("utf-8").splitlines()]

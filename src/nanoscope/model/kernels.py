@@ -1,7 +1,8 @@
 """Attention, dropout, token shift, ReLU² and the loss with hand-written backward passes, and a Linear for few rows.
 
 They make fewer passes over memory than autograd does, which pays on a CPU in eager mode (benchmarks/LOG.md). On a GPU
-or compiled, the plain formulas are faster; `by_hand` decides. Both compute the same function.
+or compiled, the plain formulas are faster; `by_hand` decides. Both compute the same function. Nothing here may break
+the compiler's graph: tests/model/test_compiled.py.
 
 Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 """
@@ -36,10 +37,11 @@ class Linear(nn.Linear):
     """nn.Linear that also uses all threads for the few rows of text generation, on a CPU (benchmarks/LOG.md)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        without_bias = self._parameters["bias"] is None  # `self.bias` is annotated as never None
-        if torch.is_inference_mode_enabled() and without_bias and x.device.type == "cpu":
+        # the compiler can't look past a question about inference mode: it must not be asked there
+        if x.device.type == "cpu" and not torch.compiler.is_compiling() and torch.is_inference_mode_enabled():
+            without_bias = self._parameters["bias"] is None  # `self.bias` is annotated as never None
             rows, parts = x.numel() // self.in_features, torch.get_num_threads()
-            if rows <= FEW_ROWS and parts > 1 and self.out_features % parts == 0:
+            if without_bias and rows <= FEW_ROWS and parts > 1 and self.out_features % parts == 0:
                 return _few_rows(x, self.weight, rows, parts)
         return F.linear(x, self.weight, self.bias)
 
@@ -68,10 +70,23 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    if by_hand(qkv) and qkv.requires_grad:
+    on_cpu = qkv.device.type == "cpu" and qkv.requires_grad  # where flash attention is the slowest way to train
+    if on_cpu and by_hand(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
     q, k, v = _heads(qkv, n_head, rotation)
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True).transpose(1, 2).flatten(2)
+    if on_cpu and torch.compiler.is_compiling():
+        y = _formula(q, k, v, dropout)
+    else:
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+    return y.transpose(1, 2).flatten(2)
+
+
+def _formula(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """Attention as it is written, for a compiler to make the best of."""
+    future = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(1)
+    scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(future, -torch.inf)
+    shares = torch.softmax(scores, -1)
+    return (shares * dropout_factors(shares, dropout) if dropout > 0 else shares) @ v
 
 
 def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotation: Tensor | None = None) -> Tensor:
@@ -134,7 +149,7 @@ class _CausalAttention(torch.autograd.Function):
             shares = torch.softmax(scores, -1)
             saved.append(shares)
             if dropout > 0:
-                factors = _dropout_factors(shares, dropout)
+                factors = dropout_factors(shares, dropout)
                 shares = shares * factors
                 saved.append(factors)
             y[:, first:end] = torch.bmm(shares, v[:, :end])
@@ -226,16 +241,14 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Apply F.dropout; on a CPU with a faster random generator, since torch's takes longer than the matmuls."""
     if p == 0 or not training:
         return x
-    if by_hand(x):
-        return _Dropout.apply(x, p)  # type: ignore[no-any-return, no-untyped-call]
-    return F.dropout(x, p)
+    return x * dropout_factors(x, p) if x.device.type == "cpu" else F.dropout(x, p)
 
 
 def dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return the factors by which dropout multiplies a tensor of this shape."""
-    if by_hand(like):
-        return _dropout_factors(like, p)
-    return F.dropout(torch.ones_like(like), p)
+    if like.device.type != "cpu" or like.dtype not in BY_HAND:
+        return F.dropout(torch.ones_like(like), p)
+    return _opaque_dropout_factors(like.detach(), p) if torch.compiler.is_compiling() else _dropout_factors(like, p)
 
 
 def _dropout_factors(like: Tensor, p: float) -> Tensor:
@@ -251,17 +264,15 @@ def _dropout_factors(like: Tensor, p: float) -> Tensor:
     return kept.to(like.dtype).mul_(65536 / (65536 - lowest))
 
 
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        factors = _dropout_factors(x, p)
-        ctx.save_for_backward(factors)
-        return x * factors
+@torch.library.custom_op("nanoscope::dropout_factors", mutates_args=())
+def _opaque_dropout_factors(like: Tensor, p: float) -> Tensor:
+    """The same for the compiler, which calls it without looking inside."""
+    return _dropout_factors(like, p)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (factors,) = ctx.saved_tensors
-        return gradients[0] * factors, None
+
+@_opaque_dropout_factors.register_fake
+def _(like: Tensor, p: float) -> Tensor:
+    return torch.empty_like(like, memory_format=torch.contiguous_format)
 
 
 # --- token shift -------------------------------------------------------------------------------------------------
