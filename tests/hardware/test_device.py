@@ -1,5 +1,6 @@
 """The choices for machines that are not here: the facts are made up, the decisions are real."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_the_choice_is_explained_in_one_line() -> None:
         "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
     )
     assert "bfloat16 (fast on this CPU)" in decide("auto", "auto", "auto", RYZEN).reasons
+    for facts, before, said in [
+        (RYZEN, "bfloat16", "bfloat16 (as before)"),
+        (LAPTOP, "float32", "float32 (as before)"),
+        (LAPTOP, "bfloat16", "float32 (the safe choice)"),  # it no longer works here
+    ]:
+        assert said in decide("auto", "auto", "auto", replace(facts, cpu_dtype_before=before)).reasons
     assert "float16 (this GPU is too old for bfloat16)" in decide("auto", "auto", "auto", T4).reasons
     assert "eager (torch.compile needs Triton)" in decide("auto", "auto", "auto", WINDOWS).reasons
     assert "eager (this GPU is too old for Triton)" in decide("auto", "auto", "auto", P100).reasons

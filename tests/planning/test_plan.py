@@ -202,7 +202,7 @@ def test_ctrl_c_while_measuring_leaves_neither_a_process_nor_a_folder(folder: Fo
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert children
-    assert not any(child.is_running() for child in children)
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert sorted(folder.path.rglob("*")) == before
 
 

@@ -94,7 +94,7 @@ def test_ctrl_c_ends_it_without_a_file_and_without_processes(folder: Folder) -> 
     assert process.returncode == 130
     assert "Traceback" not in err
     assert children
-    assert not any(child.is_running() for child in children)
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert not list(folder.path.glob("*.toml"))
 
 

@@ -20,6 +20,7 @@ from nanoscope.hardware.probe import cpu_name, fast_bfloat16
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.paths import cache_folder
 
+SAFE = Text("the safe choice")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -35,6 +36,7 @@ class Facts:
     cpu_threads: int = 1
     torch_has_cuda: bool = False
     cpu_bfloat16: bool = False  # fast
+    cpu_dtype_before: str | None = None  # of a run that is resumed
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def look(*, training: bool = False, before: str | None = None) -> Facts:
         cpu_threads=torch.get_num_threads(),
         torch_has_cuda=torch.version.cuda is not None,
         cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(before),
+        cpu_dtype_before=before,
     )
 
 
@@ -136,10 +139,11 @@ def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
 
 
 def _best_dtype(kind: str, capability: tuple[int, int], name: str, facts: Facts) -> tuple[str, str]:
-    if kind == "cpu" and facts.cpu_bfloat16:
-        return "bfloat16", Text("fast on this CPU")
+    if kind == "cpu":
+        dtype, reason = ("bfloat16", Text("fast on this CPU")) if facts.cpu_bfloat16 else ("float32", SAFE)
+        return dtype, Text("as before") if dtype == facts.cpu_dtype_before else reason
     if kind != "cuda":
-        return "float32", Text("the safe choice")
+        return "float32", SAFE
     known = find_device(name)
     if known is not None and known.bf16_tflops is None and known.fp16_tflops is None and known.fp32_tflops is not None:
         return "float32", Text("this GPU has no fast 16-bit arithmetic")  # GTX 10 and 16
