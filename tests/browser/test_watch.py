@@ -401,6 +401,33 @@ def test_a_phone_needs_no_sideways_scrolling(server: Watch, open_watch, language
     assert page.locator("html").get_attribute("lang") == language
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", ["babygpt", "halted"])
+def test_the_heads_of_charts_fit_on_a_phone(server: Watch, open_watch, name: str, language: str) -> None:
+    page = open_watch(server, f"#run={name}", width=360, touch=True)
+    page.locator("#lang-pick").select_option(language)
+    page.locator("#content canvas").first.wait_for()
+    page.locator("[data-key=eta_s]").scroll_into_view_if_needed()
+    page.locator("[data-key=eta_s] canvas").wait_for()  # with it comes the unit
+    heads = "[...document.querySelectorAll('#content .card-head')]"
+    assert page.evaluate(f"{heads}.length")
+    assert (
+        page.evaluate(f"{heads}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.innerText)")
+        == []
+    )
+
+
+def test_a_language_chosen_before_the_list_arrives_keeps_the_run_of_the_address(server: Watch, open_watch) -> None:
+    page = open_watch(server, "#run=laptop")
+    page.route("**/api/stream", lambda route: None)  # no answer
+    page.reload()
+    switch_to(page, "hi")
+    page.unroute("**/api/stream")
+    page.evaluate("connect()")
+    page.locator("#content canvas").first.wait_for()
+    assert shown_name(page) == "laptop"
+
+
 def test_what_is_touched_is_large_enough(server: Watch, open_watch) -> None:
     page = open_watch(server, "#run=laptop", width=390, touch=True)
     page.locator("#content canvas").first.wait_for()

@@ -151,7 +151,8 @@ function openTab(name) {
 
 /** The address says what is shown and how. */
 function putAddress() {
-  const hash = [hashOf(state.chosen).slice(1), viewToHash(view)].filter(Boolean).join("&");
+  const chosen = state.listed ? state.chosen : runsInAddress(); // until the list is here, nothing is chosen from it
+  const hash = [hashOf(chosen).slice(1), viewToHash(view)].filter(Boolean).join("&");
   history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
 }
 
@@ -170,9 +171,11 @@ function choose(names, remembered = true) {
   look();
 }
 
+const runsInAddress = () => new URLSearchParams(location.hash.slice(1)).getAll("run");
+
 /** The runs in the address; without any, the first one. */
 function chooseFromAddress() {
-  const named = new URLSearchParams(location.hash.slice(1)).getAll("run");
+  const named = runsInAddress();
   if (named.length) choose(named, false);
   else if (!state.chosen.length && table_.runs.size) {
     const rank = (/** @type {ListedRun} */ run) => [isLive(run) ? 2 : run.state === "log" ? 0 : 1, run.updated];
