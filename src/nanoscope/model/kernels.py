@@ -70,11 +70,11 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    on_cpu = qkv.device.type == "cpu" and qkv.requires_grad  # where flash attention is the slowest way to train
-    if on_cpu and by_hand(qkv):
+    trains = qkv.requires_grad
+    if trains and by_hand(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
     q, k, v = _heads(qkv, n_head, rotation)
-    if on_cpu and torch.compiler.is_compiling():
+    if trains and qkv.device.type == "cpu" and torch.compiler.is_compiling():  # flash attention is slower in bfloat16
         y = _formula(q, k, v, dropout)
     else:
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
