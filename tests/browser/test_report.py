@@ -135,6 +135,12 @@ def test_the_verdict_shows_its_evidence_on_demand(folder, open_file):
     assert page.locator(".evidence dt").all_inner_texts()[:2] == ["Validation", "Training"]
 
 
+def test_the_verdict_ends_with_the_full_stop_of_its_language(folder, open_file):
+    page = open_file(folder / "run.html")
+    page.locator("#lang-hi").click()
+    assert page.locator(".verdict strong").first.inner_text().strip().endswith("।")
+
+
 def test_a_report_has_samples_and_settings_below_its_charts(folder, open_file):
     page = open_file(folder / "run.html")
     assert "ROMEO, at 300" in page.locator("pre").last.inner_text()

@@ -52,7 +52,7 @@ def test_an_infinite_loss_is_reported_with_the_last_good_checkpoint(here, capsys
     assert run(["explain", "run"]) == 0
     text = " ".join(capsys.readouterr().out.split())
 
-    assert "Loss is not a number." in text
+    assert "Training broke down: NaN." in text
     assert "The last checkpoint before that is from step 20." in text
     assert "The time remaining is not estimated" in text
     assert "1. Resume from the checkpoint at step 20." in text

@@ -144,6 +144,14 @@ def test_all_languages_are_in_the_file_and_lang_selects_the_first(tmp_path):
     assert len(set(texts.values())) == 3
 
 
+def test_a_verdict_ends_with_the_full_stop_of_its_language(tmp_path):
+    write_run(tmp_path / "run")
+    report(tmp_path, "run", "--lang", "hi")
+    verdict = payload_of(tmp_path / "run/report.html")["words"]["hi"]["runs"][0]["verdicts"][0]
+    assert verdict["title"].endswith("। ")
+    assert f"<p>{verdict['title']}{verdict['text']}" in (tmp_path / "run/report.html").read_text("utf-8")
+
+
 def test_the_numbers_are_those_of_the_run(tmp_path):
     write_run(tmp_path / "run", steps=200)
     report(tmp_path, "run")

@@ -5,7 +5,8 @@ import pytest
 
 from catalogues import PLACEHOLDER, TRANSLATED, Entry, entries, listed, without_marks
 
-GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
+ROOT = Path(__file__).parents[2]
+GLOSSARY = ROOT / "docs" / "glossary.md"
 COLUMN = {"ar": 1, "hi": 2}
 
 
@@ -50,6 +51,15 @@ def test_a_translation_has_none_of_the_words_that_the_glossary_rules_out(code):
                 found = re.search(without_marks(word), without_marks(entry.form))
                 problems += [(entry, f"not {found[0]} but {instead}")] if found else []
     assert not problems, listed(problems)
+
+
+@pytest.mark.parametrize("code", TRANSLATED)
+def test_no_document_has_a_word_that_the_glossary_rules_out(code):
+    for page in (ROOT / f"README.{code}.md", ROOT / "docs" / f"questions.{code}.md"):
+        text = without_marks(page.read_text("utf-8"))
+        for language, word, english, instead in rows("Not to be used"):
+            found = re.search(without_marks(word), text) if language == code and not english else None
+            assert not found, f"{page.name}: not {found[0]} but {instead}"
 
 
 def test_every_term_is_there_in_both_languages():

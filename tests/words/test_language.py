@@ -1,9 +1,12 @@
+import re
 from datetime import datetime
 
 import pytest
 
+from catalogues import entries
 from nanoscope.errors import UsageError
-from nanoscope.words.language import END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language, choose_language
+from nanoscope.messages import Text
+from nanoscope.words.language import CODE, END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language, choose_language
 
 ENGLISH, ARABIC, HINDI = Language("en"), Language("ar"), Language("hi")
 
@@ -72,6 +75,17 @@ def test_values_inside_arabic_are_isolated_so_that_their_order_is_kept():
     text = ARABIC.say(message, setting="eval_interval", from_value=500, to_value=2000)
     assert f"{ISOLATE}eval_interval{END_ISOLATE}" in text
     assert text.count(ISOLATE) == text.count(END_ISOLATE) == 3
+
+
+def test_what_one_types_is_isolated_and_no_part_of_a_word():
+    broken = re.compile(f"[A-Za-z0-9_-]{ISOLATE}")  # 'n-gram' would be shown as '-gramn'
+    isolated = [CODE.sub(lambda code: ARABIC.isolate(code[0]), entry.form) for entry in entries("ar")]
+    assert [text for text in isolated if broken.search(text)] == []
+    typed = [code[0] for entry in entries("ar") for code in CODE.finditer(entry.form)]
+    assert [code for code in typed if code.count("(") != code.count(")")] == []
+    assert f"{ISOLATE}--keep_checkpoints=1{END_ISOLATE}" in ARABIC.text(
+        Text("make room, keep fewer checkpoints (--keep_checkpoints=1), or use another disk (--out_dir=FOLDER)")
+    )
 
 
 def test_values_from_a_log_are_not_taken_for_placeholders():

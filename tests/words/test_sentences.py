@@ -6,7 +6,7 @@ import pytest
 from nanoscope.analysis import findings
 from nanoscope.words import compare
 from nanoscope.words.compare import compared
-from nanoscope.words.language import NO_BREAK_SPACE, Language
+from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
 from nanoscope.words.sentences import MESSAGES, sentence
 from nanoscope.words.templates import By, Words
 from nanoscope.words.timing import CAUSES, DIRECTION, NAIVE_ETA, REASONS
@@ -170,3 +170,40 @@ def test_every_cause_of_a_slow_step_has_a_reason_of_its_own(cause):
 def test_a_message_names_the_fields_that_fill_it_and_how_they_are_written():
     group = findings.SlowGroup(("evaluation", "checkpoint"), 1, 5000, None, 4.44683, 4.4, 133.9)
     assert english(group) == "evaluation + checkpoint: step 5000 took 4.45 s (134× a normal step)."
+
+
+def test_slow_steps_that_follow_each_other_come_at_no_period():
+    def group(period):
+        return english(findings.SlowGroup(("startup",), 2, 0, period, 12.1, 23.7, 47.0))
+
+    assert group(10).startswith("start-up: 2 slow steps, every 10 steps, 12.1 s each ")
+    assert group(1) == group(None)
+    assert group(1).startswith("start-up: 2 slow steps, 12.1 s each ")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("phase", ["evaluation", "checkpoint", "sample"])
+def test_the_time_of_a_single_one_is_not_given_again_as_the_total(phase, language):
+    text = sentence(findings.PhaseCost(phase, 1, 17.2, 17.2, 0.085), Language(language))
+    assert text.count("17.2") == 1
+    assert "8.5%" in text
+
+
+@pytest.mark.parametrize(
+    ("steps", "low_s", "unit", "said"), [(3, 8.0, "step", False), (20, 9.0, "step", False), (20, 8.0, "step", True),
+                                         (3, 8.0, "epoch", True)],
+)  # fmt: skip
+def test_the_spread_is_put_down_to_the_clock_only_where_it_is_shown(steps, low_s, unit, said):
+    step = findings.NormalStep(
+        8.5, low_s, 9.0, 8.5, steps, None, None, None, False, 1.0, None, "printed", None, unit=unit
+    )
+    assert ("8 s to 9 s" in english(step)) == said
+    assert ("The spread is only that of its clock" in english(step)) == said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("from_start", "recovered"), [(False, False), (True, False), (False, True)])
+def test_a_loss_that_is_not_a_number_is_not_said_twice(from_start, recovered, language):
+    verdict = findings.NonFinite(425, from_start, recovered, None, 2.5, confidence="sure")
+    title, said = verdict_title(verdict, Language(language)), sentence(verdict, Language(language))
+    assert title.lower() not in said.lower()

@@ -42,8 +42,8 @@ CATALOGUES = Path(__file__).parent / "locale"
 # its order inside an Arabic sentence.
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 # What one types, with its values: '--out {folder}', 'nanoscope train {run}', 'batch_size={n}'.
-_WORD = r"(?:(?![.:;,)]+(?:\s|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
-CODE = re.compile(rf"(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
+_WORD = r"(?!\()(?:(?![.:;,)]+(?:[\s،؛]|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
+CODE = re.compile(rf"(?<![\w-])(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
 
 NOTHING = "—"  # a value that is missing or not finite
 NO_BREAK_SPACE = "\u00a0"  # between a number and its unit

@@ -21,6 +21,10 @@ def _looks_constant(step: f.NormalStep) -> bool:
     return ENGLISH.duration(step.low_s) == ENGLISH.duration(step.high_s)
 
 
+def _shows_a_range(step: f.NormalStep) -> bool:
+    return (step.unit == "epoch" or step.steps >= FEW) and not _looks_constant(step)
+
+
 def _is_faster(step: f.NormalStep) -> bool:
     return step.trend_share is not None and step.trend_share < -WORTH_SAYING
 
@@ -113,7 +117,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Say("That is {throughput_tok_s:large} tokens/s.", has("throughput_tok_s")),
         ),
         Say("The spread is only that of its clock, which ticks every {clock_resolution_s:duration}.",
-            known("clock_resolution_s")),
+            lambda step: step.clock_resolution_s is not None and _shows_a_range(step)),
         Say("Many steps are far slower, and the log shows no cause.", has("jittery")),
         Say("Steps have become {share:percent} faster since the beginning.", _is_faster,
             share=lambda step: -step.trend_share),
@@ -147,7 +151,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
                "({times_slower:significant2}× a normal step), "
                "{extra_total_s:duration} more than normal steps would take.",
-               "count", known("period_steps"), causes=_CAUSES),
+               "count", lambda group: (group.period_steps or 1) > 1, causes=_CAUSES),
         Plural("{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
                "{extra_total_s:duration} more than normal steps would take.",
                "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
@@ -157,10 +161,10 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.PhaseCost: By(
         "phase",
         evaluation=Plural(
-            "{n} evaluation of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+            "{n} evaluation took {total_s:duration}, {share:percent} of the time so far.",
             "{n} evaluations of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
         checkpoint=Plural(
-            "{n} checkpoint of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+            "{n} checkpoint took {total_s:duration}, {share:percent} of the time so far.",
             "{n} checkpoints of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
         startup=First(
             Say("Start-up and the first evaluation together: {total_s:duration}, {share:percent} of the time so far.",
@@ -168,7 +172,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             Say("Start-up: {total_s:duration}, {share:percent} of the time so far."),
         ),
         sample=Plural(
-            "{n} sample of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+            "{n} sample took {total_s:duration}, {share:percent} of the time so far.",
             "{n} samples of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.", "count"),
     ),
     f.HiddenEvaluations: Plural(

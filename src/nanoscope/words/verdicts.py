@@ -32,7 +32,7 @@ TITLES: dict[type[f.Finding], Words] = {
     f.DamagedStart: Say("The first steps made the loss worse"),
     f.NotLearning: Say("Not learning"),
     f.RepeatedBatches: Say("The same batches again and again"),
-    f.NonFinite: First(Say("Not a number, but recovered", has("recovered")), Say("Loss is not a number")),
+    f.NonFinite: First(Say("Recovered from NaN", has("recovered")), Say("Training broke down: NaN")),
     f.GradientNotFinite: Say("Gradients are not finite"),
     f.GradientExplosion: Say("Exploding gradients"),
     f.GradientVanishing: Say("Vanishing gradients"),
@@ -161,7 +161,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
     f.RepeatedBatches: Say("At {step:at} the batches have a loss of {batch_loss:loss}, but the training text as a "
                            "whole has {train_loss:loss}."),
     f.NonFinite: First(
-        Say("The loss was not a number at {step:at}, but the run recovered.", has("recovered")),
+        Say("The loss was not a number at {step:at}; later losses are valid again.", has("recovered")),
         Say("The loss has not been a number since the first step in the log ({step:at}). That points to the "
             "set-up (data, precision, a kernel) rather than to learning.", has("from_start")),
         Sentences(

@@ -92,6 +92,6 @@ def _summary(words: dict[str, Any]) -> str:
     """Verdicts and advice, for mail viewers that run no scripts."""
     texts = []
     for run in words["runs"]:
-        texts += [f"{verdict['title']}. {verdict['text']}" for verdict in run["verdicts"]]
+        texts += [verdict["title"] + verdict["text"] for verdict in run["verdicts"]]
         texts += run["advice"]
     return "".join(f"<p>{escape(text)}</p>" for text in texts)

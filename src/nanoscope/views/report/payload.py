@@ -149,7 +149,7 @@ def _texts(source: Source, analysis: Analysis, language: Language, concepts: Map
         # What the concepts are in this run; empty where the log has no number.
         "here": {key: CONCEPTS[key].here.write(known, language) for key in sorted(opened - {""})},
         "verdicts": [
-            {"tone": tone(v), "title": verdict_title(v, language), "text": sentence(v, language)}
+            {"tone": tone(v), "title": verdict_title(v, language) + language.say(". "), "text": sentence(v, language)}
             for v in analysis.verdicts
         ],
         "errors": [sentence(safe_error(error), language) for error in errors],

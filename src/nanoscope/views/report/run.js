@@ -53,7 +53,7 @@ function verdictCard(run, words, frame) {
   const { labels, onPaper } = frame;
   if (!words.verdicts.length) return null;
   const rows = words.verdicts.map(({ tone, title, text }) => make("div", { class: `verdict ${tone}` },
-    make("span", { class: "verdict-mark" }, icon(tone)), make("p", {}, make("strong", {}, `${title}. `), text)));
+    make("span", { class: "verdict-mark" }, icon(tone)), make("p", {}, make("strong", {}, title), text)));
   const card = make("section", { class: "card verdicts", "data-key": "verdicts", "aria-label": labels.verdict });
   if (!words.evidence.length) { card.append(...rows); return card; }
   const summary = make("span", { class: "why" }, labels.why, " ", icon("more"));
