@@ -1,7 +1,8 @@
-"""Sweeps of tiny runs: real processes, real signals."""
+"""Which runs a sweep consists of, and sweeps of tiny runs: real processes, real signals."""
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope.runs.events import End, Eval, Start
-from nanoscope.training.sweep import environments
+from nanoscope.errors import JobError, UsageError
+from nanoscope.runs.events import End, NonFinite, Start
+from nanoscope.training.sweep import Sweep, environments, plan_sweep
 from small_runs import TINY, Folder
 from written_runs import write_events
 
@@ -21,6 +23,140 @@ TRAINED = [*TINY, "--recipe=classic", "--out_dir=runs/rates", "--max_iters=40"]
 SLOW = [*TRAINED, "--max_iters=100000", "--eval_interval=50"]
 slow = pytest.mark.slow
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(sweep: Sweep) -> list[str]:
+    return [run.name for run in sweep.runs]
+
+
+def test_settings_with_several_values_are_combined() -> None:
+    sweep = plan_sweep(["laptop", "--learning_rate=1e-3,1e-2", "--max_iters=50", "--seed", "1,2"])
+    assert names(sweep) == ["lr=0.001,seed=1", "lr=0.001,seed=2", "lr=0.01,seed=1", "lr=0.01,seed=2"]
+    assert {run.config.max_iters for run in sweep.runs} == {50}
+    assert sweep.folder == Path("runs/laptop-sweep")
+    assert sweep.runs[2].words == ("laptop", "--learning_rate=1e-2", "--max_iters=50", "--seed=1")
+
+
+def test_a_value_spelled_in_two_ways_is_one_run() -> None:
+    assert names(plan_sweep(["--learning_rate=1e-3,0.001,2e-3"])) == ["lr=0.001", "lr=0.002"]
+
+
+def test_a_flag_that_is_given_twice_counts_as_it_was_given_last() -> None:
+    assert names(plan_sweep(["--seed=1", "--seed=3,4"])) == ["seed=3", "seed=4"]
+
+
+def test_words_and_switches_can_be_varied() -> None:
+    sweep = plan_sweep(["--order=random,epochs", "--decay_lr=True,False"])
+    assert names(sweep)[:2] == ["order=random,decay_lr=True", "order=random,decay_lr=False"]
+
+
+def test_a_text_is_split_only_in_brackets() -> None:
+    assert names(plan_sweep(["--dataset=[data/a,data/b]"])) == ["dataset=a", "dataset=b"]
+    assert {run.config.dataset for run in plan_sweep(["--dataset=a,b", "--seed=1,2"]).runs} == {"a,b"}
+
+
+def test_presets_can_be_varied() -> None:
+    sweep = plan_sweep(["laptop,quick", "--seed=1,2"])
+    assert names(sweep)[0] == "config=laptop,seed=1"
+    assert sweep.runs[0].config.max_iters != sweep.runs[3].config.max_iters
+
+
+def test_names_are_safe_whatever_the_values_are() -> None:
+    assert names(plan_sweep(["--dataset=[a b/c*?d,../../x;y]"])) == ["dataset=c-d", "dataset=x-y"]
+
+
+def test_values_whose_names_would_be_the_same_are_refused() -> None:
+    with pytest.raises(UsageError, match="two runs would be called dataset=a"):
+        plan_sweep(["--dataset=[one/a,two/a]"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["laptop"], "no setting has several values"),
+        (["--learning_rate=1e-4..1e-2"], "--learning_rate=1e-4..1e-2: list the values"),
+        (["--seed=1,2", "--random", "3"], "--random no longer exists: a sweep trains every combination"),
+        (["--seed=1,2", "--stop_hopeless"], "--stop_hopeless no longer exists: leave it out; --patience=N"),
+        (["--seed=" + ",".join(map(str, range(1001)))], "that is 1,001 runs"),
+        (["--seed=1,2", "--overwrite=True"], "a sweep deletes nothing"),
+        (["--seed=1,2", "--init_from=resume"], "the same command again resumes a sweep"),
+    ],
+)
+def test_a_mistake_is_answered_with_the_way_out(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        plan_sweep(words)
+
+
+def test_the_mistakes_of_all_combinations_are_reported_together() -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_sweep(["--learning_rate=-1,abc,1e-3", "--n_head=3", "--n_embd=32,64", "--lerning_rate=1"])
+    text = str(caught.value)
+    for part in ("got -1.0", "'abc'", "n_embd=32 is not", "n_embd=64 is not", "Did you mean --learning_rate?"):
+        assert text.count(part) == 1, part
+
+
+# --- the record ---
+
+
+def recorded(*words: str) -> Sweep:
+    """The sweep, with what its folder knows about it."""
+    sweep = plan_sweep(words)
+    sweep.read_record()
+    return sweep
+
+
+def test_the_same_sweep_is_continued_with_what_is_known_about_its_runs(here: Path) -> None:
+    sweep = recorded("--seed=1,2")
+    write_events(sweep.runs[0].folder, [Start(), NonFinite(step=3), End(reason="non_finite", step=3)])
+    sweep.failed = {"seed=1": 'not "finite"\n', "seed=2": "out of memory", "seed=3": "not asked for now"}
+    sweep.write_record("the command")
+    again = recorded("--seed=1,2")
+    assert again.failed == {"seed=1": 'not "finite"\n', "seed=3": "not asked for now"}  # seed=2 is tried again
+    assert [result.status for result in again.results()] == ["failed", "missing"]
+
+
+def test_a_record_of_a_version_that_gave_runs_up_is_continued(here: Path) -> None:
+    sweep = plan_sweep(["--seed=1,2"])
+    (sweep.runs[0].folder / "checkpoints/step-000010").mkdir(parents=True)
+    sweep.write_record("nanoscope sweep --seed=1,2 --stop_hopeless")
+    with sweep.record.open("a", encoding="utf-8") as file:
+        file.write('\n[hopeless]\n"seed=1" = "at step 10 its best validation loss was 3.0"\n')
+    assert [result.status for result in recorded("--seed=1,2").results()] == ["stopped", "missing"]
+
+
+def test_more_values_extend_a_sweep(here: Path) -> None:
+    recorded("--seed=1,2").write_record("")
+    assert recorded("--seed=2,3").swept == {"seed": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("words", "difference"),
+    [
+        (["--seed=1,2", "--max_iters=7"], "max_iters=1000 there, 7 here"),
+        (["--seed=1,2", "--learning_rate=1,2"], "it varies seed, this one seed, learning_rate"),
+    ],
+)
+def test_a_folder_with_another_sweep_is_refused(here: Path, words: list[str], difference: str) -> None:
+    recorded("--seed=1,2", "--max_iters=1000").write_record("")
+    with pytest.raises(UsageError, match=difference) as caught:
+        recorded("--max_iters=1000", *words)
+    assert "--out_dir=runs/laptop-sweep-2" in str(caught.value)
+
+
+def test_a_record_that_cannot_be_read_is_not_overwritten(here: Path) -> None:
+    (here / "runs/laptop-sweep").mkdir(parents=True)
+    (here / "runs/laptop-sweep/sweep.toml").write_text("[settings", "utf-8")
+    with pytest.raises(JobError, match="cannot be read"):
+        recorded("--seed=1,2")
+
+
+# --- training the runs ---
 
 
 def wait_for(condition: Callable[[], object], process: "subprocess.Popen[str] | None" = None) -> None:
@@ -62,6 +198,7 @@ def test_a_sweep_that_is_interrupted_is_continued_by_the_printed_command(folder:
     out = folder.process(*command[1:])
     for run in stopped:
         assert folder.events(f"runs/rates/{run}", "resume")
+        assert f"{run}: resuming at step " in out
     table = [line for line in out.splitlines() if line.startswith("learning_rate=")]
     assert [line.split()[:2] for line in table] == [
         ["learning_rate=0.01", "2"], ["learning_rate=0.001", "2"], ["learning_rate=1e-05", "2"],
@@ -79,7 +216,9 @@ def test_a_sweep_that_is_interrupted_is_continued_by_the_printed_command(folder:
 def test_a_run_that_fails_is_reported_and_the_others_are_trained(folder: Folder) -> None:
     words = [*TRAINED, "--learning_rate=1e18,1e-2", "--seed=1"]
     out = folder.process("sweep", *words, status=1)
-    assert "lr=1e+18: failed: the loss is not finite at iteration" in out
+    assert "[1/2] lr=1e+18: training\n[1/2] lr=1e+18: failed (" in out
+    assert "[2/2] lr=0.01: training\n[2/2] lr=0.01: finished, best validation loss " in out
+    assert "\nlr=1e+18: failed: the loss is not finite at iteration" in out
     assert "1 of 2 runs finished" in out
     assert "the loss is not finite" in (folder.path / "runs/rates/sweep.toml").read_text("utf-8")
     events = (folder.path / "runs/rates/lr=1e+18/events.jsonl").read_text("utf-8")
@@ -100,25 +239,6 @@ def test_a_process_that_dies_is_tried_again(folder: Folder) -> None:
     assert "lr=0.01 cannot be written" in result["runs"][0]["reason"]
     (folder.path / "runs/rates/lr=0.01").unlink()
     assert [run["status"] for run in sweep_json(folder, *words)["runs"]] == ["finished", "finished"]
-
-
-@slow
-def test_a_hopeless_run_is_stopped_if_that_was_asked_for_and_can_be_resumed(folder: Folder) -> None:
-    words = [*TRAINED, "--learning_rate=1e-2,2e-2,3e-2,4e-2,1e-6", "--max_iters=600", "--batch_size=32"]
-    for rate in ("0.01", "0.02", "0.03", "0.04"):  # as if they had been trained before
-        evals = [Eval(step=step, val_loss=1.0) for step in range(10, 601, 10)]
-        end = End(reason="finished", step=600, best_val_loss=1.0)
-        write_events(folder.path / f"runs/rates/lr={rate}", [Start(), *evals, end])
-    bad = "runs/rates/lr=1e-06"
-    result = sweep_json(folder, *words, "--stop_hopeless")
-    assert [run["status"] for run in result["runs"]] == [*["finished"] * 4, "hopeless"]
-    assert folder.events(bad, "end")[-1]["reason"] == "interrupted"
-    said = "stopped by the sweep: at step"
-    assert said in folder.events(bad, "note")[-1]["text"]
-    assert said in (folder.path / bad / "console.log").read_text("utf-8")
-    assert sweep_json(folder, *words, "--stop_hopeless")["runs"][4]["status"] == "hopeless"
-    assert sweep_json(folder, *words)["runs"][4]["status"] == "finished"
-    assert folder.events(bad, "resume")
 
 
 @slow

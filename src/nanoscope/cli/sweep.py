@@ -2,23 +2,32 @@
 
 import shlex
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from nanoscope.errors import UsageError
+from nanoscope.messages import Joined, Text
+from nanoscope.untrusted import on_terminal
 
 if TYPE_CHECKING:
-    from nanoscope.training.sweep_plan import PlannedRun
-    from nanoscope.words.language import Language
+    from nanoscope.training.sweep import RunResult, Sweep
+
+STATES = {
+    "finished": Text("finished"),
+    "failed": Text("failed"),
+    "stopped": Text("to resume"),
+    "missing": Text("to train"),
+    "elsewhere": Text("being trained by another process"),
+}
 
 
 def sweep(
     *words: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    random: int | None = None,
     jobs: int = 1,
-    stop_hopeless: bool = False,
     dry_run: bool = False,
     json: bool = False,
 ) -> int:
@@ -28,13 +37,13 @@ def sweep(
 
       nanoscope sweep laptop --learning_rate=1e-3,1e-2,3e-2 --seed=1,2,3
 
-      nanoscope sweep laptop --learning_rate=1e-4..1e-1 --n_layer=2,4,6 --random 12 --jobs 2
+      nanoscope sweep laptop --learning_rate=1e-4,1e-3,1e-2 --n_layer=2,4,6 --jobs 2
 
       nanoscope sweep quick --dataset=[shakespeare,data/mine] --out_dir=runs/two-texts
 
     A number or a fixed word may have several values, separated by commas; a text (dataset, init_from, device) only in
-    brackets. --learning_rate=1e-4..1e-1 is a range that --random draws from. Any other setting of 'nanoscope train'
-    holds for all runs. Each run gets a folder in runs/NAME-sweep, or in --out_dir.
+    brackets. Any other setting of 'nanoscope train' holds for all runs. Each run gets a folder in runs/NAME-sweep, or
+    in --out_dir.
 
     The same command again resumes the sweep: it skips finished runs and resumes interrupted ones. More values extend
     it. Exit status: 0 all finished, 1 some failed, 130 stopped by Ctrl-C, which saves every run.
@@ -43,59 +52,110 @@ def sweep(
     ----------
     words
         Presets or config files, as for train, and settings: --key=value or --key=value,value,...
-    random
-        Train only N of the combinations, always the same ones; a larger N adds to them.
     jobs
         Train N runs at a time. They share the CPU's threads; on several GPUs each has one.
-    stop_hopeless
-        Stop a run in its second half if its best validation loss is above the median of the other runs at the same
-        step, once 4 runs have finished. It can be resumed: run the sweep again without this option.
     dry_run
         List the runs and what would be done, and train nothing.
     json
         Print the result as one JSON document (schema nanoscope.sweep/1, see docs/sweeps.md); progress goes to stderr.
     """
-    from nanoscope.training.sweep import look_at_all, run_sweep
-    from nanoscope.training.sweep_display import SweepDisplay, conclusion, document, introduction, plan_lines
-    from nanoscope.training.sweep_plan import open_record, plan_sweep
-    from nanoscope.words.language import choose_language
+    from nanoscope.training.sweep import plan_sweep, run_sweep
 
-    language = choose_language()
     if jobs < 1:
         raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
-    planned = plan_sweep(words, random)
-    options = {"random": random, "jobs": jobs if jobs > 1 else None}
-    flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    flags += [f"--{name}" for name, given in (("stop_hopeless", stop_hopeless), ("json", json)) if given]
-    command = shlex.join(["nanoscope", "sweep", *words, *flags])
-    record = open_record(planned, command)
-    results, signal = look_at_all(planned, record, stop_hopeless), None
-    display = SweepDisplay(len(results), sum(each.is_done for each in results), jobs, stderr=json)
-    for line in introduction(planned, results, jobs):
-        display.line(line)
-    if dry_run:
-        for line in plan_lines(results):
-            display.line(line)
-    else:
-        results, signal = run_sweep(planned, record, jobs, stop_hopeless, display)
+    planned = plan_sweep(words)
+    planned.read_record()
+    options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
+    command = shlex.join(["nanoscope", "sweep", *words, *options])
+    results, signal = planned.results(), None
+
+    def say(text: Text) -> None:
+        print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
+
+    for line in _introduction(planned, results, jobs, dry_run):
+        say(line)
+    if not dry_run:
+        signal = run_sweep(planned, command, jobs, say)
+        results = planned.results()
         if not json and signal is None:
-            _print_ranking([each.run for each in results if each.status == "finished"], language)
-        for line in conclusion(planned, results, command):
-            display.line(line)
+            _print_ranking(results)
+        for line in _conclusion(planned, results, command):
+            say(line)
     if json:
-        sys.stdout.write(dumps(document(planned, results, command), indent=1, allow_nan=False) + "\n")
+        print(dumps(_document(planned, results, command), indent=1, allow_nan=False))
     if signal is not None:
         return 128 + signal
-    return 0 if dry_run or all(each.status in ("finished", "hopeless") for each in results) else 1
+    return 0 if dry_run or all(each.status == "finished" for each in results) else 1
 
 
-def _print_ranking(runs: "list[PlannedRun]", language: "Language") -> None:
+def _introduction(sweep: "Sweep", results: Sequence["RunResult"], jobs: int, dry_run: bool) -> list[Text]:
+    """How many runs there are, and what is left to do; about each run if nothing will be done."""
+    settings = " ".join(f"{key}={','.join(map(str, values))}" for key, values in sweep.swept.items())
+    count = Counter[str](result.status for result in results)
+    parts = [Text("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
+    if jobs > 1:
+        parts.append(Text("{n:d} at a time", n=jobs))
+    title = Text("{n:d} runs in {folder}: {settings}", n=len(results), folder=sweep.folder, settings=settings)
+    lines = [title, Joined(", ", parts)]
+    width = max(len(result.run.name) for result in results)
+    for result in results if dry_run else []:
+        state = STATES[result.status]
+        if result.status == "stopped":
+            state = Text("to resume at step {step}", step=str(result.step))
+        lines.append(Text("{name}  {state}", name=f"{result.run.name:<{width}}", state=state))
+    return lines
+
+
+def _print_ranking(results: Sequence["RunResult"]) -> None:
     from nanoscope.analysis.compare import compare
     from nanoscope.runs.reader import read_log
     from nanoscope.views.compare import print_comparison
     from nanoscope.views.terminal_page import Page
+    from nanoscope.words.language import choose_language
 
-    if len(runs) > 1:
-        trained = [read_log(str(run.folder)).runs[-1] for run in runs]
-        print_comparison(compare(trained, [run.name for run in runs]), Page(language), ranked=True)
+    finished = [each.run for each in results if each.status == "finished"]
+    if len(finished) > 1:
+        trained = [read_log(str(run.folder)).runs[-1] for run in finished]
+        print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()), ranked=True)
         print()
+
+
+def _conclusion(sweep: "Sweep", results: Sequence["RunResult"], command: str) -> list[Text]:
+    """What failed and why, what can be resumed and how, where to see more."""
+    lines = [
+        Text("{name}: {how}: {reason}", name=result.run.name, how=STATES["failed"], reason=result.reason)
+        for result in results
+        if result.status == "failed"
+    ]
+    finished, total = sum(result.status == "finished" for result in results), len(results)
+    folder = shlex.quote(str(sweep.folder))
+    if all(result.is_done for result in results):
+        lines.append(
+            Text("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
+        )
+    else:
+        lines.append(
+            Text(
+                "{finished:d} of {total:d} runs finished; what was trained is saved. Resume with:\n  {command}",
+                finished=finished,
+                total=total,
+                command=command,
+            )
+        )
+    if finished:
+        commands = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
+        lines.append(Text("More: {commands}", commands=commands))
+    return lines
+
+
+def _document(sweep: "Sweep", results: Sequence["RunResult"], command: str) -> dict[str, Any]:
+    """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
+    runs = [
+        {"name": each.run.name, "path": str(each.run.folder), "settings": each.run.settings}
+        | {key: getattr(each, key) for key in ("status", "reason", "step", "best_val_loss")}
+        for each in results
+    ]
+    ranked = [(each.best_val_loss, each.run.name) for each in results if each.status == "finished"]
+    ranking = [name for _, name in sorted((loss, name) for loss, name in ranked if loss is not None)]
+    document = {"schema": "nanoscope.sweep/1", "folder": str(sweep.folder), "command": command}
+    return document | {"runs": runs, "ranking": ranking}
