@@ -6,10 +6,12 @@ import, which may swallow it or print it, and in the interpreter's last moments,
 
 import os
 import signal
+import sys
 from contextlib import suppress
 from types import FrameType
 
 INTERRUPTED = 130
+_skip_hooks = False
 
 
 def handle_interrupts() -> None:
@@ -18,8 +20,19 @@ def handle_interrupts() -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def skip_exit_hooks() -> None:
+    """Let the process end without the exit hooks of packages: one that waits for a server may wait for hours."""
+    global _skip_hooks
+    _skip_hooks = True
+
+
 def exit_quietly(status: int) -> None:
     """From now on Ctrl-C ends the process at once with this status: its work is done, and all is said."""
+    if _skip_hooks:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(status))
 

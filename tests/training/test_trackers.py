@@ -7,7 +7,7 @@ import signal
 import socket
 import struct
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,10 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
-from nanoscope.runs.events import AnyEvent, Iter, Note, Start
-from nanoscope.training import tracker_process, trackers
-from nanoscope.training.reporter import EventsFile, Reporter, Sink
-from nanoscope.training.trackers import Trackers, check_trackers
-from small_runs import TINY, Folder
+from nanoscope.runs.events import Start
+from nanoscope.training import trackers
+from nanoscope.training.trackers import check_trackers
+from small_runs import TINY, TORCHRUN, Folder
 
 ITERATION = {
     "train/batch_loss": "loss", "lr": "lr", "grad_norm": "grad_norm", "tokens_per_second": "tokens_per_second",
@@ -189,6 +187,24 @@ def test_ctrl_c_in_a_terminal_stops_the_run_and_wandb_gets_all_of_it(offline: Fo
     assert found.exit.exit_code == 1
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_what_wandb_had_not_written_when_the_run_was_killed_is_given_to_it_again(offline: Folder) -> None:
+    process = offline.start("train", *TINY, "--wandb_log=True", "--max_iters=100000")
+    deadline = time.monotonic() + 120
+    while not (offline.path / "run/trackers.json").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    last = max(offline.losses())
+    offline.run("train", "run", "--init_from=resume", f"--max_iters={last + 5}")
+    files = sorted((offline.path / "run/wandb").glob("offline-run-*/*.wandb"))
+    resumed = WandbRun(files[-1])
+    assert {step for name, step, _ in resumed.points if name == "train/batch_loss"} == set(range(last + 5))
+
+
 # --- TensorBoard -------------------------------------------------------------------------------------------------
 
 
@@ -270,83 +286,129 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(
         check_trackers(TrainConfig(wandb_log=True))
 
 
-class Notes(Sink):
-    def __init__(self) -> None:
-        self.seen: list[str] = []
+class Broken:
+    """A package in place of wandb."""
 
-    def write(self, event: AnyEvent, lines: Any) -> None:
-        if isinstance(event, Note):
-            self.seen.append(f"{event.level}: {event.text}")
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self.file = folder, folder.path / "packages/wandb.py"
+        self.file.parent.mkdir()
+        folder.extra["PYTHONPATH"] = str(self.file.parent)
 
+    def write(self, init: str = "return Run()", log: str = "pass", finish: str = "pass", first: str = "") -> None:
+        self.file.write_text(
+            f"""
+import atexit, sys, threading, time
+from nanoscope.training import trackers
+trackers.WAIT_SECONDS, trackers.QUIET_SECONDS, trackers.POLL_SECONDS = 1.0, 0.1, 0.1
+run, Settings = None, dict
+def hang(): threading.Event().wait()
+{first}
+class Run:
+    url, summary = None, {{}}
+    def define_metric(self, *args, **options): pass
+    def log(self, numbers):
+        {log}
+    def finish(self, exit_code): {finish}
+def setup(settings): pass
+def teardown(): pass
+def init(mode="online", **options): {init}
+""",
+            "utf-8",
+        )
 
-def test_a_tracker_that_hangs_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trackers, "WAIT_SECONDS", 2.1)
-    sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
-    sink._command = ["-c", "import time; time.sleep(600)"]
-    reporter = Reporter(tmp_path, notes, sink)
-    reporter.emit(Start(run="run"))
-    reporter.close()
-    assert sink._process is not None
-    sink._process.kill()
-    sink._process.wait()
-    assert notes.seen[-1] == "warning: wandb did not finish in time; continuing in the background"
-
-
-def test_a_tracker_process_that_dies_is_reported(tmp_path: Path) -> None:
-    sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
-    sink._command = ["-c", "raise SystemExit(3)"]
-    reporter = Reporter(tmp_path, notes, sink)
-    reporter.emit(Start(run="run"))
-    reporter.close()
-    assert notes.seen[-1] == "warning: wandb failed with exit status 3"
-
-
-def test_a_tracker_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", str(tmp_path / "missing"))
-    sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
-    reporter = Reporter(tmp_path, notes, sink)
-    reporter.emit(Start(run="run"))
-    reporter.advance(1)
-    reporter.close()
-    (warning,) = notes.seen
-    assert warning.startswith("warning: can't start wandb: ")
+    def train(self, *words: str) -> str:
+        out = self.folder.process("train", *TINY, "--wandb_log=True", *words)
+        assert "finished 20 iterations" in out
+        assert len(self.folder.events(kind="iter")) == 20
+        return out
 
 
-def test_a_tracker_that_raises_is_left_out_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Keeps(tracker_process.Tracker):
-        name = "keeps"
-        steps: list[int] = []  # noqa: RUF012
+@pytest.fixture
+def broken(folder: Folder) -> Broken:
+    return Broken(folder)
 
-        def write(self, event: AnyEvent) -> None:
-            self.steps.append(getattr(event, "step", -1))
 
-        def close(self) -> None: ...
+HANGS = {
+    "the import": {"first": "hang()"},
+    "the start": {"init": "hang()"},
+    "an event": {"log": "hang()"},
+    "the end": {"finish": "hang()"},
+    "its exit hook too": {"first": "atexit.register(hang)", "finish": "hang()"},
+    "every number is slow": {"log": "time.sleep(0.5)"},
+}
+FAILS = {
+    "the import": {"first": "raise ImportError('no protobuf')"},
+    "the start": {"init": "raise OSError('no protobuf')"},
+    "the start, and its exit hook hangs": {"first": "atexit.register(hang)", "init": "raise OSError('no protobuf')"},
+    "an event": {"log": "if numbers['iter'] == 9: raise ConnectionError('no protobuf')"},
+    "the program is told to exit": {"log": "sys.exit('no protobuf')"},
+    "the end": {"finish": "raise OSError('no protobuf')"},
+}
 
-    class Raises(Keeps):
-        name, way_out = "raises", Text("Leave it.")
 
-        def write(self, event: AnyEvent) -> None:
-            if isinstance(event, Iter):
-                raise ConnectionError("no route to host")
+@pytest.mark.slow
+@pytest.mark.parametrize("where", HANGS)
+def test_a_tracker_that_hangs_is_waited_for_only_at_the_end_and_not_for_long(broken: Broken, where: str) -> None:
+    broken.write(**HANGS[where])
+    out = broken.train()
+    said = [line for line in out.splitlines() if "wandb" in line]
+    assert said == [
+        "note: waiting up to 1 s for wandb to finish",
+        "warning: wandb did not finish in time; events.jsonl has every number",
+    ]
+    assert out.index("finished 20 iterations") < out.index("waiting up to")
 
-    monkeypatch.setattr(tracker_process, "TRACKERS", {"raises": Raises, "keeps": Keeps})
-    events = EventsFile(tmp_path / "events.jsonl")
-    for event in (Start(run="run"), Iter(step=0, loss=2.0), Iter(step=1, loss=1.9)):
-        events.write(event)
-    said: list[str] = []
-    over = threading.Event()
-    over.set()
-    follower = tracker_process.Follower(tmp_path, Start(run="run"), lambda text, level="": said.append(text))
-    follower.follow(["raises", "keeps"], over)
-    assert Keeps.steps == [-1, 0, 1]
-    assert said == ["raises failed, training continues without it: no route to host. Leave it."]
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", FAILS)
+def test_a_tracker_that_fails_is_left_out_with_one_warning(broken: Broken, where: str) -> None:
+    broken.write(**FAILS[where])
+    said = [line for line in broken.train().splitlines() if "wandb" in line]
+    way_out = "Log in with: wandb login, or set WANDB_MODE=offline"
+    assert said == [f"warning: wandb failed, training continues without it: no protobuf. {way_out}"]
+
+
+@pytest.mark.slow
+def test_a_tracker_that_hangs_holds_up_no_other(broken: Broken) -> None:
+    pytest.importorskip("tensorboardX")
+    broken.write(init="hang()")
+    broken.train("--tensorboard=True")
+    assert sorted(tensorboard_points(broken.folder)) == approximately(logged(broken.folder))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_with_a_tracker_that_hangs_stops_and_saves_as_any_other(broken: Broken, number: int) -> None:
+    broken.write(init="hang()")
+    status, out = broken.folder.interrupt_after("iter 15:", "--wandb_log=True", "--max_iters=100000", number=number)
+    assert status == 128 + number, out
+    (end,) = broken.folder.events(kind="end")
+    assert end["saved_step"] == end["step"]
+    assert not (broken.folder.path / "run/lock.json").exists()
+
+
+@pytest.mark.slow
+def test_what_a_slow_tracker_did_not_get_is_given_to_it_by_a_resumed_run(broken: Broken) -> None:
+    broken.write(log="time.sleep(0.5)")
+    broken.train()
+    broken.write(log="open('got', 'a').write(f'{numbers[\"iter\"]}\\n')")
+    broken.folder.process("train", "run", "--init_from=resume", "--max_iters=21")
+    got = (broken.folder.path / "got").read_text("utf-8").split()
+    assert got[-2:] == ["20", "21"]
+    assert "15" in got
+
+
+@pytest.mark.slow
+def test_only_the_first_of_several_processes_has_trackers(broken: Broken) -> None:
+    broken.write(init="open('opened', 'a').write('once\\n'); return Run()")
+    broken.folder.process("train", *TINY, "--wandb_log=True", module=TORCHRUN)
+    assert (broken.folder.path / "opened").read_text("utf-8") == "once\n"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"keeps": 5}', '{"wandb": {"read": "x", "id": 7}}', "[" * 100_000])
 def test_a_damaged_trackers_json_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "trackers.json").write_text(text, "utf-8")
     (tmp_path / "events.jsonl").write_text("", "utf-8")
-    state = tracker_process._read_state(tmp_path)
-    assert tracker_process.Tracker(tmp_path, Start(), state.get("wandb", {}), print).read == 0
+    state = trackers._read_state(tmp_path)
+    assert trackers.Tracker(tmp_path, Start(), state.get("wandb", {}), print).given == 0
