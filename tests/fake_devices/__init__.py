@@ -97,17 +97,18 @@ def _floating(values: Any) -> tuple[torch.dtype, ...]:
     return tuple(each.dtype for each in tensors if each.is_floating_point())
 
 
-def forward_pass(shape: ModelConfig, choice: Choice) -> tuple[LanguageModel, list[Op]]:
-    """The model on the device of this choice after a forward pass, and what that did. Within `on_fake_cuda`."""
+def forward_pass(shape: ModelConfig, choice: Choice) -> tuple[LanguageModel, Tensor, list[Op]]:
+    """A new model, the loss of a forward pass on two sequences, and what that did. Call it within `on_fake_cuda`."""
     with torch.device(choice.device):  # fake parameters can't be moved
         model = build_model(shape)
     tokens = torch.zeros(2, shape.block_size, dtype=torch.int64, device=choice.device)
     with Recorded() as recorded, autocast(choice):
-        model(tokens, tokens)
-    return model, recorded.ops
+        loss = model(tokens, tokens)
+    return model, loss, recorded.ops
 
 
 def optimizer_step(model: LanguageModel, choice: Choice) -> list[Op]:
+    """What an update of all weights did."""
     config = TrainConfig(recipe=model.config.recipe)
     optimizer = build_optimizer(model, config, choice.type, choice.dtype)
     for parameter in model.parameters():

@@ -133,7 +133,7 @@ def test_relu_squared_and_its_gradient_are_torchs_own() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_relu_squared_makes_no_copy_in_float32_on_a_gpu(dtype: str) -> None:
     with on_fake_cuda():
-        _, ops = forward_pass(SHAPES["modern"], gpu(dtype=dtype))
+        _, _, ops = forward_pass(SHAPES["modern"], gpu(dtype=dtype))
     names = [op.name for op in ops]
     between = ops[names.index("relu") : names.index("mm", names.index("relu"))]  # from `up` to `down`
     assert {given for op in between for given in op.gives} == {getattr(torch, dtype)}

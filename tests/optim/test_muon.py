@@ -82,7 +82,7 @@ def test_a_gpu_multiplies_in_bfloat16_only_if_it_trains_in_it(
     choice = gpu(name, capability)
     assert choice.dtype == dtype
     with on_fake_cuda():
-        model, _ = forward_pass(SHAPES["modern"], choice)
+        model, _, _ = forward_pass(SHAPES["modern"], choice)
         matmuls = [op for op in optimizer_step(model, choice) if op.name in ("bmm", "baddbmm")]
     assert matmuls
     assert {dtype for op in matmuls for dtype in op.takes + op.gives} == {multiplied}
