@@ -139,7 +139,6 @@ def test_relu_squared_makes_no_copy_in_float32_on_a_gpu(dtype: str) -> None:
     assert {given for op in between for given in op.gives} == {getattr(torch, dtype)}
 
 
-
 @pytest.mark.parametrize("scale", [1.0, 100.0])  # with 100, shares of less than 1e-38 are rounded to 0
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_loss_of_many_logits_and_its_gradient_are_torchs_own(
