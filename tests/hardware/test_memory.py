@@ -5,13 +5,15 @@ import torch
 
 from nanoscope.hardware.memory import is_out_of_memory
 
+AcceleratorError = getattr(torch, "AcceleratorError", RuntimeError)  # torch 2.8 and newer
+
 
 @pytest.mark.parametrize(
     "error",
     [
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 7.63 GiB"),
-        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
         RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
@@ -29,7 +31,7 @@ def test_memory_that_ran_out_is_recognised_whoever_says_so(error: Exception) -> 
 @pytest.mark.parametrize(
     "error",
     [
-        torch.AcceleratorError("CUDA error: device-side assert triggered"),
+        AcceleratorError("CUDA error: device-side assert triggered"),
         RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
         RuntimeError("CUDA error: an illegal memory access was encountered"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x8 and 16x4)"),
