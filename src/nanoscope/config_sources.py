@@ -58,6 +58,8 @@ class Resolved:
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
     notes: list[str] = field(default_factory=list)
     """Warnings about the sources."""
+    changes: list[str] = field(default_factory=list)
+    """What the recipe of a later source changes in a new run."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -71,11 +73,11 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given = over(given, _read_source(source, mistakes), mistakes.notes)
+            given = over(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
             mistakes.add_source(error.text)
     begin_from = given.get("init_from", "scratch")
-    given = over(given, typed, mistakes.notes)
+    given = over(given, typed, mistakes.changes)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
@@ -87,7 +89,7 @@ def resolve(words: Iterable[str]) -> Resolved:
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes)
 
 
 def read_run_config(run: Path) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def _holds_nanogpt(source: str) -> bool:
 
 
 def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The settings of two sources, of which the later wins. A note says what else changes with a recipe.
+    """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
     """
@@ -276,7 +278,7 @@ def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any
             in_table = Text(" Settings belong at the top level, not in a [table].")
             hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
             mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=briefly(key), hint=hint))
-    return over(preset, values, mistakes.notes)
+    return over(preset, values, mistakes.changes)
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
