@@ -192,6 +192,8 @@ class Mistakes:
         self.messages: list[Text] = []
         self.notes: list[str] = []
         """What is worth a warning, but no mistake."""
+        self.changes: list[str] = []
+        """What a source changes besides its own settings."""
         self._unread_keys: set[str] = set()
         self._unread_source = False
 

@@ -58,6 +58,8 @@ class Resolved:
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
     notes: list[str] = field(default_factory=list)
     """Warnings about the sources."""
+    changes: list[str] = field(default_factory=list)
+    """What the recipe of a later source changes in a new run."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -71,11 +73,11 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given |= _with_its_tokenizer(_read_source(source, mistakes))
+            given = over(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
             mistakes.add_source(error.text)
     begin_from = given.get("init_from", "scratch")
-    given |= _with_its_tokenizer(typed)
+    given = over(given, typed, mistakes.changes)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
@@ -87,7 +89,7 @@ def resolve(words: Iterable[str]) -> Resolved:
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes)
 
 
 def read_run_config(run: Path) -> dict[str, Any]:
@@ -106,9 +108,46 @@ def _holds_nanogpt(source: str) -> bool:
     return found and source not in presets()
 
 
-def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
-    """A source that names a dataset means that dataset's tokenizer, not the one of an earlier source."""
-    return {"tokenizer": "auto", **values} if "dataset" in values else values
+def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
+
+    A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
+    """
+    if "dataset" in later:
+        later = {"tokenizer": "auto", **later}
+    before = TrainConfig(**earlier)
+    if not earlier or later.get("recipe", before.recipe) == before.recipe:
+        return earlier | later
+    both = {key: value for key, value in earlier.items() if not _belongs_to_recipe(key)} | later
+    now = TrainConfig(**both)
+    changes = [
+        f"{key}: {old} → {new}"
+        for key, item in KEYS.items()
+        if _belongs_to_recipe(key) and key not in later
+        if (old := _in_effect(key, before)) != (new := _in_effect(key, now))
+        if not item.metadata["recipe"] or earlier.get(key, item.default) != item.default
+    ]
+    if changes:
+        notes.append(
+            Text(
+                "recipe={recipe} instead of {other} also changes {changes}",
+                recipe=now.recipe, other=before.recipe, changes=", ".join(changes),
+            )
+        )  # fmt: skip
+    return both
+
+
+def _belongs_to_recipe(key: str) -> bool:
+    metadata = KEYS[key].metadata
+    return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
+
+
+def _in_effect(key: str, config: TrainConfig) -> str:
+    if KEYS[key].metadata["recipe"] not in ("", config.recipe):
+        return "–"
+    auto = {"learning_rate": config.peak_lr, "min_lr": config.lowest_lr, "warmup_iters": config.warmup}
+    value = auto.get(key, getattr(config, key))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:
@@ -220,13 +259,14 @@ def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib lets errors of int() and of deep nesting through
         raise UsageError("{file} is not valid TOML: {reason}", file=file, reason=_reason(error)) from None
+    preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
         if _too_many(mistakes, file):
             break
         if key == "preset":
             if isinstance(value, str) and value in presets():
-                values = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes) | values
+                preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
             else:
                 hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
                 mistakes.add_source(
@@ -238,7 +278,7 @@ def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any
             in_table = Text(" Settings belong at the top level, not in a [table].")
             hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
             mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=briefly(key), hint=hint))
-    return values
+    return over(preset, values, mistakes.changes)
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -253,8 +293,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError("{file} is not valid Python: {reason}", file=file, reason=_reason(error)) from None
-    # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
-    values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
+    values: dict[str, Any] = {}
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for statement in tree.body:
@@ -286,7 +325,8 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
                 mistakes.add(
                     Text("{where}: only plain assignments are read, not '{code}'", where=where, code=_source(statement))
                 )
-    return values
+    # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
+    return over({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
 def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:

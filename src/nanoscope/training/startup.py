@@ -112,11 +112,12 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         return Origin(
             resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *map(str, problems), *resumed.notes]
         )
+    begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from != "scratch":
         weights = open_weights(resolved.config)
         config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*resolved.notes, *map(str, weights.problems), *notes])
-    return Origin(resolved.config, notes=[*resolved.notes])
+        return Origin(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
+    return Origin(resolved.config, notes=begins)
 
 
 def open_weights(config: TrainConfig) -> OpenedModel:
