@@ -47,8 +47,9 @@ class Learner:
             if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
                 self.model.require_backward_grad_sync = number == len(batches)
             share = len(tokens) / self.config.sequences_per_step
+            pinned = device.type == "cuda"  # only from pinned memory is it safe not to wait for the copy
             with self.machine.autocast():
-                loss = self.model(tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True))
+                loss = self.model(tokens.to(device, non_blocking=pinned), targets.to(device, non_blocking=pinned))
             # DDP averages over the processes, and each holds only its own part of the mean: hence × world.
             self.scaler.scale(loss * (share * world)).backward()
             total += loss.detach() * share
