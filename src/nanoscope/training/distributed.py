@@ -63,15 +63,7 @@ class Processes:
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag, whether it is set in any process. All processes get the same answer."""
-        return [bool(answer) for answer in self.highest(*flags)]
-
-    def highest(self, *numbers: int) -> list[int]:
-        """The maximum over all processes, number by number."""
-        if self.world == 1:
-            return list(numbers)
-        answers = torch.tensor(numbers, dtype=torch.int64)
-        dist.all_reduce(answers, dist.ReduceOp.MAX)
-        return answers.tolist()
+        return [total > 0 for total in self.sum(flags)]
 
     def sum(self, values: Iterable[float]) -> list[float]:
         """The sum over all processes, value by value."""
