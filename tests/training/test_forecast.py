@@ -93,7 +93,7 @@ def small_evaluator(learner: Learner) -> Evaluator:
 def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["modern", "classic"]) -> None:
     learner = small_learner(recipe)
     weights, random = copy.deepcopy(learner.plain_model.state_dict()), torch.get_rng_state()
-    measured = warm_up(learner)
+    measured = warm_up(learner, 4)
     assert measured.fastest.seconds >= measured.fastest.forward_seconds > 0
     assert evaluation_seconds(learner, small_evaluator(learner), measured.fastest) > 0
     assert sample_seconds(learner) > 0
@@ -106,7 +106,7 @@ def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["mo
 
 
 def test_the_memory_of_a_sequence_is_that_of_the_tensors_that_its_backward_pass_needs() -> None:
-    narrow, wide = (warm_up(small_learner("classic", width)).saved_bytes for width in (16, 32))
+    narrow, wide = (warm_up(small_learner("classic", width), 4).saved_bytes for width in (16, 32))
     one_each = 2 * 8 * 16 * 4  # one tensor of 8 tokens × 16 numbers × 4 bytes in each of two layers
     assert 5 * one_each < narrow < 40 * one_each
     assert 1.5 < wide / narrow < 2  # all but the logits grow

@@ -120,7 +120,7 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
     session.start = start_event(session)
     began = time.perf_counter()
-    warmed_up = warm_up(learner)
+    warmed_up = warm_up(learner, session.micro_batch)
     return SetUp(
         session, warmed_up, [str(note) for note in [*notes, *more]], process_bytes, model_bytes,
         time.perf_counter() - began, seconds_since_process_start(),

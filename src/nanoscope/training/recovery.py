@@ -31,7 +31,7 @@ def forward_backward(session: Session, batches: list[Batch], step: int, stop: St
                 raise
         # Here, not above: the exception holds on to tensors.
         session.learner.zero_grad()
-        halve_micro_batch(session, step)
+        halve_micro_batch(session)
 
 
 def discarded(step: int, passage: Passage) -> Text:
@@ -49,9 +49,9 @@ def split_batches(batches: list[Batch], most: int) -> list[Batch]:
     return [part for batch in batches for part in zip(*(torch.split(half, most) for half in batch), strict=True)]
 
 
-def halve_micro_batch(session: Session, step: int) -> None:
+def halve_micro_batch(session: Session) -> None:
     """Continue with micro-batches of half the size and twice as many: the tokens per iteration stay the same."""
-    before = session.micro_batch
+    before, step = session.micro_batch, session.state.step
     if before == 1:
         raise SequenceTooLargeError
     if session.machine.processes.world > 1:  # the others would wait for this one's gradients
