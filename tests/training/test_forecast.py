@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
+from nanoscope.hardware import probe
 from nanoscope.hardware.device import Choice
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.runs.events import Forecast
+from nanoscope.training import startup
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.forecast import Outlook, warnings
@@ -144,5 +146,13 @@ def test_a_run_that_reads_its_text_more_than_once_per_iteration_is_told_so(folde
     assert "; use --batch_size=4 --gradient_accumulation_steps=" in out
 
 
-def test_where_nothing_is_trained_nothing_is_expected(folder: Folder) -> None:
-    assert "expected: " not in folder.train("--eval_only=True")
+def test_where_nothing_is_trained_nothing_is_expected_warmed_up_or_compiled(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(startup, "warm_up")
+    monkeypatch.delattr(torch, "compile")
+    monkeypatch.setattr(probe, "probe_compile", None)
+    out = folder.train("--compile=True", "--eval_only=True")
+    assert "expected: " not in out
+    assert folder.events(kind="end")[-1]["reason"] == "eval_only"
+    assert folder.events(kind="start")[0]["compiled"] is False

@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
+from nanoscope.hardware.memory import OptimizerTooLargeError, is_out_of_memory
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.flops import flops_per_token
@@ -64,7 +65,10 @@ class Learner:
         """Update the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
-        self.scaler.step(self.optimizer)
+        try:
+            self.scaler.step(self.optimizer)
+        except (RuntimeError, MemoryError) as error:  # some weights may have changed already
+            raise OptimizerTooLargeError() if is_out_of_memory(error) else error from None
         self.scaler.update()
 
     def zero_grad(self) -> None:

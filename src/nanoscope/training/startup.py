@@ -245,7 +245,9 @@ def start_event(session: Session) -> Start:
 
 
 def prepare_first_step(session: Session) -> None:
-    """Warm up, and say what the run is in for."""
+    """Warm up, and say what the run is in for. An evaluation alone needs neither."""
+    if session.config.eval_only or session.state.step >= session.config.max_iters:
+        return
     reporter = session.books.reporter
     measured = warm_up(session.learner, session.micro_batch)
     while session.micro_batch > measured.micro_batch:
@@ -255,5 +257,4 @@ def prepare_first_step(session: Session) -> None:
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
     session.learner.distribute()
-    if session.state.step < session.config.max_iters and not session.config.eval_only:
-        reporter.emit(*look_ahead(session, measured))
+    reporter.emit(*look_ahead(session, measured))
