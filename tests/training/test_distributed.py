@@ -1,6 +1,11 @@
 """Two real processes under torchrun, over gloo."""
 
+import subprocess
+import sys
+from datetime import timedelta
+
 import pytest
+import torch.distributed as dist
 
 from nanoscope.training.distributed import Processes
 from small_runs import TINY, TORCHRUN, Folder
@@ -38,3 +43,43 @@ def test_alone_there_is_nothing_to_ask_the_others() -> None:
     alone = Processes()
     assert alone.any(True, False) == [True, False]
     assert alone.sum([1.5, 2.0]) == [1.5, 2.0]
+
+
+def test_a_rollback_of_two_processes_needs_no_typed_folder_and_a_bad_loss_in_one_of_them_is_enough(
+    folder: Folder,
+) -> None:
+    script = folder.path / "breaks.py"
+    script.write_text(
+        "import math, sys\n"
+        "from nanoscope import cli\n"
+        "from nanoscope.training.learner import Learner\n"
+        "original = Learner.forward_backward\n"
+        "def forward_backward(self, batches, step, *rest):\n"
+        "    found = original(self, batches, step, *rest)\n"
+        "    return found * math.nan if step == 13 and self.machine.processes.rank == 1 else found\n"
+        "Learner.forward_backward = forward_backward\n"
+        "sys.exit(cli.run(sys.argv[1:]))\n",
+        "utf-8",
+    )
+    words = [word for word in TINY if not word.startswith("--out_dir")]
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, str(script), "train", *words, "--on_nan=rollback"],
+        cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (folder.path / "runs").iterdir()
+    assert [event["step"] for event in folder.events(str(run), "rollback")] == [13]
+    assert folder.events(str(run), "end")[-1]["reason"] == "finished"
+
+
+def test_waiting_for_the_first_process_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may prepare data for hours, while exchanging numbers has a time-out."""
+    waits: list[timedelta] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(dist, "new_group", lambda *_, timeout, **__: timeout)
+    monkeypatch.setattr(dist, "all_reduce", lambda *_: waits.append(timedelta(minutes=30)))
+    monkeypatch.setattr(dist, "barrier", waits.append)
+    processes = Processes(rank=1, world=2)
+    processes.connect("auto", "cpu")
+    processes.wait()
+    assert min(waits) > timedelta(days=7)

@@ -190,9 +190,9 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 
 
 def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
-    folder = new_run(resolved) if processes.first else RunFolder(Path(resolved.config.out_dir))
+    folder = new_run(resolved) if processes.first else RunFolder(Path())
     resources.callback(folder.release)
-    return folder
+    return replace(folder, path=Path(processes.from_first(str(folder.path))))
 
 
 def assemble(
