@@ -91,7 +91,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> PretendGPU:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.mps, "synchronize", lambda: None)
     monkeypatch.setattr(torch.mps, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 0)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 0)
     monkeypatch.setattr(device, "measure_peak", lambda *_: 1e12)
     monkeypatch.setattr(kernels, "by_hand", lambda x: False)  # which is for CPUs
     return PretendGPU()
