@@ -45,27 +45,49 @@ def test_alone_there_is_nothing_to_ask_the_others() -> None:
     assert alone.sum([1.5, 2.0]) == [1.5, 2.0]
 
 
-def test_a_rollback_of_two_processes_needs_no_typed_folder_and_a_bad_loss_in_one_of_them_is_enough(
-    folder: Folder,
-) -> None:
-    script = folder.path / "breaks.py"
+def torchrun_broken(folder: Folder, *words: str) -> subprocess.CompletedProcess[str]:
+    """Two processes without a typed folder. The lines before the first flag replace `Learner.forward_backward`."""
+    body = [f"    {word}\n" for word in words if not word.startswith("--")]
+    script = folder.path / "broken.py"
     script.write_text(
-        "import math, sys\n"
+        "import math, sys, torch\n"
         "from nanoscope import cli\n"
         "from nanoscope.training.learner import Learner\n"
         "original = Learner.forward_backward\n"
         "def forward_backward(self, batches, step, *rest):\n"
-        "    found = original(self, batches, step, *rest)\n"
-        "    return found * math.nan if step == 13 and self.machine.processes.rank == 1 else found\n"
-        "Learner.forward_backward = forward_backward\n"
+        + "".join(body)
+        + "Learner.forward_backward = forward_backward\n"
         "sys.exit(cli.run(sys.argv[1:]))\n",
         "utf-8",
     )
-    words = [word for word in TINY if not word.startswith("--out_dir")]
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, str(script), "train", *words, "--on_nan=rollback"],
+    flags = [word for word in (*TINY, *words) if word.startswith("--") and not word.startswith("--out_dir")]
+    return subprocess.run(
+        [sys.executable, *TORCHRUN, str(script), "train", *flags],
         cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
+
+
+def test_a_process_that_runs_out_of_memory_says_what_to_do_and_the_other_is_no_bug(folder: Folder) -> None:
+    done = torchrun_broken(
+        folder,
+        "if step == 3 and self.machine.processes.rank == 1:",
+        "    raise torch.OutOfMemoryError('CUDA out of memory')",
+        "return original(self, batches, step, *rest)",
+    )
+    assert done.returncode == 1
+    assert "out of memory at iteration 3\n  Use a --batch_size smaller than 4." in done.stderr
+    assert "bug in nanoscope" not in done.stderr
+
+
+def test_a_rollback_of_two_processes_needs_no_typed_folder_and_a_bad_loss_in_one_of_them_is_enough(
+    folder: Folder,
+) -> None:
+    done = torchrun_broken(
+        folder,
+        "found = original(self, batches, step, *rest)",
+        "return found * math.nan if step == 13 and self.machine.processes.rank == 1 else found",
+        "--on_nan=rollback",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = (folder.path / "runs").iterdir()
     assert [event["step"] for event in folder.events(str(run), "rollback")] == [13]

@@ -82,3 +82,8 @@ class Processes:
         if self.world > 1:
             dist.all_reduce(total)
         return total.tolist()
+
+
+def is_another_gone(error: RuntimeError) -> bool:
+    """Whether an exchange failed because another process of the run has ended."""
+    return isinstance(error, dist.DistBackendError) or "by peer" in str(error)  # gloo raises no type of its own
