@@ -168,6 +168,9 @@ _COUNTS = {"accumulation": "gradient_accumulation_steps"} | {
 }
 
 
+MEMORY = ("gpu_peak_gb", "gpu_gb", "memory_gb")  # series, the most telling first
+
+
 def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
     """All that is known about a run."""
     found: dict[str, Any] = {name: _field(analysis, path) for name, path in _FIELDS.items()}
@@ -183,7 +186,7 @@ def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
         "train_tokens": train_tokens(run),
         "parameters": trained_parameters(run),
         "compiled": bool((start and start.compiled) or run.config.get("compile") is True),
-        "memory_gb": next((run.series[key].values[-1] for key in ("gpu_gb", "memory_gb") if key in run.series), None),
+        "memory_gb": next((run.series[key].values[-1] for key in MEMORY if key in run.series), None),
         "clip": found["clip"] or _number(run, "grad_clip"),
         "dropout": _number(run, "dropout"),
         "weight_decay": _number(run, "weight_decay"),

@@ -23,6 +23,18 @@ class SequenceTooLargeError(DoesNotFitError):
         )
 
 
+class OptimizerTooLargeError(DoesNotFitError):
+    """Memory ran out in the optimizer's step. A smaller micro-batch would not help: its tensors are free by then."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Text(
+                "out of memory in the optimizer's step; nothing of this iteration was saved\n"
+                "Free memory on the device, or reduce --n_layer or --n_embd."
+            )
+        )
+
+
 def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
     """Raise DoesNotFitError for a model or a batch that exceeds the total memory of the device."""
     available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total

@@ -49,6 +49,7 @@ _ITER_SERIES = (
     (attrgetter("data_seconds"), "data_s", 1),
     (attrgetter("process_gb"), "process_gb", 1),
     (attrgetter("cpu_share"), "cpu_pct", 100),
+    (attrgetter("gpu_peak_gb"), "gpu_peak_gb", 1),
     (attrgetter("gpu_gb"), "gpu_gb", 1),
     (attrgetter("gpu_share"), "gpu_pct", 100),
 )

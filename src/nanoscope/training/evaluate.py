@@ -100,7 +100,7 @@ class Evaluator:
             return None
         whole = torch.zeros(len(self.starts[name]), dtype=torch.float64)
         if losses:
-            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).double().cpu()
+            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).cpu()  # MPS has no float64
         return whole.tolist()
 
     def window_losses(self, model: nn.Module, name: str) -> Iterator[Tensor]:

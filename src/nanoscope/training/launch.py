@@ -10,7 +10,7 @@ from nanoscope.messages import Text
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
-from nanoscope.training.distributed import Processes
+from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.resuming import NothingToTrainError, flags_to_continue
 from nanoscope.training.session import Session
@@ -28,6 +28,10 @@ def launch(resolved: Resolved, clock: PhaseClock) -> int:
         if Processes.from_environment().first:
             report_nothing_to_train(reason)
         return 0
+    except RuntimeError as error:
+        if not is_another_gone(error):
+            raise
+        raise JobError("another process of this run has ended; its own message says why") from None
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
     session.machine.processes.leave(status)
     return status

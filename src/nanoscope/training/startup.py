@@ -34,6 +34,7 @@ from nanoscope.training.machine import choose_machine
 from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
+from nanoscope.training.recovery import halve_micro_batch
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
 from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
@@ -190,9 +191,9 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 
 
 def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
-    folder = new_run(resolved) if processes.first else RunFolder(Path(resolved.config.out_dir))
+    folder = new_run(resolved) if processes.first else RunFolder(Path())
     resources.callback(folder.release)
-    return folder
+    return replace(folder, path=Path(processes.from_first(str(folder.path))))
 
 
 def assemble(
@@ -245,13 +246,16 @@ def start_event(session: Session) -> Start:
 
 
 def prepare_first_step(session: Session) -> None:
-    """Warm up, and say what the run is in for."""
+    """Warm up, and say what the run is in for. An evaluation alone needs neither."""
+    if session.config.eval_only or session.state.step >= session.config.max_iters:
+        return
     reporter = session.books.reporter
-    measured = warm_up(session.learner)
+    measured = warm_up(session.learner, session.micro_batch)
+    while session.micro_batch > measured.micro_batch:
+        halve_micro_batch(session)
     if measured.compile_problem is not None:
         problem = measured.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
     session.learner.distribute()
-    if session.state.step < session.config.max_iters and not session.config.eval_only:
-        reporter.emit(*look_ahead(session, measured))
+    reporter.emit(*look_ahead(session, measured))
