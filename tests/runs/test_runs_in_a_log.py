@@ -189,3 +189,18 @@ def test_evaluations_quoted_out_of_order_are_put_in_order(read) -> None:
     (run,) = read("\n".join(text)).runs
 
     assert [(e.step, e.val) for e in run.evals] == [(500, 2.9), (1000, 2.1)]
+
+
+def test_excerpts_with_losses_are_one_run_if_their_steps_lie_between_each_other(read) -> None:
+    usual, slow = lines(100, 700, every=300), lines(0, 1000, every=250, seconds=5.0)
+
+    assert steps_of(read("\n".join([*usual, "and these are slow:", *slow]))) == [(0, 1000, 8)]
+    assert steps_of(read("\n".join([*usual, "and these are slow:", *lines(0, 50)]))) == [(100, 700, 3), (0, 50, 6)]
+
+
+def test_a_time_that_is_quoted_rounded_is_the_same(read) -> None:
+    text = "iter 500: loss 7.0500, time 5985.31ms\niter 600: time 168ms\niter 1000: time 5726ms\n"
+    (run,) = read(text + "iter 100: time 168ms\niter 500: time 5985ms\n").runs
+
+    assert list(run.steps.step) == [100, 500, 600, 1000]
+    assert (run.steps.loss[1], run.steps.time_s[1]) == (7.05, 5.98531)

@@ -94,7 +94,7 @@ def _evaluations_left(run: Run, progress: RunProgress, timing: Timing) -> _Evalu
     last, total = progress.last_step or 0, progress.total_steps or 0
     end = last_step_of(run, total)
     cost, first, interval = timing.eval_cost_s, timing.first_extra_s, timing.eval_interval
-    seen = len(run.evals) or timing.evaluations
+    seen = timing.evaluations
     forecast = _forecast(run)
     if not seen and forecast is not None and forecast.eval_seconds and (every := _set_interval(run, last)):
         count, each = multiples_between(last, end, every) + (end % every > 0), forecast.eval_seconds

@@ -19,6 +19,7 @@ from nanoscope.runs.run import OWN_FORMAT, Run
 
 LAG = 0.05  # a moving average this far below the value of a normal step is no longer its speed
 NOT_YET = -1.0  # printed before the first measurement
+ROUNDED_PCT = 0.01  # how far two printed values may be off together
 KEPT = 0.9  # of the value before, in nanoGPT's moving average
 PLAUSIBLE = (0.3, 0.7)
 WORTH_BELIEVING = 0.05  # less, against a peak that nothing confirms, is more likely a wrong peak than a slow trainer
@@ -166,8 +167,9 @@ def _fall(run: Run, slow: Sequence[SlowRecord]) -> tuple[int, float, float] | No
     steps, printed = run.steps.step, run.steps.mfu_pct
     for record in slow if run.traits.mfu_is_moving_average else ():
         index = bisect_left(steps, record.step)
-        if "evaluation" in record.causes and index and 0 < printed[index] < printed[index - 1]:
-            return record.step, printed[index - 1] / 100, printed[index] / 100
+        before, after = printed[index - 1], printed[index]
+        if "evaluation" in record.causes and index and max(0.0, KEPT * before - ROUNDED_PCT) < after < before:
+            return record.step, before / 100, after / 100
     return None
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import ne
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
@@ -49,7 +50,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         return SlowRecords([], False, {}, {}, False, None, None)
     lands = _evaluation_lands(run, measured)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
-    unprinted = [*run.evaluated_at, *(step for step in steps if eval_interval and step % eval_interval == 0)]
+    unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
     evaluated = records_of(steps, [*(e.step for e in run.evals), *unprinted], lands)
     saved = records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
     resumed = records_of(steps, run.resumed_at, "same")
@@ -58,10 +59,10 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     marked = evaluated | (saved if lands is not None else set())
     special = marked | resumed | first
     plain: Sequence[int] = array("q", (index for index in measured if index not in special))
-    if not plain:
-        opening = 0 if lands == "same" else None  # such a trainer evaluates before its first step
-        others = [index for index in measured if index not in marked and steps[index] != opening]
-        plain = [index for index in others if index not in first] or others
+    if not plain and lands == "same":  # such a trainer also evaluates before its first step
+        plain = [index for index in measured if index not in marked and steps[index] > 0]
+    elif not plain:
+        plain = [index for index in measured if index not in first] or measured
     if not plain:
         return SlowRecords(measured, False, {}, {}, False, lands, None)
     baseline = Baseline(plain, array("d", (times[index] for index in plain)))
@@ -167,7 +168,8 @@ def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:
 
     Such a trainer evaluates at the multiples of one number, zero among them. Elsewhere steps are far faster.
     """
-    if (run.evals and not run.abridged) or run.time_spans_steps:
+    is_quoted = any(map(ne, run.steps.loss, run.steps.loss))  # lines without their losses: others are left out, too
+    if (run.evals and not is_quoted) or run.time_spans_steps:
         return None
     known = {step for step in (*run.evaluated_at, *(e.step for e in run.evals)) if step > 0}
     seconds = {run.steps.step[index]: run.steps.time_s[index] for index in measured[:ENOUGH]}
@@ -178,7 +180,7 @@ def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:
     jump, first_slow = max(jumps)
     slow = {step for _, step in later[first_slow:]} | known
     distance = math.gcd(*slow)
-    are_enough = len(slow) > 1 or known or (run.abridged and 0 in seconds)
+    are_enough = len(slow) > 1 or known or (is_quoted and 0 in seconds)
     are_regular = all(time_s >= later[first_slow][0] for step, time_s in seconds.items() if step % distance == 0)
     return distance if jump >= FAR_SLOWER and are_enough and are_regular else None
 

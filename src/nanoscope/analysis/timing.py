@@ -35,6 +35,7 @@ class Timing:
     normal_step: NormalStep | None = None
     no_normal_step: NoNormalStep | None = None
     eval_interval: int | None = None
+    evaluations: int = 0  # how many there were; where the log leaves them out, how many the times show
     slow_steps: tuple[SlowRecord, ...] = ()
     slow_groups: tuple[SlowGroup, ...] = ()
     phase_costs: tuple[PhaseCost, ...] = ()
@@ -45,11 +46,6 @@ class Timing:
     last_printed_s: float | None = None
     first_extra_s: float | None = None  # of a first step with an evaluation, where no later one tells the two apart
     run_s: float | None = None  # the run's time over the steps of the log, as far as the log shows it
-
-    @property
-    def evaluations(self) -> int:
-        """How many of the printed times hold one."""
-        return sum("evaluation" in slow.causes for slow in self.slow_steps)
 
 
 def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | None) -> Timing:
@@ -82,6 +78,7 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         checkpoint_cost_s=checkpoint_cost if checkpoint_cost is not None else _checkpoint_cost(slow),
         normal_step=normal_step,
         eval_interval=eval_interval or records.eval_interval,
+        evaluations=len(run.evals) or sum("evaluation" in step.causes for step in slow),
         slow_steps=slow,
         slow_groups=_groups(run, slow, normal_step),
         hidden=_hidden(run, records, interval, eval_interval),
@@ -163,7 +160,8 @@ def slow_steps_normal(timing: Timing) -> SlowStepsNormal | None:
     """The verdict that nothing is wrong with the slow steps, where evaluations and what goes with them explain all."""
     evaluating = [slow for slow in timing.slow_steps if "evaluation" in slow.causes]
     strange = any(slow.causes in (("stall",), ("periodic",)) for slow in timing.slow_steps)
-    if timing.normal_step is None or not evaluating or strange:
+    normal, of_one_step = timing.normal_step, timing.steady_steps is None
+    if normal is None or normal.source != "printed" or not of_one_step or not evaluating or strange:
         return None
     first = next((slow.step for slow in evaluating if "startup" in slow.causes), None)
     later = [slow for slow in evaluating if slow.step != first]
@@ -173,7 +171,7 @@ def slow_steps_normal(timing: Timing) -> SlowStepsNormal | None:
         steps=tuple(slow.step for slow in later),
         saves="perhaps" if inferred or len(saved) > 1 else "always" if True in saved else "never",
         first_step=first,
-        typical_s=timing.normal_step.typical_s,
+        typical_s=normal.typical_s,
         confidence="likely" if inferred else "sure",
     )
 
@@ -274,8 +272,7 @@ def _hidden(
 
 def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float | None]:
     """What evaluation, checkpoints, samples and start-up took, as time and share of the run's time, and that time."""
-    evaluations = len(run.evals) or timing.evaluations
-    counts = {"evaluation": evaluations, "checkpoint": len(run.checkpoints), "startup": 1, "sample": run.samples}
+    counts = {"evaluation": timing.evaluations, "checkpoint": len(run.checkpoints), "startup": 1, "sample": run.samples}
     if run.phases:
         spent = {phase: run.phases.get("eval" if phase == "evaluation" else phase, 0.0) for phase in counts}
     else:
@@ -307,7 +304,7 @@ def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float
 def _spent(run: Run, timing: Timing) -> dict[str, float]:
     """Seconds by phase, from what the slow steps took more than the others."""
     spent = {
-        "evaluation": (len(run.evals) or timing.evaluations) * (timing.eval_cost_s or 0.0),
+        "evaluation": timing.evaluations * (timing.eval_cost_s or 0.0),
         "checkpoint": len(run.checkpoints) * (timing.checkpoint_cost_s or 0.0),
         "startup": 0.0,
     }

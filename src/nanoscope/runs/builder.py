@@ -6,8 +6,7 @@ A format says what a line is; the order of the steps decides which run it belong
 - a larger step continues the current run;
 - one of the last few steps again is the same record, printed twice or by another rank;
 - a step back to where the run began, or before, starts a new run; a step back into the middle resumes the run.
-In a text that leaves lines or losses out, a step back may also be the next excerpt of the same log: excerpts that fit
-together are one run.
+A step back may also be the next excerpt of a log that somebody quotes: excerpts that fit together are one run.
 """
 
 from bisect import bisect_left
@@ -33,6 +32,7 @@ INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
 MOST_STEPS = 10**13  # a number beyond this is none of a step
 TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, not measurements
+ROUNDED_S = 6e-4  # a time that is quoted in whole milliseconds may be off by so much
 MOST_QUOTED = 200  # lines of excerpts that may be out of order: nobody quotes more
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
 
@@ -219,13 +219,14 @@ class RunBuilder:
         if not boundary and step in run.steps.step[max(self._recent_from, len(run.steps) - RECENT_STEPS) :]:
             run.duplicates_dropped += 1
             return None
-        if self.abridged and not boundary and _may_be_of(run, step, loss, time_s):
-            self._excerpts.append(self._new_run())
-            return self.current
-        if step > 1 and (resuming or (step > run.steps.step[0] and _same_loss(run, step, loss))):
+        quoted = self.abridged and not boundary and _may_be_of(run, step, loss, time_s)
+        if step > 1 and not quoted and (resuming or (step > run.steps.step[0] and _same_loss(run, step, loss))):
             self._resume(run, step)
             return run
-        return self._new_run()
+        if boundary:
+            return self._new_run()
+        self._excerpts.append(self._new_run())
+        return self.current
 
     def _new_run(self) -> Run:
         if self.current is not None:
@@ -292,21 +293,19 @@ class RunBuilder:
 
     def _join_excerpts(self) -> None:
         """Make one run of excerpts that were quoted out of order, where they fit together."""
-        if not self.abridged:
-            return
         joined: list[Run] = []
         for run in self.runs:
-            if run in self._excerpts and joined and _fits(joined[-1], run):
+            if joined and run in self._excerpts and _fits(joined[-1], run, self.abridged):
                 _join(joined[-1], run)
                 for error in self.errors:
                     error.run = joined[-1] if error.run is run else error.run
             else:
                 joined.append(run)
-        for run in joined:
-            run.abridged = True
+        if len(joined) < len(self.runs):
+            self.runs, self.current = joined, joined[-1]
+        for run in joined if self.abridged else ():
             run.evals.sort(key=lambda evaluation: evaluation.step)
             run.checkpoints.sort(key=lambda saved: saved.step)
-        self.runs, self.current = joined, joined[-1] if joined else None
 
     def _unroll_epochs(self, step: int, epoch: float) -> int:
         """Turn steps that restart with every epoch into one count."""
@@ -411,16 +410,19 @@ def _may_be_of(run: Run, step: int, loss: float, time_s: float) -> bool:
     index = bisect_left(run.steps.step, step)
     if index == len(run.steps) or run.steps.step[index] != step:
         return True
-    pairs = ((loss, run.steps.loss[index]), (time_s, run.steps.time_s[index]))
-    return all(a == b or a != a or b != b for a, b in pairs)
+    other_loss, other_s = run.steps.loss[index], run.steps.time_s[index]
+    rounded = loss != loss or other_loss != other_loss  # people who leave losses out round times
+    return (rounded or loss == other_loss) and not abs(time_s - other_s) > (ROUNDED_S if rounded else 0.0)
 
 
-def _fits(run: Run, excerpt: Run) -> bool:
-    """Whether two parts of a text are of one run: they agree where they meet."""
-    steps = excerpt.steps
-    return len(run.steps) + len(steps) <= MOST_QUOTED and all(
-        _may_be_of(run, step, loss, time_s)
-        and (not run.steps.step[0] < step < run.steps.step[-1] or _same_loss(run, step, loss))
+def _fits(run: Run, excerpt: Run, abridged: bool) -> bool:
+    """Whether two parts of a text are of one run: they agree where they meet, and lines were surely left out."""
+    steps, first, last = excerpt.steps, run.steps.step[0], run.steps.step[-1]
+    if len(run.steps) + len(steps) > MOST_QUOTED or not run.time_source == excerpt.time_source == "printed":
+        return False
+    interleave = first < steps.step[-1] and steps.step[0] < last and not {*run.steps.step} & {*steps.step}
+    return (abridged or interleave) and all(
+        _may_be_of(run, step, loss, time_s) and (not first < step < last or _same_loss(run, step, loss))
         for step, loss, time_s in zip(steps.step, steps.loss, steps.time_s, strict=True)
     )
 

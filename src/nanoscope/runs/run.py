@@ -167,7 +167,6 @@ class Run:
     time_spans_steps: bool = False  # a time is the mean per step since the previous record
     clock_resolution_s: float | None = None  # of the clock that step times are differences of
     duplicates_dropped: int = 0
-    abridged: bool = False  # the text leaves out some of its lines, or their losses
     wall_seconds: float | None = None  # as measured by the trainer, over all its sessions
     phases: dict[str, float] = field(default_factory=dict)  # seconds by phase, as nanoscope names them
     samples: int = 0

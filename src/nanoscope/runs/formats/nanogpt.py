@@ -53,7 +53,8 @@ class NanoGPT(Format):
         Line(  # the same without its loss, as people quote it; with words before or values behind, it is another's
             StepRecord,
             r"(?<![^\W\d])(?<![^\W\d] )iter\s{1,8}{step}\s?:\s{0,4}(?:(?:loss\s?)?(?:\.{2,3}|…),?\s{1,4})?"
-            r"time\s{1,4}{time_ms}\s?ms(?:,\s{1,4}mfu\s{1,4}{mfu_pct}\s?%)?(?!\s{0,2}[,;|]\s{0,4}[a-z])",
+            r"time\s{1,4}{time_ms}\s?ms(?:,\s{1,4}mfu\s{1,4}{mfu_pct}\s?%)?"
+            r"(?!\s{0,2}[,;|]\s{0,4}[\w ]{1,24}[ :=]\s?[-\d])",
             "iter",
             joined=True,
         ),
