@@ -146,6 +146,8 @@ LOGS: Mapping[str, str] = {
     "waiting": example_logs.WAITING,
     "end of a gpu run": example_logs.GPU_END,
     "end of a laptop run": example_logs.LAPTOP_END,
+    "quoted": example_logs.QUOTED,
+    "quoted with evaluations": example_logs.QUOTED + example_logs.QUOTED_EVALUATIONS,
     "spiky": example_logs.spiky(),
     "laptop": example_logs.laptop(),
     "gpu": example_logs.gpu(),
@@ -265,7 +267,8 @@ LOGS: Mapping[str, str] = {
     "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "jittery": nanogpt(ms=lambda s: 100 + (80 if s * 7919 % 97 < 12 else 0)),
     "coarse clock": nanogpt(ms=lambda s: 15.625 * (2 + s % 20 // 10), head=settings(max_iters=2000)),
-    "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 0 else 0)),
+    "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 40 else 0)),
+    "only a step with an evaluation": nanogpt(2000, first=2000, val=falling),
     "stalls": nanogpt(ms=lambda s: 5000 if s in (310, 470, 480) else steady(s)),
     "first step": nanogpt(ms=lambda s: 40_000 if s == 0 else steady(s), mfu=None),
     "resumed": nanogpt(500)
@@ -304,6 +307,9 @@ LOGS: Mapping[str, str] = {
     "elided": nanogpt(300) + nanogpt(1000, first=900),
     # efficiency
     "mfu never measured": nanogpt(100, mfu=lambda s: -100.0),
+    "mfu never measured by another trainer": _lines(
+        lambda s: f"step {s}: loss {falling(s):.4f}, time 100ms, mfu -100.00%", _WIDE
+    ),
     "mfu above one": nanogpt(mfu=lambda s: 140.0),
     "mfu zero": nanogpt(mfu=lambda s: 0.0),
     "mfu drags behind": nanogpt(mfu=lambda s: 40.0 if s < 900 else 25.0, head=["NVIDIA A100-SXM4-40GB"]),
@@ -333,6 +339,12 @@ LOGS: Mapping[str, str] = {
     "only the first evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000)),
     "compiled": nanogpt(
         300, val=falling, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(max_iters=2000, compile=True)
+    ),
+    "compiled, without evaluations": nanogpt(
+        300, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(compile=True)
+    ),
+    "not compiled": nanogpt(
+        300, val=falling, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(compile=False)
     ),
     "one evaluation in a thousand": nanogpt(2000, val=falling, eval_every=600),
     "suddenly slower": nanogpt(ms=lambda s: 100 if s < 500 else 150),

@@ -16,6 +16,7 @@ from nanoscope.analysis.findings import (
     NonFinite,
     NoTraining,
     Reading,
+    TooShort,
     Verdict,
 )
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
@@ -23,7 +24,7 @@ from nanoscope.analysis.mfu import analyse_achieved, analyse_mfu
 from nanoscope.analysis.pressure import judge_pressure
 from nanoscope.analysis.progress import analyse_progress, tokens_in_step
 from nanoscope.analysis.reconcile import reconcile
-from nanoscope.analysis.timing import analyse_timing
+from nanoscope.analysis.timing import analyse_timing, slow_steps_normal
 from nanoscope.runs.run import Log, LoggedError, Run
 
 # Series whose names carry a unit.
@@ -45,14 +46,16 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     timing = analyse_timing(run, interval, tokens_in_step(run))
     progress = analyse_progress(run, options.max_iters, timing.log_interval)
     learning = analyse_learning(run, progress, timing, interval)
-    eta = analyse_eta(run, progress, timing, interval) if run.steps or run.evals else None
+    eta = analyse_eta(run, progress, timing) if run.steps or run.evals else None
     if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
         eta = NoEta("not_finite", None)
     verdicts: tuple[Verdict, ...] = learning.verdicts
     verdicts = (*verdicts, *judge_pressure(run, timing))
+    if all(isinstance(verdict, TooShort) for verdict in verdicts) and (slow := slow_steps_normal(timing)):
+        verdicts = (slow, *verdicts)
     if not run.steps and not run.evals:
         verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
-    mfu = analyse_mfu(run, timing.normal_step, options.device)
+    mfu = analyse_mfu(run, timing.normal_step, timing.slow_steps, options.device)
     achieved = analyse_achieved(run, timing.normal_step, options.device)
     mismatches = reconcile(run, progress, timing.normal_step)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
@@ -62,6 +65,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         verdicts=verdicts,
         progress=progress,
         timing=timing.normal_step,
+        no_normal_step=timing.no_normal_step,
         slow_steps=timing.slow_steps,
         slow_groups=timing.slow_groups,
         phase_costs=timing.phase_costs,

@@ -20,6 +20,7 @@ from nanoscope.analysis.findings import (
     Schedule,
     ScheduleEnded,
     SlowGroup,
+    SlowStepsNormal,
     Verdict,
 )
 from nanoscope.runs.run import Log
@@ -56,7 +57,7 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
         *_spikes(analysis),
     )  # fmt: skip
     return [
-        (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
+        (say("Timing"), [*_texts(language, analysis.timing, analysis.no_normal_step), *_timing(analysis, language)]),
         (
             say("Progress"),
             [*_texts(language, analysis.progress, *analysis.mismatches), *_left(analysis, language)],
@@ -80,7 +81,7 @@ def _spikes(analysis: Analysis) -> Sequence[LossSpike]:
 
 def tone(verdict: Verdict) -> Literal["good", "fair", "bad"]:
     """How alarming a verdict is."""
-    if isinstance(verdict, Improving):
+    if isinstance(verdict, Improving | SlowStepsNormal):
         return "good"
     severe = isinstance(verdict, Overfitting) and verdict.severity == "severe"
     if severe or isinstance(verdict, Diverged | NotLearning | GradientNotFinite | NoTraining):
@@ -106,15 +107,21 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
             continue
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
-        if unexplained:
-            text += " " + REASONS.write((*unexplained, "compile") if group.compiled else unexplained, language)
         begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
+        if unexplained:
+            text += " " + REASONS.write((*(group.causes if begins else unexplained), *_circumstances(group)), language)
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     matters_most = bool(costs) and costs[0].share >= LARGE_SHARE
     texts.insert(0 if matters_most else len(texts), " ".join(sentence(cost, language) for cost in costs))
     return [*texts, *_texts(language, analysis.hidden_evaluations)]
+
+
+def _circumstances(group: SlowGroup) -> list[str]:
+    """What the log says, and leaves out, about the causes of slow steps."""
+    compiles = {True: ["compile"], False: ["no compile"], None: []}[group.compiled]
+    return [*compiles, "inferred"] if group.inferred else compiles
 
 
 def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:

@@ -39,6 +39,10 @@ TITLES: dict[type[f.Finding], Words] = {
     f.ScaleCollapse: Say("Loss scale collapsed"),
     f.SlowingDown: Say("Slowing down"),
     f.TooShort: Say("Too early to judge"),
+    f.SlowStepsNormal: First(
+        Say("The slow step is normal", lambda verdict: len(verdict.steps) + (verdict.first_step is not None) == 1),
+        Say("The slow steps are normal"),
+    ),
     f.NoTraining: Say("No training in this log"),
     f.WaitingForData: Say("Waiting for data"),
     f.MemoryGrowth: Say("Memory keeps growing"),

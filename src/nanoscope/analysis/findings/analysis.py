@@ -20,6 +20,7 @@ from nanoscope.analysis.findings.timing import (
     Eta,
     HiddenEvaluations,
     NoEta,
+    NoNormalStep,
     NormalStep,
     PhaseCost,
     SlowGroup,
@@ -36,6 +37,7 @@ class Analysis:
     verdicts: tuple[Verdict, ...]
     progress: RunProgress
     timing: NormalStep | None
+    no_normal_step: NoNormalStep | None
     slow_steps: tuple[SlowRecord, ...]
     slow_groups: tuple[SlowGroup, ...]
     phase_costs: tuple[PhaseCost, ...]
