@@ -11,7 +11,7 @@ from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import Choice
 from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, build_model
-from nanoscope.training import trainer
+from nanoscope.training import stopping, trainer
 from nanoscope.training.distributed import Processes
 from nanoscope.training.learner import Learner
 from nanoscope.training.machine import Machine
@@ -76,6 +76,7 @@ def test_nothing_is_saved_after_a_step_that_was_not_finite(
         monkeypatch.setattr(trainer, "out_of_patience", lambda *_: bool(broken))
     if ending == "interrupted":
         monkeypatch.setattr(StopRequest, "requested", property(lambda self: bool(broken)))
+        monkeypatch.setattr(stopping, "SIGNALS", [])  # this process must not go on ignoring them
     words = {
         "finished": ["--max_iters=13"],
         "max_minutes": ["--max_minutes=1"],

@@ -19,7 +19,7 @@ class Processes:
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-    _patient: dist.ProcessGroup | None = field(default=None, init=False, compare=False)
+    _patient: "dist.ProcessGroup | None" = field(default=None, init=False, compare=False)
     """Does not time out: the first process may prepare data for hours."""
 
     @classmethod
@@ -86,4 +86,6 @@ class Processes:
 
 def is_another_gone(error: RuntimeError) -> bool:
     """Whether an exchange failed because another process of the run has ended."""
+    if not dist.is_available() or not dist.is_initialized():
+        return False
     return isinstance(error, dist.DistBackendError) or "by peer" in str(error)  # gloo raises no type of its own
