@@ -108,6 +108,15 @@ def test_two_runs_of_one_name_started_together_get_folders_of_their_own(folder: 
         assert len(folder.losses(run)) == 20
 
 
+def test_of_three_processes_that_want_one_folder_one_trains_and_the_others_are_refused_alike(folder: Folder) -> None:
+    racing = [folder.start("train", *TINY) for _ in range(3)]
+    for process in racing:
+        process.communicate(timeout=120)
+    assert sorted(process.returncode for process in racing) == [0, 2, 2]
+    assert len(folder.events("run", "start")) == 1
+    assert len(folder.losses()) == 20
+
+
 def test_a_folder_without_checkpoints_is_used_again_unless_a_process_trains_there(folder: Folder) -> None:
     words = [word for word in TINY if not word.startswith("--out_dir")]
     (folder.path / "runs/laptop-tiny").mkdir(parents=True)
