@@ -20,6 +20,7 @@ from nanoscope.messages import Text
 from nanoscope.runs.events import AnyEvent, Iter, Note, Start
 from nanoscope.training import tracker_process, trackers
 from nanoscope.training.reporter import EventsFile, Reporter, Sink
+from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.trackers import Trackers, check_trackers
 from small_runs import TINY, Folder
 
@@ -283,7 +284,7 @@ def test_a_tracker_that_hangs_is_waited_for_only_so_long(tmp_path: Path, monkeyp
     monkeypatch.setattr(trackers, "WAIT_SECONDS", 2.1)
     sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
     sink._command = ["-c", "import time; time.sleep(600)"]
-    reporter = Reporter(tmp_path, notes, sink)
+    reporter = Reporter(RunFolder(tmp_path), notes, sink)
     reporter.emit(Start(run="run"))
     reporter.close()
     assert sink._process is not None
@@ -295,7 +296,7 @@ def test_a_tracker_that_hangs_is_waited_for_only_so_long(tmp_path: Path, monkeyp
 def test_a_tracker_process_that_dies_is_reported(tmp_path: Path) -> None:
     sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
     sink._command = ["-c", "raise SystemExit(3)"]
-    reporter = Reporter(tmp_path, notes, sink)
+    reporter = Reporter(RunFolder(tmp_path), notes, sink)
     reporter.emit(Start(run="run"))
     reporter.close()
     assert notes.seen[-1] == "warning: wandb failed with exit status 3"
@@ -304,7 +305,7 @@ def test_a_tracker_process_that_dies_is_reported(tmp_path: Path) -> None:
 def test_a_tracker_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "missing"))
     sink, notes = Trackers(tmp_path, ["wandb"]), Notes()
-    reporter = Reporter(tmp_path, notes, sink)
+    reporter = Reporter(RunFolder(tmp_path), notes, sink)
     reporter.emit(Start(run="run"))
     reporter.advance(1)
     reporter.close()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nanoscope.checkpoint_files import NANOGPT
-from nanoscope.data.plain_pickle import check_tuples
+from nanoscope.data.plain_pickle import check_tensors
 from nanoscope.errors import JobError
 from nanoscope.messages import Text
 from nanoscope.model import ModelConfig
@@ -94,7 +94,7 @@ def _check_archive(file: Path) -> None:
             if entry.filename.endswith("data.pkl"):
                 if entry.file_size > PICKLE_LIMIT_BYTES:
                     raise ValueError("its pickle is too large")
-                check_tuples(archive.read(entry))
+                check_tensors(archive.read(entry))
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:

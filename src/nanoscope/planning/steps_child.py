@@ -116,7 +116,7 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     learner = Learner(config, model, machine)
     model_bytes = used(machine.device)
     clock = PhaseClock()
-    books = Books(Reporter(Path(job.folder)), clock, Pace(config, clock))
+    books = Books(Reporter(RunFolder(Path(job.folder))), clock, Pace(config, clock))
     session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
     session.start = start_event(session)
     began = time.perf_counter()

@@ -1,6 +1,7 @@
 """A log file that is only ever appended to, and that a full disk or a deleted folder cannot stop."""
 
 import os
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -10,14 +11,19 @@ from nanoscope.messages import Text
 class AppendedFile:
     """Appends text to a file. Text that can't be written waits in memory, so that trouble with a log never ends a run.
 
-    `trouble` is the problem, or None once everything is in the file.
+    `trouble` is the problem, or None once everything is in the file. `path` may be a function: the folder of a run may
+    have been renamed by the time that a deleted file is created again.
     """
 
-    def __init__(self, path: Path, opening: str = "") -> None:
-        self.path, self.opening = path, opening
+    def __init__(self, path: Path | Callable[[], Path], opening: str = "") -> None:
+        self._path, self.opening = path, opening
         self.trouble: str | None = None
         self._waiting = b""
         self._file = self._open()
+
+    @property
+    def path(self) -> Path:
+        return self._path if isinstance(self._path, Path) else self._path()
 
     def write(self, text: str) -> None:
         """Append the text. It reaches the file at once: readers see it, and a crash doesn't lose it."""
@@ -39,10 +45,11 @@ class AppendedFile:
 
     def _open(self) -> FileIO:
         """Open without a buffer, so that we know what is in the file."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists() and not _ends_with_newline(self.path):
+        path = self.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not _ends_with_newline(path):
             self._waiting = b"\n" + self._waiting  # a line cut off by a crash must not swallow the next one
-        return self.path.open("ab", buffering=0)
+        return path.open("ab", buffering=0)
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -19,9 +19,14 @@ OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard", "wandb")
 
 @dataclass(frozen=True)
 class RunFolder:
-    path: Path
+    given: Path
     lock: RunLock | None = field(default=None, compare=False)
     """Held by the process that trains in this folder."""
+
+    @property
+    def path(self) -> Path:
+        """Where the folder is now. The process that trains asks before every write: LockLostError if it may not."""
+        return self.given if self.lock is None else self.lock.place()
 
     @property
     def checkpoints(self) -> Path:
@@ -61,9 +66,21 @@ def settled(resolved: Resolved) -> Resolved:
     """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
     if resolved.config.init_from != "auto":
         return resolved
-    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
-    init_from = "resume" if places and RunFolder(places[-1]).can_resume() else resolved.begin_from
+    newest = _newest(resolved)
+    init_from = "resume" if newest and RunFolder(newest).can_resume() else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
+
+
+def wait_for_other_machine(resolved: Resolved) -> None:
+    """For init_from=auto, before it is settled: the machine on which the job ran before may be about to save."""
+    if resolved.config.init_from == "auto" and (newest := _newest(resolved)) is not None:
+        RunLock(newest).wait_for_silence()
+
+
+def _newest(resolved: Resolved) -> Path | None:
+    """The run that init_from=auto would resume."""
+    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
+    return places[-1] if places else None
 
 
 def new_run(resolved: Resolved) -> RunFolder:

@@ -72,7 +72,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
             sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
-        books = Books(Reporter(folder.path, *sinks), clock, Pace(config, clock))
+        books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
         resources.callback(books.reporter.close)
@@ -201,7 +201,7 @@ def assemble(
     checkpoint: LoadedCheckpoint | None,
 ) -> Session:  # fmt: skip
     machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
-    writer = CheckpointWriter(folder.checkpoints, config.keep_checkpoints)
+    writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,

@@ -85,10 +85,17 @@ class Follower:
         with suppress(Timeout, OSError, NotImplementedError):
             lock.acquire(timeout=PREDECESSOR_SECONDS)
         self._state = _read_state(self._folder)
+        place = self._folder.stat()
         for name in names:
             self._try(name, self._open, name)
         last = False
         while self._trackers and not last:
+            if not (self._folder.exists() and os.path.samestat(place, self._folder.stat())):
+                left_out = ", ".join(tracker.name for tracker in self._trackers)
+                self._say(
+                    Text("the run's folder was moved: {trackers} gets the rest when it is resumed", trackers=left_out)
+                )
+                break
             last = over.is_set()  # checked first: all that was written before the end is read
             for position, event in events_after(self._folder, min(tracker.read for tracker in self._trackers)):
                 for tracker in [tracker for tracker in self._trackers if tracker.read < position]:
