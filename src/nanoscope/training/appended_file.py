@@ -1,9 +1,11 @@
 """A log file that is only ever appended to, and that a full disk or a deleted folder cannot stop."""
 
 import os
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from nanoscope.files import sync_to_disk
 from nanoscope.messages import Text
 
 
@@ -33,6 +35,12 @@ class AppendedFile:
         except OSError as error:
             reason = error.strerror or error
             self.trouble = self.trouble or Text("can't write {path}: {reason}", path=self.path, reason=reason)
+
+    def sync(self) -> None:
+        """Wait until the file with its name is on the disk, so that a power failure can't take it away."""
+        with suppress(OSError):  # some file systems can't
+            os.fsync(self._file.fileno())
+            sync_to_disk(self.path.parent)
 
     def close(self) -> None:
         self._file.close()

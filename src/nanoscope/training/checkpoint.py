@@ -31,17 +31,19 @@ from nanoscope.checkpoint_files import (
     LAST,
     OPTIMIZER,
     STATE,
+    STATE_VERSION,
     TOKENIZER,
     WEIGHTS,
     checkpoint_folders,
     checkpoint_name,
     read_pointer,
+    state_checksum,
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
 from nanoscope.files import sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
-from nanoscope.model.checkpoint import STATE_VERSION, LoadedCheckpoint, TrainingState, state_checksum
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 
 Tensors = dict[str, Tensor]
 READ_AT_ONCE = 2**20  # bytes
@@ -75,8 +77,10 @@ def take_snapshot(
     scaler: dict[str, Any],
     tokenizer: Tokenizer | None,
     run: dict[str, Any],
+    settings: dict[str, Any],
     best: bool = False,
 ) -> Snapshot:
+    """What a checkpoint of this moment holds; with `settings` it is complete without config.toml."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
     weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
@@ -90,6 +94,7 @@ def take_snapshot(
         "model": vars(model.config),
         "scaler": scaler,
         "run": run,
+        "settings": settings,
     }
     return Snapshot(progress.step, weights, moments, state, tokenizer, best)
 

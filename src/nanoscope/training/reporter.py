@@ -82,6 +82,8 @@ class EventsFile(Sink):
         if isinstance(event, Start):
             self.file.opening = line  # without it the others mean little, should the file vanish
         self.file.write(line)
+        if isinstance(event, Start):
+            self.file.sync()  # before anything else is written: it says whose the folder is
 
     def close(self) -> None:
         self.file.close()

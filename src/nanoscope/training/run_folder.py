@@ -132,9 +132,9 @@ class Resumed:
 
 
 def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
-    """The run's own settings with the command line applied. `saved`: what they are if there is no config.toml."""
-    has_config = (folder.path / "config.toml").is_file()
-    saved = without_per_invocation(resolve([str(folder.path)]).given if has_config else saved or resolved.given)
+    """The run's own settings with the command line applied. `saved`: those of nanoGPT's checkpoint, to resume that."""
+    own = Resolved(resolved.config, "", {}, saved or resolved.given) if folder.nanogpt else resolve([str(folder.path)])
+    saved = without_per_invocation(own.given)
     once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
     place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     typed = {**resolved.typed, **once, **place}
@@ -156,7 +156,7 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
             "output_lr decides which optimizer trains the vocabulary, which can't change on resume: leave it out, or "
             "start a new run."
         )
-    notes: list[str] = []
+    notes = [note for note in own.notes if note not in resolved.notes]
     for key, value in resolved.given.items():
         had = saved.get(key, KEYS[key].default)
         if key not in typed and value != had:
@@ -173,7 +173,7 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
 
 
 def _cpu_dtype(folder: RunFolder) -> str | None:
-    recorded = read_run_config(folder.path).get(RUN_NOTES, {})
+    recorded = read_run_config(folder.path)[0].get(RUN_NOTES, {})
     if recorded.get("cpu_dtype") in ("float32", "bfloat16"):
         return str(recorded["cpu_dtype"])
     return "float32" if recorded.get("device") == "cpu" else None  # all that earlier versions chose on a CPU

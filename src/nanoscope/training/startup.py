@@ -212,12 +212,12 @@ def assemble(
 
 
 def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
-    """Write config.toml and emit the first events."""
+    """Emit the first events and write config.toml. All of that is on the disk before the first iteration."""
     resumed, emit = session.resumed, session.books.reporter.emit
     session.start = start_event(session)
+    emit(session.start, *(Note(text=note) for note in notes))
     if session.machine.processes.first and not session.read_only:
         session.write_config()
-    emit(session.start, *(Note(text=note) for note in notes))
     if resumed is not None and checkpoint is not None:
         had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
