@@ -59,6 +59,14 @@ class Resolved:
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
     notes: list[str] = field(default_factory=list)
     """Warnings about the sources."""
+    source: str = ""
+    """The last preset, file or folder."""
+
+    @property
+    def named(self) -> str:
+        """NANOGPT or "checkpoints", if the source names which of two runs in one folder is meant."""
+        path = Path(self.source)
+        return path.name if path.name in (NANOGPT, "checkpoints") and os.path.exists(path) else ""  # noqa: PTH110
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -88,7 +96,7 @@ def resolve(words: Iterable[str]) -> Resolved:
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes, sources[-1] if sources else "")
 
 
 def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
@@ -136,8 +144,10 @@ def _run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
 
 
 def _holds_nanogpt(source: str) -> bool:
-    """Whether a source is a folder of nanoGPT's, with its checkpoint but no settings."""
+    """Whether a source is a checkpoint of nanoGPT, or its folder, without settings."""
     folder = Path(source)
+    if folder.name == NANOGPT and os.path.isfile(folder):  # noqa: PTH113
+        return True
     found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
     return found and source not in presets() and not checkpoint_folders(folder / "checkpoints")
 
@@ -195,7 +205,9 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
         return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
-        return {"recipe": "classic", "out_dir": source}
+        return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
+    if path.name == "checkpoints" and os.path.isdir(path):  # noqa: PTH112
+        return _read_source(str(path.parent), mistakes)
     if os.path.isfile(path / "config.toml") or (os.path.isdir(path) and is_run(path)):  # noqa: PTH112, PTH113
         saved = without_per_invocation(_run_settings(path, mistakes))
         return saved | {"out_dir": source}  # the run may have been moved

@@ -41,7 +41,7 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
-from nanoscope.files import sync_to_disk, write_atomically
+from nanoscope.files import make_folder, sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 
@@ -175,7 +175,8 @@ class CheckpointWriter:
         self._clean_up()
         target = self.folder / checkpoint_name(snapshot.step)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.mkdir(parents=True)
+        make_folder(self.folder)
+        temporary.mkdir()
         sha256 = _write_tensor_files(temporary, {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer})
         if snapshot.tokenizer is not None:
             content = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)

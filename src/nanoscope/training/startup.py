@@ -36,7 +36,16 @@ from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
-from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
+from nanoscope.training.run_folder import (
+    Resumed,
+    RunFolder,
+    new_run,
+    old_run,
+    resumed_config,
+    settled,
+    unfinished,
+    unwritable,
+)
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.vocabulary import check_gpt2_data
@@ -67,10 +76,14 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
             learner.restore(origin.checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        notes += unfinished(resolved, folder) if origin.folder is None else []
         config = replace(config, out_dir=str(folder.path))
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            try:
+                sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            except OSError as error:
+                raise unwritable(folder.path, error) from None
         books = Books(Reporter(folder.path, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
