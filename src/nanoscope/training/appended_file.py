@@ -5,7 +5,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from nanoscope.files import sync_to_disk
+from nanoscope.files import sync_to_disk, write_atomically
 from nanoscope.messages import Text
 
 
@@ -36,9 +36,16 @@ class AppendedFile:
             reason = error.strerror or error
             self.trouble = self.trouble or Text("can't write {path}: {reason}", path=self.path, reason=reason)
 
-    def sync(self) -> None:
-        """Wait until the file with its name is on the disk, so that a power failure can't take it away."""
-        with suppress(OSError):  # some file systems can't
+    def write_durably(self, text: str) -> None:
+        """Append the text and wait until it is on the disk. In a new file, it is there as a whole or not at all."""
+        with suppress(OSError):  # a full disk, or a file system that can't: then as any other text
+            if self.path.stat().st_size == 0:
+                write_atomically(self.path, text.encode("utf-8", errors="backslashreplace"), sync=True)
+                self._file.close()
+                self._file = self._open()
+                return
+        self.write(text)
+        with suppress(OSError):
             os.fsync(self._file.fileno())
             sync_to_disk(self.path.parent)
 
