@@ -28,7 +28,8 @@ class AppendedFile:
             if self._file.closed or os.fstat(self._file.fileno()).st_nlink == 0:  # deleted
                 self._file.close()
                 self._file = self._open()
-                self._waiting = self.opening.encode() + self._waiting
+                if os.fstat(self._file.fileno()).st_size == 0:
+                    self._waiting = self.opening.encode() + self._waiting
             while self._waiting:
                 self._waiting = self._waiting[self._file.write(self._waiting) :]
             self.trouble = None
@@ -41,11 +42,10 @@ class AppendedFile:
         with suppress(OSError):  # a full disk, or a file system that can't: then as any other text
             if self.path.stat().st_size == 0:
                 write_atomically(self.path, text.encode("utf-8", errors="backslashreplace"), sync=True)
-                self._file.close()
-                self._file = self._open()
+                self._file.close()  # it was replaced: the next text opens it anew
                 return
         self.write(text)
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # ValueError: it could not be opened
             os.fsync(self._file.fileno())
             sync_to_disk(self.path.parent)
 
