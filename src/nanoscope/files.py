@@ -12,7 +12,7 @@ def write_atomically(path: Path, content: bytes | str, *, sync: bool = False) ->
     Missing folders are created; text is written as UTF-8, as it is. With `sync`, the content is on the disk when this
     returns and survives a power failure.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, sync=sync)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -24,6 +24,15 @@ def write_atomically(path: Path, content: bytes | str, *, sync: bool = False) ->
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def make_folder(path: Path, *, sync: bool = True) -> None:
+    """Make a folder, and those it is in, if there is none. With `sync`, it is still there after a power failure."""
+    if not path.is_dir():
+        make_folder(path.parent, sync=sync)
+        path.mkdir(exist_ok=True)
+        if sync:
+            sync_to_disk(path.parent)
 
 
 def sync_to_disk(path: Path) -> None:

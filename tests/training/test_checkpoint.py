@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanoscope.checkpoint_files import checkpoint_folders, read_pointer
+from nanoscope.checkpoint_files import checkpoint_folders, read_pointer, state_checksum
 from nanoscope.config import TrainConfig
 from nanoscope.data.tokenizer import ByteTokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
-from nanoscope.model.checkpoint import TrainingState, find_checkpoint, load_checkpoint, state_checksum
+from nanoscope.model.checkpoint import TrainingState, find_checkpoint, load_checkpoint
 from nanoscope.model.weights import load_model_weights
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training import checkpoint
@@ -41,7 +41,9 @@ def train(model: GPT, optimizer: torch.optim.Optimizer, steps: int) -> None:
 
 def snapshot(step: int, model: GPT, optimizer: torch.optim.Optimizer, *, best: bool = False) -> Snapshot:
     progress = TrainingState(step=step, sequences=step * 4, best_val_loss=1.5, best_step=step)
-    return take_snapshot(model, optimizer, progress, scaler={}, tokenizer=ByteTokenizer(), run={"seed": 1}, best=best)
+    return take_snapshot(
+        model, optimizer, progress, scaler={}, tokenizer=ByteTokenizer(), run={"seed": 1}, settings={}, best=best
+    )
 
 
 def save(folder: Path, *steps: int, keep: int = 0, best: int | None = None) -> None:

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from nanoscope.files import sync_to_disk, write_atomically
 from nanoscope.messages import Text
 
 
@@ -32,13 +34,26 @@ class AppendedFile:
             if self._file.closed or os.fstat(self._file.fileno()).st_nlink == 0:  # deleted
                 self._file.close()
                 self._file = self._open()
-                self._waiting = self.opening.encode() + self._waiting
+                if os.fstat(self._file.fileno()).st_size == 0:
+                    self._waiting = self.opening.encode() + self._waiting
             while self._waiting:
                 self._waiting = self._waiting[self._file.write(self._waiting) :]
             self.trouble = None
         except OSError as error:
             reason = error.strerror or error
             self.trouble = self.trouble or Text("can't write {path}: {reason}", path=self.path, reason=reason)
+
+    def write_durably(self, text: str) -> None:
+        """Append the text and wait until it is on the disk. In a new file, it is there as a whole or not at all."""
+        with suppress(OSError):  # a full disk, or a file system that can't: then as any other text
+            if self.path.stat().st_size == 0:
+                write_atomically(self.path, text.encode("utf-8", errors="backslashreplace"), sync=True)
+                self._file.close()  # it was replaced: the next text opens it anew
+                return
+        self.write(text)
+        with suppress(OSError, ValueError):  # ValueError: it could not be opened
+            os.fsync(self._file.fileno())
+            sync_to_disk(self.path.parent)
 
     def close(self) -> None:
         self._file.close()

@@ -31,17 +31,19 @@ from nanoscope.checkpoint_files import (
     LAST,
     OPTIMIZER,
     STATE,
+    STATE_VERSION,
     TOKENIZER,
     WEIGHTS,
     checkpoint_folders,
     checkpoint_name,
     read_pointer,
+    state_checksum,
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
-from nanoscope.files import sync_to_disk, write_atomically
+from nanoscope.files import make_folder, sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
-from nanoscope.model.checkpoint import STATE_VERSION, LoadedCheckpoint, TrainingState, state_checksum
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.training.lock import LockLostError
 from nanoscope.training.run_folder import RunFolder
 
@@ -77,8 +79,10 @@ def take_snapshot(
     scaler: dict[str, Any],
     tokenizer: Tokenizer | None,
     run: dict[str, Any],
+    settings: dict[str, Any],
     best: bool = False,
 ) -> Snapshot:
+    """What a checkpoint of this moment holds; with `settings` it is complete without config.toml."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
     weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
@@ -92,6 +96,7 @@ def take_snapshot(
         "model": vars(model.config),
         "scaler": scaler,
         "run": run,
+        "settings": settings,
     }
     return Snapshot(progress.step, weights, moments, state, tokenizer, best)
 
@@ -179,7 +184,8 @@ class CheckpointWriter:
         self._clean_up()
         name = checkpoint_name(snapshot.step)
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
-        temporary.mkdir(parents=True)
+        make_folder(temporary.parent)
+        temporary.mkdir()
         sha256 = _write_tensor_files(temporary, {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer})
         if snapshot.tokenizer is not None:
             content = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)

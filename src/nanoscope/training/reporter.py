@@ -84,7 +84,9 @@ class EventsFile(Sink):
         line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began, time=now))
         if isinstance(event, Start):
             self.file.opening = line  # without it the others mean little, should the file vanish
-        self.file.write(line)
+            self.file.write_durably(line)  # before anything else is written: it says whose the folder is
+        else:
+            self.file.write(line)
 
     def close(self) -> None:
         self.file.close()

@@ -37,7 +37,16 @@ from nanoscope.training.phases import PhaseClock
 from nanoscope.training.recovery import halve_micro_batch
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
-from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
+from nanoscope.training.run_folder import (
+    Resumed,
+    RunFolder,
+    new_run,
+    old_run,
+    resumed_config,
+    settled,
+    unfinished,
+    unwritable,
+)
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.vocabulary import check_gpt2_data
@@ -68,10 +77,14 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
             learner.restore(origin.checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        notes += unfinished(resolved, folder) if origin.folder is None else []
         config = replace(config, out_dir=str(folder.path))
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            try:
+                sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            except OSError as error:
+                raise unwritable(folder.path, error) from None
         books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
@@ -193,7 +206,7 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
     folder = new_run(resolved) if processes.first else RunFolder(Path())
     resources.callback(folder.release)
-    return replace(folder, path=Path(processes.from_first(str(folder.path))))
+    return replace(folder, given=Path(processes.from_first(str(folder.path))))
 
 
 def assemble(
@@ -214,12 +227,12 @@ def assemble(
 
 
 def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
-    """Write config.toml and emit the first events."""
+    """Emit the first events and write config.toml. All of that is on the disk before the first iteration."""
     resumed, emit = session.resumed, session.books.reporter.emit
     session.start = start_event(session)
+    emit(session.start, *(Note(text=note) for note in notes))
     if session.machine.processes.first and not session.read_only:
         session.write_config()
-    emit(session.start, *(Note(text=note) for note in notes))
     if resumed is not None and checkpoint is not None:
         had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
