@@ -204,9 +204,12 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 
 
 def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
-    folder = new_run(resolved) if processes.first else RunFolder(Path())
+    if not processes.first:
+        return RunFolder(Path(processes.from_first("")))
+    folder = new_run(resolved)
     resources.callback(folder.release)
-    return replace(folder, given=Path(processes.from_first(str(folder.path))))
+    processes.from_first(str(folder.path))
+    return folder
 
 
 def assemble(
