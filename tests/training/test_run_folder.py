@@ -155,7 +155,7 @@ def test_a_log_that_cannot_be_opened_is_one_message(folder: Folder, name: str) -
     (folder.path / "run" / name).unlink()
     (folder.path / "run" / name).mkdir()
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", status=1)
-    assert "the run's folder run cannot be written: Is a directory" in out
+    assert f"can't write run/{name}: Is a directory" in out
     assert not (folder.path / "run/lock.json").exists()
 
 

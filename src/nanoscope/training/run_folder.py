@@ -177,7 +177,7 @@ def _made_ready(path: Path, *, again: bool, overwrite: bool = False) -> RunFolde
         make_folder(folder.checkpoints)
     except OSError as error:
         folder.release()
-        raise unwritable(folder.path, error) from None
+        raise _unwritable(folder.path, error) from None
     except (UsageError, JobError):
         folder.release()
         raise
@@ -384,11 +384,11 @@ def _locked(path: Path) -> RunFolder:
     try:
         make_folder(path)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise _unwritable(path, error) from None
     return RunFolder(path, RunLock(path).acquire())
 
 
-def unwritable(path: Path, error: OSError) -> JobError:
+def _unwritable(path: Path, error: OSError) -> JobError:
     return JobError(
         "the run's folder {path} cannot be written: {reason}\nChoose another with --out_dir=FOLDER",
         path=path, reason=why(error),

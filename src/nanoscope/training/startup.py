@@ -16,7 +16,7 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
-from nanoscope.errors import UsageError, why
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.interop.huggingface import NAMES
 from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.messages import Text
@@ -45,7 +45,6 @@ from nanoscope.training.run_folder import (
     resumed_config,
     settled,
     unfinished,
-    unwritable,
 )
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
@@ -84,7 +83,8 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
             try:
                 sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
             except OSError as error:
-                raise unwritable(folder.path, error) from None
+                file = error.filename or folder.path
+                raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
         books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
