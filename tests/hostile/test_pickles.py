@@ -175,10 +175,10 @@ def legacy(content: Any, path: Path) -> None:
     torch.save(content, path, _use_new_zipfile_serialization=False)
 
 
-def zipped(content: Any, path: Path, compression: int = zipfile.ZIP_STORED) -> None:
+def zipped(content: Any, path: Path, compression: int = zipfile.ZIP_STORED, name: str = "data.pkl") -> None:
     """Write an archive with the layout of torch, with any pickle in it."""
     with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr("archive/data.pkl", content if isinstance(content, bytes) else pickle.dumps(content, 2))
+        archive.writestr(f"archive/{name}", content if isinstance(content, bytes) else pickle.dumps(content, 2))
         archive.writestr("archive/version", "3\n")
         archive.writestr("archive/byteorder", "little")
 
@@ -272,3 +272,11 @@ def test_a_tensor_that_claims_more_than_the_file_holds_takes_no_memory(
         archive.writestr("archive/data/0", b"\0" * 64)
     imports = "from nanoscope.interop.nanogpt import read_nanogpt"
     assert extra_megabytes(imports, f"read_nanogpt({str(tmp_path)!r})") < 100
+
+
+@pytest.mark.parametrize("name", ["data.pkl", "DATA.PKL", "Data.pkl"])
+def test_the_pickle_of_a_checkpoint_is_checked_under_any_name_that_torch_accepts(
+    name: str, tmp_path: Path, marker: Path
+) -> None:
+    zipped(b"\x80\x02cbuiltins\nbytearray\nK\x05\x85R.", tmp_path / "ckpt.pt", name=name)
+    assert "it asks for 'builtins.bytearray'" in refused(read_nanogpt, tmp_path, marker)

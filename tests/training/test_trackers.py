@@ -345,6 +345,31 @@ def test_a_tracker_that_raises_is_left_out_and_the_others_go_on(
     assert said == ["raises failed, training continues without it: no route to host. Leave it."]
 
 
+def test_trackers_leave_a_run_alone_that_took_the_place_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved"
+
+    class Moves(tracker_process.Tracker):
+        name = "moves"
+
+        def write(self, event: AnyEvent) -> None:
+            run.rename(moved)
+            run.mkdir()
+            EventsFile(run / "events.jsonl").write(Start(run="another"))
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(tracker_process, "TRACKERS", {"moves": Moves})
+    monkeypatch.setattr(tracker_process.Follower, "_write_state", lambda self: None)
+    EventsFile(run / "events.jsonl").write(Start(run="run"))
+    said: list[str] = []
+    follower = tracker_process.Follower(run, Start(run="run"), lambda text, level="": said.append(text))
+    follower.follow(["moves"], threading.Event())
+    assert said == ["the run's folder was moved: moves gets the rest when it is resumed"]
+    assert [path.name for path in run.iterdir()] == ["events.jsonl"]
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"keeps": 5}', '{"wandb": {"read": "x", "id": 7}}', "[" * 100_000])
 def test_a_damaged_trackers_json_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "trackers.json").write_text(text, "utf-8")

@@ -26,7 +26,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import write_atomically
+from nanoscope.files import Identity, identity, write_atomically
 from nanoscope.messages import Text
 from nanoscope.untrusted import on_terminal, read_small
 
@@ -72,9 +72,6 @@ class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.boot == _this_process().boot and (not self.born or abs(born - self.born) < CLOCK_SECONDS)
         except (psutil.Error, ValueError, OverflowError):
             return False
-
-
-Identity = tuple[int, int]
 
 
 class RunLock:
@@ -139,7 +136,7 @@ class RunLock:
         This is asked before every write, so as long as nothing has changed a single `stat` answers.
         """
         with suppress(OSError):  # a disk in trouble: the write itself will say so
-            if self._held and (self._note_seen is None or _identity(self.note) != self._note_seen):
+            if self._held and (self._note_seen is None or identity(self.note) != self._note_seen):
                 self._look_again()
         return self.folder
 
@@ -180,7 +177,7 @@ class RunLock:
                 "{silence:duration} ago.\n"
                 "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
                 "Or delete {note} and try again.",
-                folder=self.folder, holder=holder.text(), silence=max(silence, 0.0),
+                folder=self.folder, holder=holder.text(), silence=silence,
                 left=SILENT_SECONDS - silence, note=self.note,
             )  # fmt: skip
 
@@ -194,7 +191,7 @@ class RunLock:
     def _take(self, certain: bool) -> None:
         with suppress(OSError):  # Windows can't open folders
             self._descriptor = os.open(self.folder, os.O_RDONLY)
-        self._folder_seen = _identity(self.folder)
+        self._folder_seen = identity(self.folder)
         self._held = True
         self._write_note()
         if not certain:  # no lock has kept others from doing the same at the same moment; the last of them stays
@@ -208,15 +205,15 @@ class RunLock:
     def _write_note(self) -> None:
         with suppress(OSError):  # a full disk: then the error message of others names no process
             write_atomically(self.note, msgspec.json.encode(_this_process()) + b"\n")
-            self._note_seen = _identity(self.note)
+            self._note_seen = identity(self.note)
 
     def _look_again(self) -> None:
         """Decide whose folder it is, after lock.json was found to be another file or gone."""
-        if _identity(self.folder) != self._folder_seen and (moved := self._moved_to()) is not None:
+        if identity(self.folder) != self._folder_seen and (moved := self._moved_to()) is not None:
             self.folder = moved
-        here, holder = _identity(self.folder), self._read_note()
+        here, holder = identity(self.folder), self._read_note()
         if holder is not None and holder.is_this_process():
-            self._note_seen = _identity(self.note)
+            self._note_seen = identity(self.note)
         elif holder is None and here == self._folder_seen:  # somebody has deleted lock.json, or the disk was full
             self._write_note()
         elif here is None and self._descriptor is not None and _can_follow() and not self._released.is_set():
@@ -252,7 +249,7 @@ class RunLock:
                 found = Path(os.fsdecode(fcntl.fcntl(self._descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0")))
             else:
                 found = Path(f"/proc/self/fd/{self._descriptor}").readlink()
-            if _identity(found) == self._folder_seen:
+            if identity(found) == self._folder_seen:
                 inside = not self.folder.is_absolute() and found.is_relative_to(Path.cwd())
                 return found.relative_to(Path.cwd()) if inside else found
         return None
@@ -260,7 +257,7 @@ class RunLock:
     def _refresh(self) -> None:
         while not self._released.wait(REFRESH_SECONDS):
             with suppress(OSError):
-                if _identity(self.note) == self._note_seen:
+                if identity(self.note) == self._note_seen:
                     os.utime(self.note)
 
     def _silence(self) -> float:
@@ -268,7 +265,7 @@ class RunLock:
         mark = self.folder / ".lock"
         try:
             mark.touch()
-            return mark.stat().st_mtime - self.note.stat().st_mtime
+            return max(0.0, mark.stat().st_mtime - self.note.stat().st_mtime)
         except OSError:
             return 0.0
 
@@ -290,14 +287,6 @@ class RunLock:
             return msgspec.json.decode(read_small(self.note, limit_bytes=2000), type=Holder)
         except (FileNotFoundError, ValueError, RecursionError, JobError):
             return None
-
-
-def _identity(path: Path) -> Identity | None:
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _mtime(path: Path) -> float | None:

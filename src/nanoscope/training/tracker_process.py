@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError
-from nanoscope.files import write_atomically
+from nanoscope.files import identity, write_atomically
 from nanoscope.messages import Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Rollback, Start, decode
 from nanoscope.training.stopping import SIGNALS
@@ -85,12 +85,12 @@ class Follower:
         with suppress(Timeout, OSError, NotImplementedError):
             lock.acquire(timeout=PREDECESSOR_SECONDS)
         self._state = _read_state(self._folder)
-        place = self._folder.stat()
+        place = identity(self._folder)
         for name in names:
             self._try(name, self._open, name)
         last = False
         while self._trackers and not last:
-            if not (self._folder.exists() and os.path.samestat(place, self._folder.stat())):
+            if identity(self._folder) != place:  # another run may be there now
                 left_out = ", ".join(tracker.name for tracker in self._trackers)
                 self._say(
                     Text("the run's folder was moved: {trackers} gets the rest when it is resumed", trackers=left_out)
