@@ -181,6 +181,7 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "fewer steps, unclear": [run(2.035, steps=300), run()],
     "no common step": [run(steps=100), run(first=300)],
     "one overfits": [run(val=_overfitting), run(steps=500)],
+    "one is far above its training loss": [run(val=lambda step: 9.0, eval_every=400, first=10), run(first=10)],
     "one overfits and is shorter": [run(val=_overfitting, loss=falling), run(steps=700)],
     "one diverged": [run(loss=_diverged, eval_every=None), run(steps=700, eval_every=None)],
     "one broke": [run(loss=_broken), run()],

@@ -256,7 +256,7 @@ def test_the_ends_of_two_logs_are_enough_to_compare_them():
     print_comparison(compare(runs, ("gpu", "laptop")), page)
     text = on_one_line(text_of(page))
     assert "laptop did fewer steps than gpu (2000, 5000), and the logs have no step" in text
-    assert "gpu is past its best" in text
+    assert "gpu is overfitting: its validation loss is far above its training loss" in text
     assert "Can't tell where laptop would be at step 5000: that is more than twice its steps." in text
 
 

@@ -239,8 +239,12 @@ MESSAGES: dict[type[f.Finding], Words] = {
     ),
     f.Fault: By(
         "kind",
-        overfitting=Say("{run} is past its best: its validation loss rises while its training loss falls, "
-                        "so its low training loss is not a good sign."),
+        overfitting=First(
+            Say("{run} is past its best: its validation loss rises while its training loss falls, "
+                "so its low training loss is not a good sign.", known("step")),
+            Say("{run} is overfitting: its validation loss is far above its training loss, "
+                "so its low training loss is not a good sign."),
+        ),
         diverged=Say("{run} diverged at step {step:plain}: its last loss says nothing about its settings."),
         non_finite=Say("The loss of {run} is not finite from step {step:plain} on."),
     ),

@@ -147,6 +147,17 @@ class Unclear(Verdict):
     error: float
 
 
+class Stalled(Verdict):
+    """Since a step validation loss has not fallen, but training loss has: the gap between them grew."""
+
+    since_step: int
+    change: float  # of validation loss
+    error: float
+    best_step: int
+    train_then: float  # training loss at `since_step`
+    gap: Gap
+
+
 class Worsening(Verdict):
     """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
 
