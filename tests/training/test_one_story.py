@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 import time
 from types import SimpleNamespace
 
@@ -13,6 +14,8 @@ from nanoscope.data.loader import Batch, BatchLoader
 from nanoscope.runs.reader import read_log
 from nanoscope.training import phases, trainer
 from nanoscope.training.phases import PhaseClock
+from nanoscope.words.language import Language
+from nanoscope.words.verdicts import verdict_title
 from small_runs import Folder
 from stories import SOURCES, assert_alike, story
 
@@ -104,3 +107,49 @@ def test_a_run_that_was_resumed(folder: Folder) -> None:
     folder.train("--max_iters=12")
     folder.run("train", "run", "--init_from=resume", "--max_iters=20")
     check(folder, finished=True, errors=[])
+
+
+# --- the last lines of train are the verdict that explain gives ---
+
+
+def verdicts_of(folder: Folder) -> list[str]:
+    printed = " ".join(folder.run("explain", "run", "--lang", "en").split())
+    log = read_log(str(folder.path / "run"))
+    titles = [verdict_title(v, Language("en")) for v in analyse(log.runs[-1], Options(), log).verdicts]
+    assert all(title in printed for title in titles)
+    return titles
+
+
+def test_a_run_that_may_learn_more_ends_with_the_command_that_trains_it_longer(folder: Folder) -> None:
+    *_, verdict, last = folder.train().splitlines()
+    assert [verdict.partition(". ")[0]] == verdicts_of(folder)
+    assert last == "train longer: nanoscope train run --init_from=resume --max_iters=40"
+
+
+def test_a_run_whose_validation_turned_does_not_end_with_train_longer(folder: Folder) -> None:
+    (folder.path / "tiny.txt").write_text("".join(random.Random(3).choices("abcdefgh", k=900)), "utf-8")
+    folder.run("prepare", "tiny.txt", "--out=data/tiny", "--tokenizer=char", "--overwrite")
+    out = folder.train("--max_iters=300", "--eval_interval=20", "--log_interval=10", "--always_save_checkpoint=False")
+    (title,) = verdicts_of(folder)
+    assert title.startswith("Severe overfitting")
+    _, _, closing = out.partition("see what it writes")
+    assert title in closing
+    assert "Use the model from step" in closing
+    assert "train longer" not in out
+    again = folder.run("train", "run", "--init_from=resume")
+    assert again.splitlines()[1:] == closing.splitlines()[1:]  # of a run that has nothing left to train
+
+
+def test_the_last_lines_are_in_the_language_of_the_console(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NANOSCOPE_LANG", "hi")
+    out = folder.train("--max_iters=4")
+    assert "अभी आकलन" in out.splitlines()[-2] or not out.splitlines()[-2].isascii()
+    assert out.splitlines()[-1].startswith("और ट्रेन करें: nanoscope train run")
+
+
+def test_an_analysis_that_fails_does_not_fail_the_run(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("nanoscope.analysis.analyse.analyse", broken)
+    assert folder.train().splitlines()[-1].startswith("see what it writes: ")
