@@ -156,6 +156,7 @@ LOGS: Mapping[str, str] = {
     "improving to the end": nanogpt(2000, val=falling, head=settings(max_iters=2000)),
     "finished early": _nanochat("/02000") + "Total training time: 2.00m\n",
     "finished, of unknown length": _nanochat("") + "Total training time: 2.00m\n",
+    "an error after the end": nanogpt(head=settings(max_iters=1000), tail=["RuntimeError: no sample"]),
     "constant": nanogpt(loss=lambda s: 2.0),
     "training loss improving": nanogpt(),
     "training loss level": nanogpt(loss=level, first=2000, steps=3000),

@@ -134,9 +134,11 @@ def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Wo
     if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
         falls = apart and train < then
     if after >= 2:
-        # The lowest of many values is low by chance, and noise that lasts looks like a rise: a long one must be steady.
-        steady = after == 2 or change(points.part(best)).sigmas > SURE or rise.sigmas > 2 * SURE
-        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and rise.sigmas > SURE and steady
+        # The lowest of many values is low by chance, and noise that lasts looks like a rise: it has to climb steadily,
+        # or every value since has to be higher by far.
+        climbs = rise.sigmas > SURE and (after == 2 or change(points.part(best)).sigmas > SURE)
+        higher = min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (climbs or higher)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
@@ -218,7 +220,8 @@ def _read_less_than_once(progress: RunProgress) -> bool:
 
 def gap(evidence: Evidence) -> Gap | None:
     """A growing distance between both losses, where they are measured alike."""
-    pairs = [(e.step, e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
+    steps = zip(evidence.val.steps, evidence.evals, strict=True)
+    pairs = [(step, e.train_loss, e.val) for step, e in steps if e.train_loss is not None and step > 0]
     if len(pairs) < 2 or evidence.evals[-1].metric != "loss":
         return None
     (first_step, first_train, first_val), (step, train, val) = pairs[0], pairs[-1]

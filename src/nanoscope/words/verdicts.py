@@ -2,6 +2,7 @@
 
 from nanoscope.analysis import findings as f
 from nanoscope.words.language import Language
+from nanoscope.words.progress import ERRORS
 from nanoscope.words.templates import By, First, Plural, Say, Sentences, Verbatim, Words, has, known
 
 
@@ -40,6 +41,7 @@ TITLES: dict[type[f.Finding], Words] = {
     f.ScaleCollapse: Say("Loss scale collapsed"),
     f.SlowingDown: Say("Slowing down"),
     f.TooShort: Say("Too early to judge"),
+    f.Error: First(Say("An error after the end of training", has("finished")), Say("Ended by an error")),
     f.NoTraining: Say("No training in this log"),
     f.WaitingForData: Say("Waiting for data"),
     f.MemoryGrowth: Say("Memory keeps growing"),
@@ -194,6 +196,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Plural("The log covers {n} step, in too few lines to say how the model learns.",
                "The log covers {n} steps, in too few lines to say how the model learns.", "steps"),
     ),
+    f.Error: ERRORS,
     f.NoTraining: First(
         Plural("No training step was found in {n} line.", "No training step was found in {n} lines.",
                "lines", has("lines")),

@@ -15,7 +15,7 @@ from nanoscope.analysis.findings.learning import (
     Schedule,
     TrainLoss,
 )
-from nanoscope.analysis.findings.log import LogSummary, Reading, RunProgress
+from nanoscope.analysis.findings.log import LogError, LogSummary, Reading, RunProgress
 from nanoscope.analysis.findings.timing import (
     Eta,
     HiddenEvaluations,
@@ -35,6 +35,7 @@ class Analysis:
     reading: Reading
     verdicts: tuple[Verdict, ...]
     progress: RunProgress
+    interruption: LogError | None
     timing: NormalStep | None
     slow_steps: tuple[SlowRecord, ...]
     slow_groups: tuple[SlowGroup, ...]
