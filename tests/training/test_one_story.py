@@ -1,6 +1,7 @@
 """events.jsonl and console.log of real runs tell the same story, however the run ended."""
 
 import itertools
+import json
 import math
 import random
 import time
@@ -16,7 +17,7 @@ from nanoscope.training import phases, trainer
 from nanoscope.training.phases import PhaseClock
 from nanoscope.words.language import Language
 from nanoscope.words.verdicts import verdict_title
-from small_runs import Folder
+from small_runs import TINY, Folder
 from stories import SOURCES, assert_alike, story
 
 WILD = ["--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0", "--warmup_iters=0"]
@@ -155,3 +156,15 @@ def test_an_analysis_that_fails_does_not_fail_the_run(folder: Folder, monkeypatc
 
     monkeypatch.setattr("nanoscope.analysis.analyse.analyse", broken)
     assert folder.train().splitlines()[-1].startswith("see what it writes: ")
+
+
+def test_compare_and_eval_give_one_error_for_one_difference(folder: Folder) -> None:
+    folder.train("--max_iters=20", "--eval_iters=100", "--always_save_checkpoint=True")
+    folder.run("train", *TINY, "--max_iters=40", "--eval_iters=100", "--out_dir=other", "--seed=2")
+    compared = json.loads(folder.run("compare", "run", "other", "--json"))
+    (effect,) = [finding for finding in compared["learning"] if finding["code"] == "effect"]
+    measured = json.loads(folder.run("eval", "run", "other", "--checkpoint=last", "--json").splitlines()[-1])
+    (difference,) = measured["differences"]
+    assert effect["noise_from"] == "windows"
+    assert effect["difference"] == pytest.approx(difference["difference"], rel=0.02)
+    assert effect["noise"] == pytest.approx(difference["error"], rel=0.02)

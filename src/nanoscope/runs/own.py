@@ -72,6 +72,7 @@ class RunDetails:
     ladder: Ladder | None = None  # of the text that all evaluations were measured on
     forecast: e.Forecast | None = None  # the newest of the current session
     end: e.End | None = None  # of the last session that has ended
+    resumes: list[e.Resume] = field(default_factory=list)  # with settings that were changed for good
 
     @property
     def config(self) -> list[Setting]:
@@ -174,6 +175,8 @@ class EventReader:
                 builder.place(CheckpointRecord(event.step, event.seconds))
             case e.Resume() | e.Rollback():
                 builder.boundary(resuming=True, rollback=isinstance(event, e.Rollback))
+                if isinstance(event, e.Resume) and event.changed:
+                    self.details.resumes.append(event)
             case e.NonFinite():
                 if builder.last_step is None or builder.last_step < event.step:
                     builder.place(StepRecord(event.step, NOT_FINITE))

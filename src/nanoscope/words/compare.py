@@ -237,6 +237,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         no_common_step=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}), and the logs have "
                            "no step at which both can be compared."),
     ),
+    f.ResumedWith: Say("{run} was resumed at step {step:plain} with other settings: {settings}. They hold only from "
+                       "there on.", settings=_settings("settings")),
     f.Fault: By(
         "kind",
         overfitting=First(
