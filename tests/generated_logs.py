@@ -158,6 +158,7 @@ LOGS: Mapping[str, str] = {
     "improving to the end": nanogpt(2000, val=falling, head=settings(max_iters=2000)),
     "finished early": _nanochat("/02000") + "Total training time: 2.00m\n",
     "finished, of unknown length": _nanochat("") + "Total training time: 2.00m\n",
+    "an error after the end": nanogpt(head=settings(max_iters=1000), tail=["RuntimeError: no sample"]),
     "constant": nanogpt(loss=lambda s: 2.0),
     "training loss improving": nanogpt(),
     "training loss level": nanogpt(loss=level, first=2000, steps=3000),
@@ -217,6 +218,7 @@ LOGS: Mapping[str, str] = {
         train=falling,
         head=["train has 10,000 tokens", "tokens per iteration will be: 1,000", "number of parameters: 10.65M"],
     ),
+    "validation stalls": nanogpt(val=lambda s: max(falling(s), 3.0 + 0.01 * math.sin(7 * s))),
     "a growing gap": nanogpt(val=lambda s: falling(s) + 0.02 + s / 2500),
     "diverged while the rate rises": _rated(
         loss=_after(300, 40.0, falling), lr=lambda s: 1e-6 * s, norm=_after(299, 25.0, lambda s: 0.3)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting
+from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting, Stalled
 from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.analysis.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run
@@ -14,7 +14,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 ZERO_MEANS_SOMETHING = {
     "loss", "train", "val", "best_val", "eval_train", "best_step", "last_step", "lr", "lr_falls", "dropout",
     "weight_decay", "seed", "broken_step", "diverged_step", "spike_step", "norm", "norm_highest_step", "clipped",
-    "done", "checkpoint_step", "resumed_step", "overfits", "compiled",
+    "done", "checkpoint_step", "resumed_step", "compiled",
 }  # fmt: skip
 ADAMW_BYTES = 16  # a parameter in float32: weight, gradient, and the optimizer's two averages
 
@@ -33,7 +33,7 @@ class KnownNumbers:
     best_step: int | None = None
     eval_train: float | None = None
     stderr: float | None = None
-    overfits: bool = False
+    overfitting: Overfitting | Stalled | None = None
     evaluations: int | None = None
     eval_s: float | None = None
     eval_share: float | None = None
@@ -214,7 +214,7 @@ def _losses(analysis: Analysis) -> dict[str, Any]:
 def _trouble(analysis: Analysis) -> dict[str, Any]:
     schedule = analysis.schedule
     found: dict[str, Any] = {
-        "overfits": any(isinstance(verdict, Overfitting) for verdict in analysis.verdicts),
+        "overfitting": next((v for v in analysis.verdicts if isinstance(v, Overfitting | Stalled)), None),
         "broken_step": next((v.step for v in analysis.verdicts if isinstance(v, NonFinite)), None),
         "diverged_step": next((v.step for v in analysis.verdicts if isinstance(v, Diverged)), None),
         "lr_falls": schedule is not None and schedule.stage in ("decay", "ended"),

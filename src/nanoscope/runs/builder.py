@@ -102,7 +102,9 @@ class RunBuilder:
         run = self.current
         if run is not None and not run.said_finished:  # what happens after the end does no harm
             run.failed = not run.total_steps or (run.last_step or 0) < run.total_steps
-        self.errors.append(LoggedError(line or self.line, kind, message, self.current))
+        self.errors.append(LoggedError(line or self.line, kind, message, run))
+        if run is not None:
+            run.last_error = run.last_error or self.errors[-1]
 
     def finish(self) -> list[Run]:
         """Return all runs, in order of appearance."""
@@ -215,6 +217,7 @@ class RunBuilder:
         if step > run.steps.step[-1]:
             if resuming:
                 self._resume(run, step)
+            run.last_error = None  # it goes on
             return run
         if not boundary and step in run.steps.step[max(self._recent_from, len(run.steps) - RECENT_STEPS) :]:
             run.duplicates_dropped += 1
@@ -250,6 +253,7 @@ class RunBuilder:
         run.resumed_at = [s for s in run.resumed_at if s < step] + ([] if self._rollback else [step])
         self._resumed_step = step
         run.failed = run.said_finished = False
+        run.last_error = None
         run.config |= self.facts
         self.facts, self.typed = {}, set()
         self._forget_recent(run)

@@ -161,6 +161,7 @@ class Run:
     total_steps: int | None = None
     said_finished: bool = False  # a line of the log says so
     failed: bool = False  # an error of the log ended it
+    last_error: "LoggedError | None" = None  # the first one after its last step
     resumed_at: list[int] = field(default_factory=list)
     begins_with_resume: bool = False
     time_source: TimeSource = "printed"

@@ -15,7 +15,7 @@ from nanoscope.analysis.findings.learning import (
     Schedule,
     TrainLoss,
 )
-from nanoscope.analysis.findings.log import LogSummary, Reading, RunProgress
+from nanoscope.analysis.findings.log import LogError, LogSummary, Reading, RunProgress
 from nanoscope.analysis.findings.timing import (
     Eta,
     HiddenEvaluations,
@@ -36,6 +36,7 @@ class Analysis:
     reading: Reading
     verdicts: tuple[Verdict, ...]
     progress: RunProgress
+    interruption: LogError | None
     timing: NormalStep | None
     no_normal_step: NoNormalStep | None
     slow_steps: tuple[SlowRecord, ...]

@@ -79,7 +79,7 @@ class HiddenEvaluations(Finding):
     eval_interval: int
 
 
-class SlowStepsNormal(Verdict):
+class SlowStepsNormal(Verdict, tone="good"):
     """All slow steps are explained by what the trainer does besides training, evaluations among it."""
 
     steps: tuple[int, ...]  # with an evaluation, but for the first
