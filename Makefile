@@ -91,10 +91,12 @@ else
 	$(BIN)/nanoscope bench
 endif
 
-soak: $(VENV)/.dev  ## slow checks (half an hour): tests of minutes, memory of preparing 2 GB of text, 150 × kill -9
+soak: $(VENV)/.dev  ## slow checks (half an hour): tests of minutes, memory of preparing 2 GB of text, 150 × kill -9, power cuts, errors
 	$(BIN)/python -m pytest -m soak
 	$(BIN)/python benchmarks/prepare_memory.py --gigabytes 2
-	$(BIN)/python benchmarks/soak.py --report benchmarks/FAULTS.md
+	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python benchmarks/power_cuts.py --cuts 240
+	$(BIN)/python benchmarks/faults.py --errors 100 --damages 100
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

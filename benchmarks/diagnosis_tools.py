@@ -14,11 +14,12 @@ PATIENCE_S = 60
 # What each tool calls the problems. None: no problem, or nothing that could be right or wrong.
 NANOSCOPE = {
     "improving": "improving", "too_short": None, "unclear": None, "no_training": None, "schedule_ended": None,
-    "plateau": "plateau", "worsening": "diverged", "overfitting": "overfitting", "memorising": "memorising",
-    "leak": "leak", "repeated_batches": "memorising", "diverged": "diverged", "non_finite": "non_finite",
-    "not_learning": "not_learning", "slowing_down": "slow", "waiting_for_data": "slow", "memory_growth": "memory",
-    "damaged_start": "unstable", "gradient_explosion": "unstable", "gradient_not_finite": "non_finite",
-    "gradient_vanishing": "not_learning", "scale_collapse": "unstable",
+    "plateau": "plateau", "stalled": "overfitting", "worsening": "diverged", "overfitting": "overfitting",
+    "memorising": "memorising", "leak": "leak", "repeated_batches": "memorising", "diverged": "diverged",
+    "non_finite": "non_finite", "not_learning": "not_learning", "slowing_down": "slow", "waiting_for_data": "slow",
+    "memory_growth": "memory", "damaged_start": "unstable", "gradient_explosion": "unstable",
+    "gradient_not_finite": "non_finite", "gradient_vanishing": "not_learning", "scale_collapse": "unstable",
+    "error": "crash",
 }  # fmt: skip
 RUNMEDIC = {
     "non_finite": "non_finite", "divergence": "diverged", "loss_spikes": "spikes", "no_learning": "not_learning",

@@ -137,18 +137,18 @@ def events(file: Path) -> list[dict[str, Any]]:
     return found
 
 
-def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """The first thing that differs, or nothing."""
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Everything that differs; of the events only the first that does."""
+    found = []
     for name in sorted({*before, *now}):
         if name not in before or name not in now:
-            return f"{name} is there only {'before' if name in before else 'now'}"
-        if before[name] == now[name]:
-            continue
-        if isinstance(before[name], list):
+            found.append(f"{name} is there only {'before' if name in before else 'now'}")
+        elif name == "events" and before[name] != now[name]:
             pairs = zip([*before[name], None], [*now[name], None], strict=False)
-            return next(f"event: {a} → {b}" for a, b in pairs if a != b)
-        return f"{name} differs"
-    return ""
+            found.append(next(f"event {a} → {b}" for a, b in pairs if a != b))
+        elif before[name] != now[name]:
+            found.append(f"{name} differs")
+    return found
 
 
 # --- in the child, where the tree's own nanoscope is imported ---
@@ -216,9 +216,9 @@ if __name__ == "__main__":
             left = [
                 run(tree, case, place.resolve() / name / case.name.replace(" ", "-")) for name, tree in trees.items()
             ]
-            problem = difference(*left)
-            different += bool(problem)
-            print(f"{case.name}: {problem or f'equal ({len(left[0])} things)'}", flush=True)
+            problems = differences(*left)
+            different += bool(problems)
+            print(f"{case.name}: {'; '.join(problems) or f'equal ({len(left[0])} things)'}", flush=True)
         if not given.only:
             before, now = (counted_memory(tree, place) for tree in trees.values())
             different += before != now

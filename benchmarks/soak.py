@@ -1,9 +1,10 @@
 """Kill training runs with kill -9, more than a hundred times, and check that nothing is lost and nothing differs.
 
-python benchmarks/soak.py [--kills 150] [--minutes 25] [--workers 2] [--seed N] [--report benchmarks/FAULTS.md]
+python benchmarks/soak.py [--kills 150] [--minutes 25] [--workers 2] [--seed N]
 
 Random configurations are trained undisturbed and under kills (tests/kill_runs.py). Ctrl-C stops and prints the table
 so far. The same seed gives the same configurations and aims; the exact moments depend on the machine.
+benchmarks/FAULTS.md has figures.
 """
 
 import argparse
@@ -33,12 +34,6 @@ from nanoscope.hardware.probe import cpu_name
 # A run could break while it saves; start-up is long but has nothing to lose.
 WEIGHTS = {"any moment": 3, "iteration": 5, "start": 1, "half-written": 4, "renamed": 2, "last": 2, "best": 1, "end": 1}
 KILLS_PER_CONFIGURATION = 7
-ABOUT = """\
-Written by `make soak` (`benchmarks/soak.py`). Each of the random configurations is trained undisturbed, and trained
-again while `kill -9` ends the process and its children at random and at carefully chosen moments. After each kill the
-run is resumed (`nanoscope train RUN --init_from=resume`, or started again if nothing was saved yet) until it finishes.
-Then every loss that it wrote in any session is compared with the undisturbed run's; and so are, byte for byte, the
-weights and the optimizer state of the last checkpoint, the pointer to the best one and all samples."""
 
 
 class Soak:
@@ -109,10 +104,6 @@ def report(soak: Soak) -> str:
     versions = f"{platform.system()}, Python {platform.python_version()}, torch {version('torch')}"
     how = f"runs at a time: {soak.options.workers}, one thread each; {minutes:.0f} minutes"
     lines = [
-        "# Faults: what a run survives",
-        "",
-        ABOUT,
-        "",
         f"- {date.today()}, {cpu_name()}, {os.cpu_count()} cores, {versions}; {how}",
         f"- to repeat: `python benchmarks/soak.py --seed {soak.options.seed} --kills {soak.options.kills}`",
         "",
@@ -178,7 +169,6 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave compiled runs out")
-    parser.add_argument("--report", type=Path, help="write the report into this file, unless interrupted")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, children are killed and folders removed
@@ -201,10 +191,7 @@ def main() -> int:
         print(f"runs that were lost or differ are kept in {scratch}")
     else:
         shutil.rmtree(scratch, ignore_errors=True)
-    text = report(soak)
-    print(text)
-    if options.report and not interrupted:
-        options.report.write_text(text, encoding="utf-8")
+    print(report(soak))
     return 1 if failed else 130 if interrupted else 0
 
 

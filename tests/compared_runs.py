@@ -168,6 +168,10 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "several settings, nothing to compare": [
         complete(2.0, eval_every=None, steps=100), complete(2.0, first=300, dropout=0.1, n_embd=64),
     ],
+    "resumed with another rate": [
+        complete(2.0, own=RunDetails(started(), resumes=[events.Resume(step=200, changed={"min_lr": (0.1, 0.01)})])),
+        complete(2.5, learning_rate=0.1),
+    ],
     "unexplained": [complete(2.0), complete(2.5)],
     "unexplained, some settings known": [run(dropout=0.1), run(2.5, dropout=0.1)],
     "unexplained, no settings known": [run(), run(2.5)],
@@ -181,11 +185,12 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "fewer steps, unclear": [run(2.035, steps=300), run()],
     "no common step": [run(steps=100), run(first=300)],
     "one overfits": [run(val=_overfitting), run(steps=500)],
+    "one is far above its training loss": [run(val=lambda step: 9.0, eval_every=400, first=10), run(first=10)],
     "one overfits and is shorter": [run(val=_overfitting, loss=falling), run(steps=700)],
     "one diverged": [run(loss=_diverged, eval_every=None), run(steps=700, eval_every=None)],
     "one broke": [run(loss=_broken), run()],
     "too far": [run(steps=200), run(steps=2000)],
-    "too short": [run(steps=200), run(steps=300)],
+    "too short": [run(steps=200, eval_every=100), run(steps=300)],
     "unsteady": [run(val=lambda step: falling(step) + 0.6 * math.sin(step)), run(steps=700)],
     "to be continued": [run(steps=600), run(steps=1000)],
     # time

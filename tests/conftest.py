@@ -73,6 +73,14 @@ def nanoscope(child_environment: dict[str, str]) -> Nanoscope:
     return run
 
 
+@pytest.fixture(scope="session")
+def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """CUDA tensors without data and without a GPU (fake_devices)."""
+    from fake_devices import allow_fake_cuda
+
+    allow_fake_cuda(tmp_path_factory.mktemp("guard"))
+
+
 def make_dataset(folder: Path, text: str = SONG, tokenizer: str = "char", name: str = "song") -> Path:
     """Prepare `text` in folder/data/name."""
     from nanoscope.data.prepare import prepare

@@ -19,6 +19,28 @@ step 2000: train loss 1.7648, val loss 1.8857
 iter 2000: loss 1.6958, time 1505.10ms, mfu 0.01%
 """
 
+# How people quote a run when they ask about its slow steps: the usual lines, then the slow ones, without losses …
+QUOTED = """\
+iter 100: time 168ms
+iter 200: time 170ms
+...
+iter 900: time 168ms
+
+iter 0: time 12543ms
+iter 500: time 5985ms
+iter 1000: time 5726ms
+"""
+# … and what comes before those.
+QUOTED_EVALUATIONS = """
+step 500: train loss..., val loss...
+saving checkpoint
+iter 500: loss..., time 5985ms
+
+step 1000: train loss..., val loss...
+saving checkpoint
+iter 1000: loss..., time 5726ms
+"""
+
 
 def spiky() -> str:
     """168 ms a step, but 12543, 5985 and 5726 ms at steps 0, 500 and 1000, and so on."""

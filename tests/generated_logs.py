@@ -146,6 +146,8 @@ LOGS: Mapping[str, str] = {
     "waiting": example_logs.WAITING,
     "end of a gpu run": example_logs.GPU_END,
     "end of a laptop run": example_logs.LAPTOP_END,
+    "quoted": example_logs.QUOTED,
+    "quoted with evaluations": example_logs.QUOTED + example_logs.QUOTED_EVALUATIONS,
     "spiky": example_logs.spiky(),
     "laptop": example_logs.laptop(),
     "gpu": example_logs.gpu(),
@@ -156,6 +158,7 @@ LOGS: Mapping[str, str] = {
     "improving to the end": nanogpt(2000, val=falling, head=settings(max_iters=2000)),
     "finished early": _nanochat("/02000") + "Total training time: 2.00m\n",
     "finished, of unknown length": _nanochat("") + "Total training time: 2.00m\n",
+    "an error after the end": nanogpt(head=settings(max_iters=1000), tail=["RuntimeError: no sample"]),
     "constant": nanogpt(loss=lambda s: 2.0),
     "training loss improving": nanogpt(),
     "training loss level": nanogpt(loss=level, first=2000, steps=3000),
@@ -215,6 +218,7 @@ LOGS: Mapping[str, str] = {
         train=falling,
         head=["train has 10,000 tokens", "tokens per iteration will be: 1,000", "number of parameters: 10.65M"],
     ),
+    "validation stalls": nanogpt(val=lambda s: max(falling(s), 3.0 + 0.01 * math.sin(7 * s))),
     "a growing gap": nanogpt(val=lambda s: falling(s) + 0.02 + s / 2500),
     "diverged while the rate rises": _rated(
         loss=_after(300, 40.0, falling), lr=lambda s: 1e-6 * s, norm=_after(299, 25.0, lambda s: 0.3)
@@ -265,7 +269,8 @@ LOGS: Mapping[str, str] = {
     "lately faster": nanogpt(ms=lambda s: 100 - (10 if s > 800 else 0), head=settings(max_iters=2000)),
     "jittery": nanogpt(ms=lambda s: 100 + (80 if s * 7919 % 97 < 12 else 0)),
     "coarse clock": nanogpt(ms=lambda s: 15.625 * (2 + s % 20 // 10), head=settings(max_iters=2000)),
-    "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 0 else 0)),
+    "regular extra work": nanogpt(ms=lambda s: 100 + (900 if s % 90 == 40 else 0)),
+    "only a step with an evaluation": nanogpt(2000, first=2000, val=falling),
     "stalls": nanogpt(ms=lambda s: 5000 if s in (310, 470, 480) else steady(s)),
     "first step": nanogpt(ms=lambda s: 40_000 if s == 0 else steady(s), mfu=None),
     "resumed": nanogpt(500)
@@ -304,6 +309,9 @@ LOGS: Mapping[str, str] = {
     "elided": nanogpt(300) + nanogpt(1000, first=900),
     # efficiency
     "mfu never measured": nanogpt(100, mfu=lambda s: -100.0),
+    "mfu never measured by another trainer": _lines(
+        lambda s: f"step {s}: loss {falling(s):.4f}, time 100ms, mfu -100.00%", _WIDE
+    ),
     "mfu above one": nanogpt(mfu=lambda s: 140.0),
     "mfu zero": nanogpt(mfu=lambda s: 0.0),
     "mfu drags behind": nanogpt(mfu=lambda s: 40.0 if s < 900 else 25.0, head=["NVIDIA A100-SXM4-40GB"]),
@@ -333,6 +341,12 @@ LOGS: Mapping[str, str] = {
     "only the first evaluation": nanogpt(80, val=falling, head=settings(max_iters=2000)),
     "compiled": nanogpt(
         300, val=falling, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(max_iters=2000, compile=True)
+    ),
+    "compiled, without evaluations": nanogpt(
+        300, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(compile=True)
+    ),
+    "not compiled": nanogpt(
+        300, val=falling, ms=lambda s: 30_000 if s == 0 else steady(s), head=settings(compile=False)
     ),
     "one evaluation in a thousand": nanogpt(2000, val=falling, eval_every=600),
     "suddenly slower": nanogpt(ms=lambda s: 100 if s < 500 else 150),

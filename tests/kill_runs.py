@@ -173,9 +173,9 @@ class Attempt:
         self.checkpoints, self.events = self.run / "checkpoints", self.run / "events.jsonl"
         self.saved_before = set(names(self.checkpoints))
         self.last_before = read_pointer(self.checkpoints, "last")
-        words = (
-            ["train", run, "--init_from=resume"] if checkpoint_folders(self.checkpoints) else configuration.words(run)
-        )
+        words = [*configuration.words(run), "--init_from=auto"]
+        if checkpoint_folders(self.checkpoints):
+            words = ["train", run, "--init_from=resume"]
         module = TORCHRUN if configuration.processes > 1 else ()
         self.output = folder.path / f"{run}.output"
         self.began, self.killed = time.time(), False

@@ -26,7 +26,8 @@ def story(file: Path) -> dict[str, Any]:
     # On a busy machine these runs wait for data. How much comes from the phases, of which the console has tenths of a
     # percent of whole seconds: too coarse for runs of a second.
     analysis.verdicts = tuple(verdict for verdict in analysis.verdicts if not isinstance(verdict, WaitingForData))
-    found = {name: plain(part) for name, part in vars(analysis).items() if name not in ("gradients", "reading")}
+    without = ("gradients", "reading", "interruption")  # the last has the number of a line; "errors" has the rest
+    found = {name: plain(part) for name, part in vars(analysis).items() if name not in without}
     return found | {
         "format": log.format,
         "codes": [verdict.code for verdict in analysis.verdicts],

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanoscope.cli.train import help_text
-from nanoscope.config import KEYS, PER_INVOCATION, TYPES, TrainConfig, alternatives, build, to_toml
+from nanoscope.config import (
+    KEYS,
+    PER_INVOCATION,
+    TYPES,
+    TrainConfig,
+    alternatives,
+    build,
+    to_toml,
+    without_per_invocation,
+)
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
 
@@ -60,6 +69,51 @@ def test_the_last_of_two_flags_wins() -> None:
 def test_a_toml_file_may_build_on_a_preset_whatever_the_order_of_its_lines(tmp_path: Path) -> None:
     config = resolve([toml_file(tmp_path, 'n_layer = 3\npreset = "babygpt-classic"\n')]).config
     assert (config.n_layer, config.n_embd, config.dropout) == (3, 384, 0.2)
+
+
+def test_a_recipe_brings_its_own_rates_over_those_of_a_preset_and_a_note_says_so() -> None:
+    resolved = resolve(["gpt2-124m", "--recipe=modern"])
+    config = resolved.config
+    assert (config.peak_lr, config.warmup, config.lowest_lr) == (1e-2, 0, 0.0)
+    assert resolved.changes == [
+        "recipe=modern instead of classic also changes "
+        "learning_rate: 0.0006 → 0.01, warmup_iters: 2000 → 0, min_lr: 6e-05 → 0"
+    ]
+    assert resolve(["quick", "--recipe=classic"]).changes == [
+        "recipe=classic instead of modern also changes "
+        "ngrams: 6 → –, learning_rate: 0.02 → 0.0006, warmup_iters: 0 → 2000, min_lr: 0 → 6e-05"
+    ]
+
+
+def test_a_typed_rate_wins_over_the_recipes_own_and_is_not_noted() -> None:
+    resolved = resolve(["gpt2-124m", "--recipe=modern", "--learning_rate=3e-3", "--min_lr=6e-5"])
+    assert (resolved.config.peak_lr, resolved.config.warmup, resolved.config.lowest_lr) == (3e-3, 0, 6e-5)
+    assert resolved.changes == ["recipe=modern instead of classic also changes warmup_iters: 2000 → 0"]
+
+
+@pytest.mark.parametrize("words", [["gpt2-124m", "--recipe=classic"], ["laptop", "--recipe=modern"], ["gpt2-124m"]])
+def test_a_recipe_that_a_preset_has_anyway_changes_nothing(words: list[str]) -> None:
+    assert resolve(words).config == resolve(words[:1]).config
+    assert resolve(words).changes == []
+
+
+def test_a_file_that_changes_the_recipe_of_its_preset_keeps_only_its_own_rates(tmp_path: Path) -> None:
+    file = toml_file(tmp_path, 'learning_rate = 5e-3\nrecipe = "modern"\npreset = "gpt2-124m"\n')
+    resolved = resolve([file])
+    assert (resolved.config.n_layer, resolved.config.peak_lr, resolved.config.warmup) == (12, 5e-3, 0)
+    assert "warmup_iters: 2000 → 0, min_lr: 6e-05 → 0" in resolved.changes[0]
+
+
+def test_the_schedule_of_nanogpts_train_py_is_not_for_another_recipe(tmp_path: Path) -> None:
+    for words in ([nanogpt_file(tmp_path, "recipe = 'modern'\nmax_iters = 50")],
+                  [nanogpt_file(tmp_path, "max_iters = 50", "train_other.py"), "--recipe=modern"]):  # fmt: skip
+        config = resolve(words).config
+        assert (config.decay_iters, config.lowest_lr) == (50, 0.0)
+
+
+def test_a_file_that_changes_the_dataset_of_its_preset_has_that_datasets_tokenizer(tmp_path: Path) -> None:
+    config = resolve([toml_file(tmp_path, 'dataset = "data/poems"\npreset = "quick"\n')]).config
+    assert (config.dataset, config.tokenizer) == ("data/poems", "auto")
 
 
 def test_flags_are_kept_separate_from_the_values_of_sources() -> None:
@@ -587,8 +641,9 @@ def test_a_written_configuration_is_read_back_unchanged(
 ) -> None:
     config = build(values)
     folder = tmp_path_factory.mktemp("run")
-    notes = {"environment": {"device": 'A "quoted" \\ name\x7f', "peak": 1e12, "nothing": None, "compiled": True}}
-    source = toml_file(folder, to_toml(config, notes), "config.toml")
+    notes = {"device": 'A "quoted" \\ name\x7f', "peak": 1e12, "nothing": None, "compiled": True}
+    saved = without_per_invocation(dataclasses.asdict(config)) | {"environment": notes}
+    source = toml_file(folder, to_toml(saved), "config.toml")
     assert resolve([source]).config == config
     assert dataclasses.asdict(resolve([str(folder)]).config) == {**dataclasses.asdict(config), "out_dir": str(folder)}
 
@@ -597,12 +652,6 @@ def test_overwrite_is_accepted_only_on_the_command_line(tmp_path: Path) -> None:
     """A file that somebody sends must not be able to delete a run."""
     message = mistakes_of(toml_file(tmp_path, 'overwrite = true\nout_dir = "precious"\n'))
     assert "only the command line may set it, because it deletes a run" in message
-
-
-@pytest.mark.parametrize("setting", [{"overwrite": True}, {"eval_only": True}, {"max_minutes": 5.0}])
-def test_what_holds_for_one_invocation_is_not_saved_with_a_run(setting: dict[str, Any], tmp_path: Path) -> None:
-    source = toml_file(tmp_path, to_toml(build(setting), {}), "config.toml")
-    assert resolve([source]).config == TrainConfig()
 
 
 def test_a_run_of_an_earlier_version_does_not_pass_on_what_held_for_one_invocation(tmp_path: Path) -> None:

@@ -72,6 +72,19 @@ def test_the_error_of_a_mean_of_neighbours_that_are_alike_is_larger() -> None:
     assert spread > 2 * (1 / 32)  # what independent values would have
 
 
+def test_that_neighbours_are_alike_counts_for_few_windows_too() -> None:
+    """Every fourth window of a text has no smaller error than all of them: what its passages share is not averaged."""
+    chooser = random.Random(4)
+    part, whole = [], []
+    for _ in range(200):
+        passages = [chooser.gauss(0, 1) for _ in range(20)]
+        values = [level + chooser.gauss(0, 0.5) for level in passages for _ in range(16)]
+        part.append(standard_error(values[::4]) or 0)
+        whole.append(standard_error(values) or 0)
+    assert sum(part) / 200 == pytest.approx((1 / 20 + 0.25 / 80) ** 0.5, rel=0.1)
+    assert sum(part) > sum(whole)
+
+
 def test_a_single_value_has_no_error() -> None:
     assert standard_error([1.0]) is None
     assert standard_error([1.0, 1.0]) == 0

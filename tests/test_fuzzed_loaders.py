@@ -20,13 +20,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from nanoscope.checkpoint_files import state_checksum
 from nanoscope.config_sources import resolve
 from nanoscope.data.dataset import open_dataset
 from nanoscope.data.tokenizer import tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.huggingface import load_gpt2
 from nanoscope.model import GPT, ModelConfig
-from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint, state_checksum
+from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint
 from nanoscope.untrusted import printable
 
 pytestmark = pytest.mark.slow

@@ -1,11 +1,12 @@
 """Every preset is a note to a person and a configuration that could be trained."""
 
 import re
+from typing import Any
 
 import pytest
 import torch
 
-from nanoscope.config import KEYS
+from nanoscope.config import KEYS, TrainConfig
 from nanoscope.config_sources import preset_note, preset_size, preset_text, presets, resolve
 from nanoscope.model import build_model
 from nanoscope.training.initial_model import new_shape
@@ -23,6 +24,17 @@ def test_a_preset_is_a_valid_configuration_named_after_itself(name: str) -> None
     assert resolved.config.out_dir == ""
     assert set(resolved.given) <= set(KEYS)
     assert resolved.typed == {}
+
+
+@pytest.mark.parametrize("recipe", ["modern", "classic"])
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_with_another_recipe_has_that_recipes_optimizer_and_its_own_shape(name: str, recipe: Any) -> None:
+    preset, config = resolve([name]).config, resolve([name, f"--recipe={recipe}"]).config
+    usual = preset if preset.recipe == recipe else TrainConfig(recipe=recipe)
+    of_recipe = {key for key, item in KEYS.items() if item.metadata["recipe"] or item.metadata["group"] == "optimizer"}
+    for key in KEYS.keys() - {"recipe"}:
+        expected = usual if key in of_recipe - {"max_iters"} else preset
+        assert getattr(config, key) == getattr(expected, key), key
 
 
 @pytest.mark.parametrize("name", presets())

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +71,11 @@ class Answer:
 class Watch:
     """A server process. Its output goes to a file, so that it never blocks on a full pipe."""
 
-    def __init__(self, *words: str | Path, cwd: Path) -> None:
+    def __init__(self, *words: str | Path, cwd: Path, launcher: Sequence[str] = ()) -> None:
         handle, name = tempfile.mkstemp(prefix="nanoscope-watch-", suffix=".txt")
         self._output = Path(name)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nanoscope", "watch", *map(str, words)], cwd=cwd, env=child_environment(),
+            [*launcher, sys.executable, "-m", "nanoscope", "watch", *map(str, words)], cwd=cwd, env=child_environment(),
             stdin=subprocess.DEVNULL, stdout=handle, stderr=subprocess.STDOUT,
         )  # fmt: skip
         os.close(handle)
@@ -178,9 +178,11 @@ def heard(stream: Stream, holds: Callable[[dict[str, dict[str, Any]]], Any]) -> 
 
 
 @contextmanager
-def watching(folder: Path | str, *words: str, cwd: Path | None = None, port: int = 0) -> Iterator[Watch]:
+def watching(
+    folder: Path | str, *words: str, cwd: Path | None = None, port: int = 0, launcher: Sequence[str] = ()
+) -> Iterator[Watch]:
     """A server over a folder, in English; on any free port by default."""
-    watch = Watch(folder, "--port", str(port), "--lang", "en", *words, cwd=cwd or Path(folder))
+    watch = Watch(folder, "--port", str(port), "--lang", "en", *words, cwd=cwd or Path(folder), launcher=launcher)
     try:
         yield watch.serving()
     finally:

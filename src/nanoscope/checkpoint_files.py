@@ -1,4 +1,4 @@
-"""The checkpoints of a run on disk: their names, and which there are. Imports no torch.
+"""The checkpoints of a run on disk: their names, which there are, and their state.json. Imports no torch.
 
     checkpoints/step-000500/{model.safetensors, optimizer.safetensors, tokenizer.json, state.json}
     checkpoints/last, checkpoints/best      each holds the name of one of these folders
@@ -6,11 +6,17 @@
 model/checkpoint.py reads a checkpoint, training/checkpoint.py writes one.
 """
 
+import hashlib
+import json
 import re
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.untrusted import read_small
+from nanoscope.untrusted import read_json, read_small
+
+STATE_VERSION = 1
 
 WEIGHTS, OPTIMIZER, TOKENIZER, STATE = "model.safetensors", "optimizer.safetensors", "tokenizer.json", "state.json"
 LAST, BEST = "last", "best"
@@ -42,3 +48,39 @@ def read_pointer(folder: Path, pointer: str) -> str | None:
     except (OSError, UnicodeDecodeError, JobError):
         return None
     return name if re.fullmatch(r"step-[0-9]{1,12}", name) and (folder / name).is_dir() else None
+
+
+class OtherVersionError(JobError):
+    """A checkpoint is of another format. That is no damage."""
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The undamaged state.json of a checkpoint, else an error: JobError, OSError, or what damaged JSON leads to."""
+    content = read_json(folder / STATE)
+    if content["version"] != STATE_VERSION:
+        raise OtherVersionError(
+            "{folder} was written by another version of nanoscope (format {version})",
+            folder=folder, version=f"{content['version']!r:.20}",
+        )  # fmt: skip
+    if content.get("checksum") != state_checksum(content):
+        raise JobError("{file} is damaged: its checksum differs from the one it holds", file=folder / STATE)
+    return dict(content)
+
+
+def state_checksum(state: dict[str, Any]) -> str:
+    """The checksum that state.json holds of the rest of its content."""
+    rest = {key: value for key, value in state.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def saved_settings(run: Path) -> tuple[dict[str, Any], str]:
+    """The settings that the checkpoint keeps with which a run resumes, and its name; nothing if none keeps any."""
+    folder = run / "checkpoints"
+    last = read_pointer(folder, LAST)
+    available = checkpoint_folders(folder)
+    for checkpoint in available[next((i for i, path in enumerate(available) if path.name == last), 0) :]:
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, JobError):
+            settings = read_state(checkpoint).get("settings")
+            if isinstance(settings, dict) and settings:
+                return settings, checkpoint.name
+    return {}, ""

@@ -3,7 +3,6 @@
 config_sources.py reads it from presets, files and flags; config_values.py converts the values.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -159,6 +158,7 @@ KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
 PER_INVOCATION = tuple(name for name, item in KEYS.items() if item.metadata["lasts"] == "invocation")
 RUN_NOTES = "environment"  # the table that a run adds to its config.toml; it holds no settings
+LAST_NOTE = "data_folder"  # the last line of that table: where it is missing, the end of the file is
 
 
 def without_per_invocation(values: dict[str, Any]) -> dict[str, Any]:
@@ -192,6 +192,8 @@ class Mistakes:
         self.messages: list[Text] = []
         self.notes: list[str] = []
         """What is worth a warning, but no mistake."""
+        self.changes: list[str] = []
+        """What a source changes besides its own settings."""
         self._unread_keys: set[str] = set()
         self._unread_source = False
 
@@ -284,13 +286,11 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
         mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
 
 
-def to_toml(config: TrainConfig, notes: dict[str, dict[str, Any]]) -> str:
-    """Return the resolved configuration as TOML that `nanoscope train` can read; notes become tables."""
-    settings = without_per_invocation(dataclasses.asdict(config))
+def to_toml(settings: dict[str, Any]) -> str:
+    """Return the settings of a run as TOML that `nanoscope train` can read, with the table RUN_NOTES at the end."""
     lines = ["# The resolved settings of this run. Resume with: nanoscope train THIS_FOLDER --init_from=resume"]
-    lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
-    for table, values in notes.items():
-        lines += ["", f"[{table}]", *(f"{key} = {toml_value(value)}" for key, value in values.items())]
+    lines += [f"{key} = {toml_value(value)}" for key, value in settings.items() if key != RUN_NOTES]
+    lines += ["", f"[{RUN_NOTES}]", *(f"{key} = {toml_value(value)}" for key, value in settings[RUN_NOTES].items())]
     return "\n".join(lines) + "\n"
 
 

@@ -18,9 +18,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nanoscope.checkpoint_files import NANOGPT
+from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders, saved_settings
 from nanoscope.config import (
     KEYS,
+    LAST_NOTE,
     RUN_NOTES,
     TYPES,
     Mistakes,
@@ -58,6 +59,16 @@ class Resolved:
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
     notes: list[str] = field(default_factory=list)
     """Warnings about the sources."""
+    changes: list[str] = field(default_factory=list)
+    """What the recipe of a later source changes in a new run."""
+    source: str = ""
+    """The last preset, file or folder."""
+
+    @property
+    def named(self) -> str:
+        """NANOGPT or "checkpoints", if the source names which of two runs in one folder is meant."""
+        path = Path(self.source)
+        return path.name if path.name in (NANOGPT, "checkpoints") and os.path.exists(path) else ""  # noqa: PTH110
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -71,11 +82,11 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given |= _with_its_tokenizer(_read_source(source, mistakes))
+            given = over(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
             mistakes.add_source(error.text)
     begin_from = given.get("init_from", "scratch")
-    given |= _with_its_tokenizer(typed)
+    given = over(given, typed, mistakes.changes)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
@@ -87,28 +98,103 @@ def resolve(words: Iterable[str]) -> Resolved:
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    return Resolved(config, name, typed, given, begin_from, mistakes.notes)
+    source = sources[-1] if sources else ""
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes, source)
 
 
-def read_run_config(run: Path) -> dict[str, Any]:
-    """The config.toml of a run with the table RUN_NOTES, as it stands there; nothing if it can't be read."""
+def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
+    """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
+
+    The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
+    """
+    config: dict[str, Any] = {}
     with suppress(OSError, ValueError, JobError, RecursionError):
-        config = tomllib.loads(read_small(run / "config.toml").decode())
-        if isinstance(config.get(RUN_NOTES, {}), dict):
-            return config
-    return {}
+        config = _parsed(read_small(run / "config.toml", CONFIG_LIMIT_BYTES).decode("utf-8-sig"))
+    notes = config.get(RUN_NOTES, {})
+    if not isinstance(notes, dict):
+        config = notes = {}
+    if LAST_NOTE in notes:
+        return config, None
+    saved, name = saved_settings(run)
+    if not isinstance(saved.get(RUN_NOTES), dict):
+        return config, None  # of an earlier version
+    note = Text(
+        "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
+    )
+    return saved, note
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has left something in a folder that only makes sense with its settings."""
+    return os.path.isfile(folder / "events.jsonl") or bool(checkpoint_folders(folder / "checkpoints"))  # noqa: PTH113
+
+
+def _run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
+    """Never takes a config.toml that has lost its lines for one with default settings."""
+    found, note = read_run_config(run)
+    mistakes.notes += [note] if note else []
+    if RUN_NOTES in found:
+        return _settings(found, str(run / "config.toml"), mistakes)
+    values = {} if is_run(run) else _read_source(str(run / "config.toml"), mistakes)
+    if not values and not mistakes.messages:
+        raise UsageError(
+            "the settings of {run} are lost: its config.toml is missing, empty or damaged, and no checkpoint holds "
+            "them\nPut config.toml back if you have a copy. Or begin a new run; --init_from={quoted} begins it with "
+            "this run's weights, if any were saved.",
+            run=run, quoted=shlex.quote(str(run)),
+        )  # fmt: skip
+    return values
 
 
 def _holds_nanogpt(source: str) -> bool:
-    """Whether a source is a folder of nanoGPT's, with its checkpoint but no settings."""
+    """Whether a source is a checkpoint of nanoGPT, or its folder, without settings."""
     folder = Path(source)
+    if folder.name == NANOGPT and os.path.isfile(folder):  # noqa: PTH113
+        return True
     found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
-    return found and source not in presets()
+    return found and source not in presets() and not checkpoint_folders(folder / "checkpoints")
 
 
-def _with_its_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
-    """A source that names a dataset means that dataset's tokenizer, not the one of an earlier source."""
-    return {"tokenizer": "auto", **values} if "dataset" in values else values
+def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
+
+    A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
+    """
+    if "dataset" in later:
+        later = {"tokenizer": "auto", **later}
+    before = TrainConfig(**earlier)
+    if not earlier or later.get("recipe", before.recipe) == before.recipe:
+        return earlier | later
+    both = {key: value for key, value in earlier.items() if not _belongs_to_recipe(key)} | later
+    now = TrainConfig(**both)
+    changes = [
+        f"{key}: {old} → {new}"
+        for key, item in KEYS.items()
+        if _belongs_to_recipe(key) and key not in later
+        if (old := _in_effect(key, before)) != (new := _in_effect(key, now))
+        if not item.metadata["recipe"] or earlier.get(key, item.default) != item.default
+    ]
+    if changes:
+        notes.append(
+            Text(
+                "recipe={recipe} instead of {other} also changes {changes}",
+                recipe=now.recipe, other=before.recipe, changes=", ".join(changes),
+            )
+        )  # fmt: skip
+    return both
+
+
+def _belongs_to_recipe(key: str) -> bool:
+    metadata = KEYS[key].metadata
+    return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
+
+
+def _in_effect(key: str, config: TrainConfig) -> str:
+    if KEYS[key].metadata["recipe"] not in ("", config.recipe):
+        return "–"
+    auto = {"learning_rate": config.peak_lr, "min_lr": config.lowest_lr, "warmup_iters": config.warmup}
+    value = auto.get(key, getattr(config, key))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:
@@ -158,11 +244,13 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if source in presets():
         return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
-    if os.path.isfile(path / "config.toml"):  # noqa: PTH113
-        saved = without_per_invocation(_read_source(str(path / "config.toml"), mistakes))
-        return saved | {"out_dir": source}  # the run may have been moved
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
-        return {"recipe": "classic", "out_dir": source}
+        return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
+    if path.name == "checkpoints" and os.path.isdir(path):  # noqa: PTH112
+        return _read_source(str(path.parent), mistakes)
+    if os.path.isfile(path / "config.toml") or (os.path.isdir(path) and is_run(path)):  # noqa: PTH112, PTH113
+        saved = without_per_invocation(_run_settings(path, mistakes))
+        return saved | {"out_dir": source}  # the run may have been moved
     if not os.path.isfile(path):  # noqa: PTH113
         known = ", ".join(presets())
         if os.path.isdir(path):  # noqa: PTH112
@@ -215,18 +303,27 @@ def preset_size(name: str) -> str:
 
 def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
     try:
-        if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-            raise ValueError(Text("a line has too many dots"))
-        data = tomllib.loads(text)
+        data = _parsed(text)
     except (ValueError, RecursionError) as error:  # tomllib lets errors of int() and of deep nesting through
         raise UsageError("{file} is not valid TOML: {reason}", file=file, reason=_reason(error)) from None
+    return _settings(data, file, mistakes)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+        raise ValueError(Text("a line has too many dots"))
+    return tomllib.loads(text)
+
+
+def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+    preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
         if _too_many(mistakes, file):
             break
         if key == "preset":
             if isinstance(value, str) and value in presets():
-                values = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes) | values
+                preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
             else:
                 hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
                 mistakes.add_source(
@@ -238,7 +335,7 @@ def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any
             in_table = Text(" Settings belong at the top level, not in a [table].")
             hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
             mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=briefly(key), hint=hint))
-    return values
+    return over(preset, values, mistakes.changes)
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -253,8 +350,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError("{file} is not valid Python: {reason}", file=file, reason=_reason(error)) from None
-    # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
-    values: dict[str, Any] = {"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}
+    values: dict[str, Any] = {}
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for statement in tree.body:
@@ -286,7 +382,8 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
                 mistakes.add(
                     Text("{where}: only plain assignments are read, not '{code}'", where=where, code=_source(statement))
                 )
-    return values
+    # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
+    return over({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
 def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:

@@ -5,6 +5,7 @@ placeholders, because the catalogues translate it: `JobError("{path} is empty", 
 """
 
 import errno
+import re
 
 from nanoscope.messages import Text
 
@@ -26,6 +27,13 @@ class UsageError(_ReportedError):
 
     exit_status = 2
 
+
+# How torch, its libraries and the system say that memory ran out. 'Invalid buffer size' is a tensor too large for MPS.
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemory|OOM when allocating|MemoryError|oom-kill|(?:can't|cannot) allocate memory"
+    r"|not enough memory|alloc(?:ate|ation) .{0,40}failed|_ALLOC(?:ATION)?_FAILED|Invalid buffer size",
+    re.IGNORECASE,
+)
 
 # What the system says most often. It has no language of its own in a program that never calls setlocale().
 _SYSTEM = {

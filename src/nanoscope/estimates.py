@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-STRETCHES, FEWEST_IN_A_STRETCH = 32, 4
+FEWEST_STRETCHES, STRETCHES, FEWEST_IN_A_STRETCH = 8, 32, 4
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
 ENOUGH_TO_SEE = 2_000
@@ -83,14 +83,16 @@ def standard_error(values: Sequence[float]) -> float | None:
     """Of the mean of values in the order in which they stand in a text; None for a single value.
 
     Neighbours in a text are alike, so many of them tell less than as many independent values. The means of 32 stretches
-    of neighbours are nearly independent: their spread counts if it says more than that of the single values.
+    of neighbours (of fewer, if there are few values) are nearly independent: their spread counts if it says more than
+    that of the single values.
     """
     count = len(values)
     if count < 2:
         return None
     errors = [_error_of_mean(values)]
-    if count >= FEWEST_IN_A_STRETCH * STRETCHES:
-        ends = [count * number // STRETCHES for number in range(STRETCHES + 1)]
+    stretches = min(STRETCHES, count // FEWEST_IN_A_STRETCH)
+    if stretches >= FEWEST_STRETCHES:
+        ends = [count * number // stretches for number in range(stretches + 1)]
         means = [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
         errors.append(_error_of_mean(means))
     return max(errors)

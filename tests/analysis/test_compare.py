@@ -14,6 +14,7 @@ from nanoscope.analysis.findings import (
     Identical,
     NotComparable,
     Repeats,
+    ResumedWith,
     SameData,
     Speed,
     Unexplained,
@@ -21,6 +22,8 @@ from nanoscope.analysis.findings import (
     WithinNoise,
     Work,
 )
+from nanoscope.runs.events import Resume
+from nanoscope.runs.own import RunDetails
 
 
 def compared(*runs):
@@ -454,3 +457,17 @@ def test_runs_of_one_log_that_went_equally_far_are_one_experiment():
     assert experiment is not None
     assert [(f.code, f.count) for f in experiment.learnt] == [("repeats", 6)]
     assert analyse_experiment(runs[-2:], analyses[-2:]) is None
+
+
+def test_what_a_longer_run_of_the_same_settings_has_measured_is_not_predicted():
+    longer, shorter = complete(2.0, max_iters=1000, steps=1000), complete(2.1, max_iters=600, steps=600)
+    assert compared(longer, shorter).continued == ()
+    (continued,) = compared(longer, complete(2.1, max_iters=600, steps=600, learning_rate=0.1)).continued
+    assert continued.low is not None
+
+
+def test_a_run_that_was_resumed_with_other_settings_is_said_to_have_been():
+    changed = {"max_iters": (400, 800), "log_interval": (1, 10)}
+    resumed = complete(2.0, steps=800, own=RunDetails(started(), resumes=[Resume(step=400, changed=changed)]))
+    finding = the(compared(resumed, complete(2.0, seed=2)), ResumedWith)
+    assert (finding.run, finding.step, finding.settings) == (0, 400, (("max_iters", "800"),))

@@ -1,6 +1,7 @@
 """The numbers that concepts are explained with are those of the findings, whatever the log."""
 
 import io
+import json
 import math
 
 import pytest
@@ -45,6 +46,13 @@ def test_settings_come_from_the_log():
 def test_settings_that_make_no_sense_are_not_used():
     numbers = settings("Overriding: batch_size = -3", "Overriding: block_size = nan", "Overriding: seed = many")
     assert (numbers.batch_size, numbers.block_size, numbers.seed) == (None, None, None)
+
+
+@pytest.mark.parametrize(("figures", "memory"), [({"gpu_peak_gb": 10.5, "gpu_gb": 2}, 10.5), ({"gpu_gb": 2}, 2)])
+def test_memory_is_the_peak_of_the_gpu_where_it_is_known(figures: dict[str, float], memory: float):
+    events = [{"event": "iter", "step": step, "loss": 4 - step / 10, "seconds": 1, **figures} for step in range(3)]
+    (numbers,) = numbers_of("\n".join(json.dumps(event) for event in [{"event": "start", "version": 1}, *events]))
+    assert numbers.memory_gb == memory
 
 
 @pytest.mark.slow

@@ -4,6 +4,9 @@ import random
 
 import pytest
 
+import example_logs
+from nanoscope.analysis.schema import run_json
+
 
 def causes(analysis) -> dict[int, tuple[str, ...]]:
     return {slow.step: slow.causes for slow in analysis.slow_steps}
@@ -281,3 +284,75 @@ def test_a_very_long_log_is_judged_as_exactly_as_a_short_one(explain) -> None:
     counts = {group.causes: group.count for group in analysis.slow_groups}
     assert counts[("periodic",)] == 7000
     assert counts[("evaluation",)] == 14  # the first step cost no more than the others: it is no start-up
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "at_500"), [("", ("evaluation",)), (example_logs.QUOTED_EVALUATIONS, ("evaluation", "checkpoint"))]
+)
+def test_quoted_lines_without_losses_show_the_normal_step_and_why_some_are_slow(explain, evaluations, at_500) -> None:
+    analysis = explain(example_logs.QUOTED + evaluations)
+
+    assert analysis.timing.typical_s == pytest.approx(0.168, abs=0.002)
+    assert causes(analysis) == {0: ("startup", "evaluation"), 500: at_500, 1000: at_500}
+    assert {group.inferred for group in analysis.slow_groups} == {not evaluations}
+    slow = analysis.verdicts[0]
+    assert (slow.code, slow.first_step, slow.steps) == ("slow_steps_normal", 0, (500, 1000))
+    assert (slow.confidence, slow.saves) == (("sure", "always") if evaluations else ("likely", "perhaps"))
+
+
+def test_evaluations_that_the_log_leaves_out_are_part_of_the_time_to_come(explain) -> None:
+    left = explain(example_logs.QUOTED, max_iters=3000).eta
+
+    assert (left.evals_left, left.evaluations) == (4, "known")
+    assert left.expected_s == pytest.approx(2000 * 0.168 + 4 * 5.69, rel=0.02)
+
+
+def test_slow_steps_at_the_multiples_of_one_number_are_evaluations_even_where_only_training_lines_are_kept(
+    explain, nanogpt_log
+) -> None:
+    kept = [line for line in nanogpt_log().splitlines() if line.startswith("iter")]
+    analysis = explain("\n".join(kept))
+
+    assert sorted(causes(analysis)) == list(range(0, 2001, 250))
+    assert all("evaluation" in why for why in causes(analysis).values())
+    assert all(group.inferred for group in analysis.slow_groups)
+
+
+@pytest.mark.parametrize("slow", [(340, 680), (130, 570), (500, 1000)])
+def test_slow_steps_that_are_not_at_all_multiples_of_one_number_are_no_evaluations(explain, nanogpt_log, slow) -> None:
+    analysis = explain(nanogpt_log(eval_every=None, startup_s=0, step_s=lambda step: 4.0 if step in slow else 0.1))
+
+    assert causes(analysis) == dict.fromkeys(slow, ("stall",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step 2000: train loss 1.7648, val loss 1.8857\niter 2000: loss 1.6982, time 1505.00ms, mfu 0.01%",
+        "step 500: train loss..., val loss...\niter 500: loss..., time 5985ms",
+        "iter 0: loss 10.9100, time 49000.00ms, mfu -100.00%",
+    ],
+)
+def test_a_step_with_an_evaluation_is_never_a_normal_step(explain, text) -> None:
+    analysis = explain(text, max_iters=5000)
+
+    assert analysis.timing is None
+    assert analysis.no_normal_step is not None
+    assert (analysis.slow_steps, analysis.advice) == ((), ())
+    assert analysis.eta.reason == "no_normal_step"
+    document = run_json(analysis)
+    assert (document["step_time_s"], document["throughput_tok_s"], document["remaining_s"]) == (None, None, None)
+
+
+def test_a_line_without_an_evaluation_is_the_normal_step_beside_one_that_has_it(explain) -> None:
+    analysis = explain(example_logs.LAPTOP_END)
+
+    assert analysis.timing.typical_s == pytest.approx(0.1175, abs=0.002)
+    assert analysis.no_normal_step is None
+
+
+def test_slow_steps_are_called_normal_first_only_where_learning_has_no_verdict(explain, nanogpt_log) -> None:
+    short, long = explain(example_logs.LAPTOP_END), explain(nanogpt_log())
+
+    assert [verdict.code for verdict in short.verdicts] == ["slow_steps_normal", "too_short"]
+    assert "slow_steps_normal" not in {verdict.code for verdict in long.verdicts}

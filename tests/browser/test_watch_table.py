@@ -250,6 +250,13 @@ def test_thousands_of_runs_are_listed_and_few_of_them_are_in_the_page(tmp_path: 
     assert page.evaluate("document.activeElement.closest('.run-row').dataset.name") == "run-1199"
 
 
+def test_of_very_many_runs_the_table_says_that_it_has_the_newest(tmp_path: Path, serve, open_watch) -> None:
+    for number in range(2003):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}/events.jsonl").write_text('{"event":"eval","step":1,"val_loss":2.0}\n', "utf-8")
+    open_watch(serve(tmp_path)).get_by_text("the newest 2,000 of 2,003 runs").wait_for()
+
+
 # --- states ---
 
 

@@ -280,7 +280,7 @@ def test_a_second_demo_leaves_the_first_alone_and_its_advice_trains_further(
     assert {path: path.read_bytes() for path in Path("runs/demo").rglob("*") if path.is_file()} == first
     assert "nanoscope sample runs/demo-2" in printed
     assert "runs/demo " not in printed
-    (advice,) = re.findall(r"nanoscope (train runs/demo-2 --init_from=resume.*)", printed.partition("Next:")[2])
+    (advice,) = re.findall(r"train longer: nanoscope (train runs/demo-2 --init_from=resume.*)", printed)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert cli.run(advice.split()) == 0

@@ -24,7 +24,7 @@ NAMES = """
     baby macbook
 """
 TYPED = """
-    Markdown schema
+    any Markdown schema
     False True age ar bash best cpu csv cuda en evaluation failed finished fish gz gzip hi http https inf install jsonl
     k last left locale md mkdir mps name nan openwebtext parquet peak pip platform python resume scratch shakespeare
     stalled state stderr stdin step stopped text threads tsv txt val xz zip zsh

@@ -201,6 +201,34 @@ def test_a_file_that_unpacks_to_an_absurd_size_is_refused(file, monkeypatch):
         texts(file("a.txt.bz2", bz2.compress(b"a" * (1 << 23))))
 
 
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_parquet_file_that_unpacks_to_an_absurd_size_is_refused(tmp_path, monkeypatch, repeated):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = ["a" * (1 << 16) + ("" if repeated else str(number)) for number in range(1000)]
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, compression="zstd", use_dictionary=repeated)
+    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
+    assert path.stat().st_size < 64_000
+    with pytest.raises(JobError, match=r"a\.parquet was not read: it unpacks to over"):
+        texts(path)
+
+
+def test_repeated_texts_of_parquet_are_held_once(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    rows = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 400, pyarrow.int32()), ["a" * (1 << 20)])
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, store_schema=False)
+    pieces = Documents([path]).pieces()
+    assert next(pieces).text.startswith("a")
+    assert pyarrow.total_allocated_bytes() < 100e6  # of 400 MB
+
+
 @pytest.mark.parametrize(
     ("name", "way_out"), [("a.tar.gz", "Unpack it"), ("a.tgz", "Unpack it"), ("a.zst", "zstd -dc")]
 )

@@ -109,6 +109,20 @@ def test_under_torchrun_each_process_has_its_own_gpu(device: str) -> None:
     assert [decide(device, "auto", "auto", A100, rank).device for rank in (0, 1)] == ["cuda:0", "cuda:1"]
 
 
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_process_that_sees_a_single_gpu_has_that_one(device: str) -> None:
+    choice = decide(device, "auto", "auto", T4, local_rank=3)
+    assert (choice.device, choice.device_name) == ("cuda:0", "Tesla T4")
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # as torchrun does
+    assert look().torchrun
+    for facts, gpus in [(A100, "2 GPUs, numbered from 0"), (replace(T4, torchrun=True), "1 GPU, numbered 0")]:
+        with pytest.raises(UsageError, match=f"device=cuda:3: this machine has {gpus}"):
+            decide("auto", "auto", "auto", facts, local_rank=3)
+
+
 @pytest.mark.parametrize(
     "device", ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:²", "cpu:1", "auto:1", "cuda:0:1"]
 )

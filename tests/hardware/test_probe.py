@@ -10,10 +10,12 @@ import psutil
 import pytest
 
 from nanoscope.hardware import probe
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import Choice, Facts, decide
+from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import (
     SAFE_ISA,
     ProbeResult,
+    cpu_name,
     fast_bfloat16,
     make_cpu_ready,
     probe_compile,
@@ -379,3 +381,38 @@ def test_training_on_a_gpu_does_not_test_the_cpu(child: Child, monkeypatch: pyte
     child.runs("print(0.5)")
     make_cpu_ready(device, "auto", training=True)
     assert not child.starts
+
+
+@pytest.fixture
+def mac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Mac, as far as the name of its chip is concerned: the script that it has as sysctl."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("platform.processor", lambda: "arm")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "sysctl"
+
+
+@no_signals
+def test_a_mac_is_named_by_its_chip_and_found_in_the_table(mac: Path) -> None:
+    mac.write_text("#!/bin/sh\necho Apple M2 Pro: $*\n", "utf-8")
+    mac.chmod(0o700)
+    assert cpu_name() == "Apple M2 Pro: -n machdep.cpu.brand_string"
+    mac.write_text("#!/bin/sh\necho Apple M2 Pro\n", "utf-8")
+    choice = decide("auto", "auto", "auto", Facts(mps=True, cpu_name=cpu_name()))
+    known = find_device(choice.device_name)
+    assert known is not None
+    assert (choice.device_name, known.name) == ("Apple M2 Pro GPU", "Apple M2 Pro")
+
+
+@no_signals
+@pytest.mark.parametrize("script", [None, "exit 1", "exec sleep 600", "printf '\\377'"])
+def test_a_mac_whose_sysctl_is_missing_fails_or_hangs_has_a_name_too(
+    script: str | None, mac: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "QUIET_SECONDS", 0.5)
+    if script is None:
+        monkeypatch.setenv("PATH", str(mac.parent))
+    else:
+        mac.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        mac.chmod(0o700)
+    assert cpu_name() == "arm"

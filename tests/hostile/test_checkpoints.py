@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nanoscope import cli
+from nanoscope.checkpoint_files import state_checksum
 from nanoscope.files import file_sha256
-from nanoscope.model.checkpoint import find_checkpoint, state_checksum
+from nanoscope.model.checkpoint import find_checkpoint
 
 from .conftest import Refuses
 

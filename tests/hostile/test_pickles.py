@@ -129,11 +129,22 @@ def test_metadata_of_strange_opcodes_is_refused_at_once(name: str, nanogpt_folde
     refused(open_dataset, nanogpt_folder, marker)
 
 
+MODULUS = 2**61 - 1  # of Python's hash of integers
+EQUAL_HASHES = [b"\x8a\x0c" + (number * MODULUS).to_bytes(12, "little") for number in range(60_000)]
+
+
 def test_metadata_whose_keys_have_equal_hashes_takes_no_time(nanogpt_folder: Path, marker: Path) -> None:
-    modulus = 2**61 - 1  # of Python's hash of integers
-    keys = [b"\x8a\x0c" + (number * modulus).to_bytes(12, "little") + b"N" for number in range(60_000)]
-    (nanogpt_folder / "meta.pkl").write_bytes(b"\x80\x02}(" + b"".join(keys) + b"u.")
+    (nanogpt_folder / "meta.pkl").write_bytes(b"\x80\x02}(" + b"N".join(EQUAL_HASHES) + b"Nu.")
     refused(open_dataset, nanogpt_folder, marker)
+
+
+@pytest.mark.parametrize("end_of_key", [b"", b"\x85"], ids=["numbers", "tuples"])
+def test_a_checkpoint_whose_keys_have_equal_hashes_takes_no_time(
+    tmp_path: Path, marker: Path, end_of_key: bytes
+) -> None:
+    entries = b"".join(number + end_of_key + b"N" for number in EQUAL_HASHES)
+    zipped(b"\x80\x02}(" + entries + b"u.", tmp_path / "ckpt.pt")
+    refused(read_nanogpt, tmp_path, marker)
 
 
 def test_metadata_that_asks_for_a_huge_memo_takes_no_memory(
@@ -164,10 +175,10 @@ def legacy(content: Any, path: Path) -> None:
     torch.save(content, path, _use_new_zipfile_serialization=False)
 
 
-def zipped(content: Any, path: Path, compression: int = zipfile.ZIP_STORED) -> None:
+def zipped(content: Any, path: Path, compression: int = zipfile.ZIP_STORED, name: str = "data.pkl") -> None:
     """Write an archive with the layout of torch, with any pickle in it."""
     with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr("archive/data.pkl", content if isinstance(content, bytes) else pickle.dumps(content, 2))
+        archive.writestr(f"archive/{name}", content if isinstance(content, bytes) else pickle.dumps(content, 2))
         archive.writestr("archive/version", "3\n")
         archive.writestr("archive/byteorder", "little")
 
@@ -221,3 +232,51 @@ def test_expanded_tensors_are_not_compared_element_by_element(tmp_path: Path, ma
 def test_tensors_of_other_kinds_are_refused(tensor: torch.Tensor, tmp_path: Path, marker: Path) -> None:
     torch.save({"model": {"transformer.wte.weight": tensor}, "model_args": ARGUMENTS}, tmp_path / "ckpt.pt")
     refused(read_nanogpt, tmp_path, marker)
+
+
+ENTRIES = b"".join(struct.pack("<BiB", ord("J"), number, ord("N")) for number in range(20_000))
+PAIRS = b"".join(struct.pack("<BiBB", ord("J"), number, ord("N"), 0x86) for number in range(20_000))
+NEW_DICTIONARY = b"ccollections\nOrderedDict\n)R"
+BOMBS = {  # each is a list, memo 0, of objects that take gigabytes together
+    "bytearrays": b"cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85Ra" * 3,
+    "tensors": b"ctorch\nFloatTensor\nJ\xff\xff\xff\x7f\x85Ra" * 3,
+    "storages": b"ctorch.storage\nUntypedStorage\nJ\xff\xff\xff\x7f\x85Ra" * 3,
+    "copies of pairs": b"](" + PAIRS + b"eq\x01a" + b"ccollections\nOrderedDict\nh\x01\x85Ra" * 2000,
+    "copies of a list of arguments": b"](](" + PAIRS + b"eeq\x01a" + b"ccollections\nOrderedDict\nh\x01Ra" * 2000,
+    "copies of a state": b"}(" + ENTRIES + b"uq\x01a" + (NEW_DICTIONARY + b"h\x01ba") * 2000,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_checkpoint_of_a_few_bytes_does_not_take_gigabytes(
+    name: str, tmp_path: Path, extra_megabytes: Callable[..., float]
+) -> None:
+    zipped(b"\x80\x02]" + BOMBS[name] + b".", tmp_path / "ckpt.pt")
+    imports = "from nanoscope.interop.nanogpt import read_nanogpt"
+    assert extra_megabytes(imports, f"read_nanogpt({str(tmp_path)!r}); raise JobError('')") < 100
+
+
+def test_a_tensor_that_claims_more_than_the_file_holds_takes_no_memory(
+    tmp_path: Path, extra_megabytes: Callable[..., float]
+) -> None:
+    key = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuJ\xff\xff\xff\x7ftQ"
+    tensor = (
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + key
+        + b"K\0J\xff\xff\xff\x7f\x85K\x01\x85\x89"
+        + NEW_DICTIONARY
+        + b"tR"
+    )
+    zipped(b"\x80\x02}X\x05\0\0\0model" + tensor + b"s.", tmp_path / "ckpt.pt")
+    with zipfile.ZipFile(tmp_path / "ckpt.pt", "a") as archive:
+        archive.writestr("archive/data/0", b"\0" * 64)
+    imports = "from nanoscope.interop.nanogpt import read_nanogpt"
+    assert extra_megabytes(imports, f"read_nanogpt({str(tmp_path)!r})") < 100
+
+
+@pytest.mark.parametrize("name", ["data.pkl", "DATA.PKL", "Data.pkl"])
+def test_the_pickle_of_a_checkpoint_is_checked_under_any_name_that_torch_accepts(
+    name: str, tmp_path: Path, marker: Path
+) -> None:
+    zipped(b"\x80\x02cbuiltins\nbytearray\nK\x05\x85R.", tmp_path / "ckpt.pt", name=name)
+    assert "it asks for 'builtins.bytearray'" in refused(read_nanogpt, tmp_path, marker)

@@ -1,6 +1,7 @@
 """GPT-2 weights in Hugging Face's layout give the same model."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,17 @@ def test_damaged_weights_are_a_failed_job(tmp_path: Path) -> None:
 def test_the_file_of_the_weights_may_be_named(tmp_path: Path) -> None:
     save_as_huggingface(original(), tmp_path)
     assert open_model(tmp_path / "model.safetensors").config == open_model(tmp_path).config
+
+
+def test_weights_are_downloaded_at_a_fixed_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def download(repository: str, file: str, *, revision: str) -> str:
+        asked.append((repository, file, revision))
+        return str(tmp_path / file)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    with pytest.raises(JobError, match="is missing"):
+        load_gpt2("gpt2")
+    assert {file for _, file, _ in asked} == {"model.safetensors", "config.json"}
+    assert all(re.fullmatch("[0-9a-f]{40}", revision) for _, _, revision in asked)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fake_devices import SHAPES, forward_pass, gpu, on_fake_cuda
 from nanoscope.model import kernels
 
 
@@ -126,6 +127,16 @@ def test_relu_squared_and_its_gradient_are_torchs_own() -> None:
         value_and_gradient(kernels.relu_squared, x), value_and_gradient(lambda z: F.relu(z).square(), x), strict=True
     ):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.usefixtures("fake_cuda")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_relu_squared_makes_no_copy_in_float32_on_a_gpu(dtype: str) -> None:
+    with on_fake_cuda():
+        _, _, ops = forward_pass(SHAPES["modern"], gpu(dtype=dtype))
+    names = [op.name for op in ops]
+    between = ops[names.index("relu") : names.index("mm", names.index("relu"))]  # from `up` to `down`
+    assert {given for op in between for given in op.gives} == {getattr(torch, dtype)}
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])  # with 100, shares of less than 1e-38 are rounded to 0

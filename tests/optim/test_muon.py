@@ -1,5 +1,7 @@
+import pytest
 import torch
 
+from fake_devices import SHAPES, forward_pass, gpu, on_fake_cuda, optimizer_step
 from nanoscope.optim.muon import Muon, orthogonalized
 
 
@@ -62,3 +64,25 @@ def test_16_bits_do_not_blow_up_a_matrix_of_low_rank() -> None:
     for rows in (128, 512):  # gradients of the first iterations are like this; the shorter way gave 40 times too much
         matrices = torch.randn(4, rows, 4) @ torch.randn(4, 4, 128)
         assert torch.linalg.svdvals(orthogonalized(matrices.bfloat16()).float()).max() < 1.4
+
+
+@pytest.mark.usefixtures("fake_cuda")
+@pytest.mark.parametrize(
+    ("name", "capability", "dtype", "multiplied"),
+    [
+        ("Tesla T4", (7, 5), "float16", torch.float32),
+        ("Tesla V100-SXM2-16GB", (7, 0), "float16", torch.float32),
+        ("NVIDIA GeForce GTX 1080", (6, 1), "float32", torch.float32),
+        ("NVIDIA A100-SXM4-40GB", (8, 0), "bfloat16", torch.bfloat16),
+    ],
+)
+def test_a_gpu_multiplies_in_bfloat16_only_if_it_trains_in_it(
+    name: str, capability: tuple[int, int], dtype: str, multiplied: torch.dtype
+) -> None:
+    choice = gpu(name, capability)
+    assert choice.dtype == dtype
+    with on_fake_cuda():
+        model, _, _ = forward_pass(SHAPES["modern"], choice)
+        matmuls = [op for op in optimizer_step(model, choice) if op.name in ("bmm", "baddbmm")]
+    assert matmuls
+    assert {dtype for op in matmuls for dtype in op.takes + op.gives} == {multiplied}

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from fake_devices import SHAPES, forward_pass, gpu, on_fake_cuda
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import named_device
 from nanoscope.planning.elsewhere import Elsewhere, Times, chosen_compile, chosen_dtype, elsewhere, step_times
+from nanoscope.planning.memory import _count, _Live
 from nanoscope.planning.work import StepWork, Work, count_work
 from nanoscope.training.initial_model import new_shape
 
@@ -88,6 +90,20 @@ def test_a_model_that_cannot_fit_has_no_micro_batch() -> None:
     huge = replace(TINY, n_embd=8192, n_head=64, n_layer=80)
     found = on("RTX 4060", huge, 65)
     assert (found.fits, found.largest_micro_batch) == (False, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake_cuda")
+@pytest.mark.parametrize("recipe", SHAPES)
+@pytest.mark.parametrize(("dtype", "rel"), [("bfloat16", 0.001), ("float16", 0.001), ("float32", 0.02)])
+def test_a_forward_pass_keeps_on_a_gpu_what_the_plan_counts(recipe: str, dtype: str, rel: float) -> None:
+    shape = replace(SHAPES[recipe], n_layer=2, vocab_size=2048, dropout=0.1)
+    counted = _count(shape, 2, sparse=False, clips=False, device_type="cuda", dtype=dtype)
+    with on_fake_cuda(), _Live() as live:
+        model, loss, _ = forward_pass(shape, gpu(dtype=dtype))
+        kept = live.bytes - sum(each.nbytes for each in (*model.parameters(), *model.buffers()))
+        assert loss.requires_grad
+    assert counted.saved == pytest.approx(kept, rel=rel)  # in float32 attention is another kernel, which saves a copy
 
 
 @pytest.mark.slow

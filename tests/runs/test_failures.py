@@ -11,6 +11,7 @@ ENDINGS = {
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n": "out_of_memory",
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory.\n": "out_of_memory",
     "RuntimeError: MPS backend out of memory (MPS allocated: 9 GB)\n": "out_of_memory",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n": "out_of_memory",
     "[CUDA ERROR] at file train.cu:265:\nout of memory\n": "out_of_memory",
     "[CUDA ERROR] at file train.cu:754:\nmisaligned address\n": "exception",
     "Traceback (most recent call last):\nFileNotFoundError: [Errno 2] No such file: 'train.bin'\n": "exception",

@@ -84,6 +84,15 @@ def test_a_compressed_log_that_is_damaged_is_reported() -> None:
         read_stream(io.BytesIO(damaged), "train.log.gz")
 
 
+def test_a_log_compressed_twice_is_unpacked_and_one_compressed_300_times_is_refused(read) -> None:
+    packed = CONSOLE.encode()
+    assert [len(run.steps) for run in read(gzip.compress(gzip.compress(packed))).runs] == [5]
+    for _ in range(300):
+        packed = gzip.compress(packed)
+    with pytest.raises(JobError, match="compressed 4 times or more"):
+        read(packed)
+
+
 @pytest.mark.parametrize("start", ['{"cells": [', '{"nbformat": 4,', '{"best_metric": null, "log_history": ['])
 def test_a_log_that_only_begins_like_a_notebook_is_read_as_text(read, start) -> None:
     assert [len(run.steps) for run in read(f"{start}\n{CONSOLE * 1}").runs] == [5]

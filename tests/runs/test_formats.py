@@ -273,3 +273,56 @@ def test_events_of_a_nanoscope_run_are_read_and_a_torn_last_line_is_skipped(read
     assert run.evals[0].seconds == 0.4
     assert run.checkpoints[0].seconds == 0.02
     assert run.steps.mfu_pct[0] == pytest.approx(40)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "iter {s}: time 168ms",
+        "iter {s}: loss..., time 168.00ms",
+        "iter {s}: loss ..., time 168 ms",
+        "- **iter {s}: … time 168ms, mfu 5.00%**",
+    ],
+)
+def test_a_line_that_is_quoted_without_its_loss_is_still_a_step(read, line) -> None:
+    log = read(series(line, range(100, 400, 100)) + "\niter 400: loss 2.1000, time 169.00ms, mfu 5.00%")
+    (run,) = log.runs
+
+    assert log.format == "nanogpt"
+    assert list(run.steps.step) == [100, 200, 300, 400]
+    assert list(run.steps.time_s) == [0.168, 0.168, 0.168, 0.169]
+    assert [math.isnan(loss) for loss in run.steps.loss] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "format_name"),
+    [
+        ("iter {s}: time 168ms, loss {loss:.4f}", "generic"),
+        ("iter {s}: time 168ms, nll {loss:.4f}", "generic"),
+        ("test iter {s}: time 168ms", "none"),
+        ("epoch {s}: time 12s", "none"),
+        ("GET /iter/{s}: time 168ms", "none"),
+    ],
+)
+def test_another_programs_line_with_a_time_is_no_step_without_its_loss(read, line, format_name) -> None:
+    log = read(series(line, range(0, 200, 10)))
+
+    assert log.format == format_name
+    assert all(math.isfinite(loss) for run in log.runs for loss in run.steps.loss)
+
+
+def test_an_evaluation_that_is_quoted_without_its_losses_is_kept_by_its_step(read) -> None:
+    text = (
+        "iter 490: time 168ms\nstep 500: train loss..., val loss...\nsaving checkpoint\niter 500: loss..., time 5985ms"
+    )
+    (run,) = read(text).runs
+
+    assert (run.evaluated_at, run.evals) == ([500], [])
+    assert [saved.step for saved in run.checkpoints] == [500]
+
+
+def test_an_evaluation_in_bold_type_is_read(read) -> None:
+    text = "- **iter 4990: loss 0.8212, time 33.23ms, mfu 11.09%**\n- **step 5000: train loss 0.6224, val loss 1.7044**"
+    (run,) = read(text).runs
+
+    assert [(e.step, e.train_loss, e.val) for e in run.evals] == [(5000, 0.6224, 1.7044)]

@@ -1,10 +1,12 @@
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from nanoscope.data.prepare import prepare
+from pretend_gpu import PretendGPU, install
 from small_runs import Folder
 
 
@@ -21,3 +23,9 @@ def folder(tmp_path: Path) -> Folder:
     (tmp_path / "tiny.txt").write_text(text, encoding="utf-8")
     prepare([tmp_path / "tiny.txt"], tmp_path / "data/tiny", tokenizer="char")
     return Folder(tmp_path)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendGPU]:
+    with install(monkeypatch) as pretended:
+        yield pretended

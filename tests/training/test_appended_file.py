@@ -60,3 +60,27 @@ def test_a_line_cut_off_by_a_crash_does_not_swallow_the_next(tmp_path: Path) -> 
     path.write_text("one\ntw", "utf-8")
     AppendedFile(path).write("three\n")
     assert path.read_text("utf-8") == "one\ntw\nthree\n"
+
+
+def test_what_a_file_begins_with_appears_as_a_whole_and_the_rest_follows_it(tmp_path: Path) -> None:
+    path = tmp_path / "run/events.jsonl"
+    file = AppendedFile(path, opening="start\n")
+    beginning = path.stat().st_ino
+    file.write_durably("start\n")
+    assert path.stat().st_ino != beginning  # written aside, and renamed
+    file.write("one\n")
+    file.write_durably("again\n")
+    file.write("two\n")
+    assert path.read_text("utf-8") == "start\none\nagain\ntwo\n"
+
+
+def test_a_beginning_that_cannot_be_written_aside_waits_like_any_other_text(tmp_path: Path) -> None:
+    path = tmp_path / "run/events.jsonl"
+    file = AppendedFile(path, opening="start\n")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_text("in the way", "utf-8")
+    file.write_durably("start\n")
+    assert file.trouble
+    (tmp_path / "run").unlink()
+    file.write("one\n")
+    assert path.read_text("utf-8").endswith("start\none\n")

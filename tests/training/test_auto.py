@@ -26,6 +26,15 @@ def test_the_same_command_begins_continues_and_then_does_nothing(folder: Folder)
     assert folder.events() == events
 
 
+def test_what_a_recipe_changes_is_said_of_a_new_run_and_not_of_a_resumed_one(folder: Folder) -> None:
+    words = ["train", "laptop-classic", "--recipe=modern", "--init_from=auto", *TINY]
+    changes = "recipe=modern instead of classic also changes beta2: 0.99 → 0.95, min_lr: 0.0001 → 0"
+    assert changes in folder.run(*words, "--max_iters=10")
+    resumed = folder.run(*words)
+    assert "resuming at iteration 10" in resumed
+    assert "also changes" not in resumed
+
+
 def test_without_out_dir_the_newest_run_of_the_name_is_continued(folder: Folder) -> None:
     folder.run("train", *UNNAMED)
     folder.run("train", *UNNAMED, "--max_iters=10")

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanoscope.checkpoint_files import checkpoint_folders, read_pointer
+from nanoscope.checkpoint_files import checkpoint_folders, read_pointer, state_checksum
 from nanoscope.config import TrainConfig
 from nanoscope.data.tokenizer import ByteTokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import GPT, ModelConfig
-from nanoscope.model.checkpoint import TrainingState, find_checkpoint, load_checkpoint, state_checksum
+from nanoscope.model.checkpoint import TrainingState, find_checkpoint, load_checkpoint
 from nanoscope.model.weights import load_model_weights
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training import checkpoint
 from nanoscope.training.checkpoint import CheckpointWriter, SaveError, Snapshot, load_optimizer, take_snapshot
+from nanoscope.training.run_folder import RunFolder
 
 SHAPE = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
 
@@ -40,12 +41,14 @@ def train(model: GPT, optimizer: torch.optim.Optimizer, steps: int) -> None:
 
 def snapshot(step: int, model: GPT, optimizer: torch.optim.Optimizer, *, best: bool = False) -> Snapshot:
     progress = TrainingState(step=step, sequences=step * 4, best_val_loss=1.5, best_step=step)
-    return take_snapshot(model, optimizer, progress, scaler={}, tokenizer=ByteTokenizer(), run={"seed": 1}, best=best)
+    return take_snapshot(
+        model, optimizer, progress, scaler={}, tokenizer=ByteTokenizer(), run={"seed": 1}, settings={}, best=best
+    )
 
 
 def save(folder: Path, *steps: int, keep: int = 0, best: int | None = None) -> None:
     model, optimizer = trained_model()
-    writer = CheckpointWriter(folder / "checkpoints", keep)
+    writer = CheckpointWriter(RunFolder(folder), keep)
     for step in steps:
         writer.save(snapshot(step, model, optimizer, best=step == best))
 
@@ -75,8 +78,8 @@ def test_every_dtype_and_layout_of_tensor_is_saved(tmp_path: Path) -> None:
     tensors |= {"turned": whole.t(), "one half": whole[:2], "other half": whole[2:], "ñ": torch.ones(1)}
     model, optimizer = trained_model()
     optimizer.state = {model.lm_head.weight: tensors}  # type: ignore[assignment]
-    CheckpointWriter(tmp_path, 0).save(snapshot(1, model, optimizer))
-    found = load_checkpoint(tmp_path / "step-000001").optimizer
+    CheckpointWriter(RunFolder(tmp_path), 0).save(snapshot(1, model, optimizer))
+    found = load_checkpoint(tmp_path / "checkpoints/step-000001").optimizer
     assert len(found) == len(tensors)
     for name, tensor in tensors.items():
         saved = found[f"transformer.wte.weight.{name}"]
@@ -89,7 +92,7 @@ def test_a_copied_snapshot_is_not_changed_by_further_training(tmp_path: Path) ->
     model, optimizer = trained_model()
     copy = snapshot(3, model, optimizer).copy()
     train(model, optimizer, 2)
-    target = CheckpointWriter(tmp_path / "copied", 0).save(copy)
+    target = CheckpointWriter(RunFolder(tmp_path / "copied"), 0).save(copy)
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (target / name).read_bytes() == (tmp_path / "right/checkpoints/step-000003" / name).read_bytes()
 
@@ -140,7 +143,7 @@ def test_a_checkpoint_that_reads_back_differently_replaces_nothing(
 
     monkeypatch.setattr(checkpoint, "sync_to_disk", bad_disk)
     model, optimizer = trained_model()
-    writer = CheckpointWriter(tmp_path / "checkpoints", 1)
+    writer = CheckpointWriter(RunFolder(tmp_path), 1)
     with pytest.raises(SaveError, match=f"reading back gave different data .*{name}"):
         writer.save(snapshot(20, model, optimizer, best=True))
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["last", "step-000010"]
@@ -157,7 +160,7 @@ def test_wherever_a_save_is_cut_off_a_whole_checkpoint_is_found_and_the_next_sav
     for number in itertools.count(1):
         run = tmp_path / str(number)
         save(run, 10, keep=1)
-        writer = CheckpointWriter(run / "checkpoints", 1)
+        writer = CheckpointWriter(RunFolder(run), 1)
         with monkeypatch.context() as patch:
             changes = die_before_change(patch, number)
             with contextlib.suppress(KilledError):
@@ -260,7 +263,7 @@ def test_a_checkpoint_that_does_not_exist_is_refused_with_a_list_of_those_that_d
 def test_a_failed_save_gives_the_reason_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file where the folder should be", encoding="utf-8")
     model, optimizer = trained_model()
-    writer = CheckpointWriter(tmp_path / "checkpoints", 0)
+    writer = CheckpointWriter(RunFolder(tmp_path), 0)
     with pytest.raises(SaveError, match=r"checkpoints"):
         writer.save(snapshot(10, model, optimizer))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
@@ -277,7 +280,7 @@ def test_a_folder_that_vanishes_during_a_save_can_be_saved_to_again(
         shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)  # both files are written at once
 
     model, optimizer = trained_model()
-    writer = CheckpointWriter(tmp_path / "checkpoints", 0)
+    writer = CheckpointWriter(RunFolder(tmp_path), 0)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "sync_to_disk", delete_everything)
         with pytest.raises(SaveError, match="No such file"):
@@ -291,5 +294,5 @@ def test_tensors_that_cannot_be_saved_are_a_save_error(tmp_path: Path) -> None:
     taken = snapshot(10, model, optimizer)
     taken.model["sparse"] = torch.eye(3).to_sparse()
     with pytest.raises(SaveError):
-        CheckpointWriter(tmp_path / "checkpoints", 0).save(taken)
+        CheckpointWriter(RunFolder(tmp_path), 0).save(taken)
     assert list((tmp_path / "checkpoints").iterdir()) == []

@@ -1,6 +1,11 @@
 """Two real processes under torchrun, over gloo."""
 
+import subprocess
+import sys
+from datetime import timedelta
+
 import pytest
+import torch.distributed as dist
 
 from nanoscope.training.distributed import Processes
 from small_runs import TINY, TORCHRUN, Folder
@@ -38,3 +43,65 @@ def test_alone_there_is_nothing_to_ask_the_others() -> None:
     alone = Processes()
     assert alone.any(True, False) == [True, False]
     assert alone.sum([1.5, 2.0]) == [1.5, 2.0]
+
+
+def torchrun_broken(folder: Folder, *words: str) -> subprocess.CompletedProcess[str]:
+    """Two processes without a typed folder. The lines before the first flag replace `Learner.forward_backward`."""
+    body = [f"    {word}\n" for word in words if not word.startswith("--")]
+    script = folder.path / "broken.py"
+    script.write_text(
+        "import math, sys, torch\n"
+        "from nanoscope import cli\n"
+        "from nanoscope.training.learner import Learner\n"
+        "original = Learner.forward_backward\n"
+        "def forward_backward(self, batches, step, *rest):\n"
+        + "".join(body)
+        + "Learner.forward_backward = forward_backward\n"
+        "sys.exit(cli.run(sys.argv[1:]))\n",
+        "utf-8",
+    )
+    flags = [word for word in (*TINY, *words) if word.startswith("--") and not word.startswith("--out_dir")]
+    return subprocess.run(
+        [sys.executable, *TORCHRUN, str(script), "train", *flags],
+        cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+
+
+def test_a_process_that_runs_out_of_memory_says_what_to_do_and_the_other_is_no_bug(folder: Folder) -> None:
+    done = torchrun_broken(
+        folder,
+        "if step == 3 and self.machine.processes.rank == 1:",
+        "    raise torch.OutOfMemoryError('CUDA out of memory')",
+        "return original(self, batches, step, *rest)",
+    )
+    assert done.returncode == 1
+    assert "out of memory at iteration 3\n  Use a --batch_size smaller than 4." in done.stderr
+    assert "bug in nanoscope" not in done.stderr
+
+
+def test_a_rollback_of_two_processes_needs_no_typed_folder_and_a_bad_loss_in_one_of_them_is_enough(
+    folder: Folder,
+) -> None:
+    done = torchrun_broken(
+        folder,
+        "found = original(self, batches, step, *rest)",
+        "return found * math.nan if step == 13 and self.machine.processes.rank == 1 else found",
+        "--on_nan=rollback",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (folder.path / "runs").iterdir()
+    assert [event["step"] for event in folder.events(str(run), "rollback")] == [13]
+    assert folder.events(str(run), "end")[-1]["reason"] == "finished"
+
+
+def test_waiting_for_the_first_process_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may prepare data for hours, while exchanging numbers has a time-out."""
+    waits: list[timedelta] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(dist, "new_group", lambda *_, timeout, **__: timeout)
+    monkeypatch.setattr(dist, "all_reduce", lambda *_: waits.append(timedelta(minutes=30)))
+    monkeypatch.setattr(dist, "barrier", waits.append)
+    processes = Processes(rank=1, world=2)
+    processes.connect("auto", "cpu")
+    processes.wait()
+    assert min(waits) > timedelta(days=7)

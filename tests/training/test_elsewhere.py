@@ -37,7 +37,7 @@ def test_a_run_named_by_its_whole_path_is_resumed_again_and_again(project: Path)
 def test_other_data_at_the_place_of_the_dataset_is_noticed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = project / "run/config.toml"
     lines = [line for line in config.read_text("utf-8").splitlines() if not line.startswith("data_folder")]
-    config.write_text("\n".join(lines), "utf-8")
+    config.write_text("\n".join([*lines, 'data_folder = "gone"']), "utf-8")
     text = (project / "song.txt").read_text("utf-8")
     shutil.rmtree(project / "data")
     make_dataset(project, text[::-1])  # the same characters, so the same tokenizer

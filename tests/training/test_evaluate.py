@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.errors import JobError
+from nanoscope.hardware.memory import SequenceTooLargeError
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator, evaluation_starts
 
@@ -117,5 +118,5 @@ def test_where_memory_does_not_suffice_an_evaluation_goes_on_in_smaller_batches(
     assert evaluator.evaluate(narrow) == whole
     assert narrow.seen == 200
     assert evaluator.batch <= 10
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(SequenceTooLargeError):
         evaluator.evaluate(Narrow(0))

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
+from nanoscope.hardware import probe
 from nanoscope.hardware.device import Choice
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.runs.events import Forecast
+from nanoscope.training import startup
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.forecast import Outlook, warnings
@@ -93,7 +95,7 @@ def small_evaluator(learner: Learner) -> Evaluator:
 def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["modern", "classic"]) -> None:
     learner = small_learner(recipe)
     weights, random = copy.deepcopy(learner.plain_model.state_dict()), torch.get_rng_state()
-    measured = warm_up(learner)
+    measured = warm_up(learner, 4)
     assert measured.fastest.seconds >= measured.fastest.forward_seconds > 0
     assert evaluation_seconds(learner, small_evaluator(learner), measured.fastest) > 0
     assert sample_seconds(learner) > 0
@@ -106,7 +108,7 @@ def test_warming_up_changes_nothing_that_training_depends_on(recipe: Literal["mo
 
 
 def test_the_memory_of_a_sequence_is_that_of_the_tensors_that_its_backward_pass_needs() -> None:
-    narrow, wide = (warm_up(small_learner("classic", width)).saved_bytes for width in (16, 32))
+    narrow, wide = (warm_up(small_learner("classic", width), 4).saved_bytes for width in (16, 32))
     one_each = 2 * 8 * 16 * 4  # one tensor of 8 tokens × 16 numbers × 4 bytes in each of two layers
     assert 5 * one_each < narrow < 40 * one_each
     assert 1.5 < wide / narrow < 2  # all but the logits grow
@@ -144,5 +146,13 @@ def test_a_run_that_reads_its_text_more_than_once_per_iteration_is_told_so(folde
     assert "; use --batch_size=4 --gradient_accumulation_steps=" in out
 
 
-def test_where_nothing_is_trained_nothing_is_expected(folder: Folder) -> None:
-    assert "expected: " not in folder.train("--eval_only=True")
+def test_where_nothing_is_trained_nothing_is_expected_warmed_up_or_compiled(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(startup, "warm_up")
+    monkeypatch.delattr(torch, "compile")
+    monkeypatch.setattr(probe, "probe_compile", None)
+    out = folder.train("--compile=True", "--eval_only=True")
+    assert "expected: " not in out
+    assert folder.events(kind="end")[-1]["reason"] == "eval_only"
+    assert folder.events(kind="start")[0]["compiled"] is False

@@ -132,7 +132,8 @@ def test_the_context_may_be_shorter(recipe: str, folder: Folder) -> None:
 def test_rates_for_another_recipe_are_not_used(folder: Folder) -> None:
     folder.train(*CLASSIC, "--max_iters=2", "--eval_interval=2")
     out = folder.run("train", "babygpt", "--init_from=run", "--dataset=data/tiny", *SHORT)
-    assert "the weights are classic:" in out
+    assert "recipe=classic instead of modern also changes" in out
+    assert "learning_rate: 0.005 → 0.0006" in out
     found = settings(folder)
     assert (found["recipe"], found["learning_rate"], found["table_lr"]) == ("classic", "auto", 0.3)
 

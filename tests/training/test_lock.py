@@ -4,9 +4,11 @@ import errno
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,9 @@ from pathlib import Path
 import filelock
 import pytest
 
-from nanoscope.training.lock import LockedError, RunLock
+from nanoscope.files import write_atomically
+from nanoscope.training import lock
+from nanoscope.training.lock import LockedError, LockLostError, RunLock
 from small_runs import TINY, Folder
 
 pytestmark = pytest.mark.slow
@@ -59,7 +63,7 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first_and_changes_nothi
     folder.train()
     with held(folder, "run") as first:
         before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-        out = folder.train(*words, status=1)
+        out = folder.train(*words, status=2)
         assert f"run is being trained by process {first.pid} on {platform.node()} (since " in out
         assert "--out_dir=ANOTHER" in out
         assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
@@ -104,6 +108,15 @@ def test_two_runs_of_one_name_started_together_get_folders_of_their_own(folder: 
         assert len(folder.losses(run)) == 20
 
 
+def test_of_three_processes_that_want_one_folder_one_trains_and_the_others_are_refused_alike(folder: Folder) -> None:
+    racing = [folder.start("train", *TINY) for _ in range(3)]
+    for process in racing:
+        process.communicate(timeout=120)
+    assert sorted(process.returncode for process in racing) == [0, 2, 2]
+    assert len(folder.events("run", "start")) == 1
+    assert len(folder.losses()) == 20
+
+
 def test_a_folder_without_checkpoints_is_used_again_unless_a_process_trains_there(folder: Folder) -> None:
     words = [word for word in TINY if not word.startswith("--out_dir")]
     (folder.path / "runs/laptop-tiny").mkdir(parents=True)
@@ -125,17 +138,157 @@ def test_a_run_in_training_can_be_read(folder: Folder) -> None:
 
 def other_machine(run: Path, **changes: object) -> None:
     note = {"pid": 7, "host": "elsewhere", "boot": "0-0", "started": "2025-01-02 03:04", **changes}
-    (run / "lock.json").write_text(json.dumps(note), encoding="utf-8")
+    write_atomically(run / "lock.json", json.dumps(note))
+
+
+def silent_for(run: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(run / "lock.json", (then, then))
 
 
 def test_a_lock_held_on_another_machine_is_refused_and_the_file_to_delete_is_named(folder: Folder) -> None:
     folder.train()
     other_machine(folder.path / "run")
-    out = folder.train("--init_from=resume", "--max_iters=25", status=1)
-    assert "process 7 on elsewhere (since 2025-01-02 03:04), which is another machine" in out
+    silent_for(folder.path / "run", 60)
+    out = folder.train("--init_from=resume", "--max_iters=25", status=2)
+    assert "process 7 on elsewhere (since 2025-01-02 03:04), on another machine, which showed a sign of life 1m0" in out
+    assert "may take over in 1m5" in out or "may take over in 2m00s" in out
     assert f"delete {Path('run/lock.json')} and try again" in out
     (folder.path / "run/lock.json").unlink()
     folder.train("--init_from=resume", "--max_iters=25")
+
+
+def test_a_lock_that_another_machine_has_not_refreshed_for_minutes_is_taken_over(folder: Folder) -> None:
+    folder.train()
+    other_machine(folder.path / "run")
+    silent_for(folder.path / "run", 200)
+    folder.train("--init_from=resume", "--max_iters=25")
+    assert max(folder.losses()) == 24
+
+
+@pytest.mark.parametrize("clock_ahead", [0, 3600])
+def test_a_restarted_job_waits_for_another_machine_then_takes_over(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, clock_ahead: float
+) -> None:
+    folder.train()
+    monkeypatch.setattr(lock, "SILENT_SECONDS", 2.0)
+    other_machine(folder.path / "run")
+    silent_for(folder.path / "run", -clock_ahead)
+    out = folder.train("--init_from=auto", "--max_iters=25")
+    assert "run was last being trained by process 7 on elsewhere (since 2025-01-02 03:04), on another machine; " in out
+    assert "waiting for a sign of life from it for another 2" in out
+    assert max(folder.losses()) == 24
+
+
+def test_a_restarted_job_is_refused_as_soon_as_the_other_machine_shows_a_sign_of_life(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.train()
+    other_machine(folder.path / "run")
+    silent_for(folder.path / "run", 30)
+    monkeypatch.setattr(lock.time, "sleep", lambda _: os.utime(folder.path / "run/lock.json"))
+    out = folder.train("--init_from=auto", "--max_iters=25", status=2)
+    assert "another 2m" in out
+    assert "which showed a sign of life " in out
+
+
+def test_the_holder_refreshes_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "REFRESH_SECONDS", 0.02)
+    held = RunLock(tmp_path).acquire()
+    silent_for(tmp_path, 100)
+    while time.time() - (tmp_path / "lock.json").stat().st_mtime > 50:
+        time.sleep(0.02)
+    held.release()
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def training(folder: Folder) -> Iterator[subprocess.Popen[str]]:
+    """A real run that goes on for minutes, and has saved a checkpoint."""
+    process = folder.start("train", *TINY, "--max_iters=1000000", "--eval_interval=50", "--keep_checkpoints=1")
+    assert process.stdout is not None
+    read_until(process, "saving checkpoint")
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def read_until(process: subprocess.Popen[str], beginning: str) -> str:
+    assert process.stdout is not None
+    return next(line for line in process.stdout if line.startswith(beginning))
+
+
+@needs_kill
+def test_a_process_that_wakes_up_after_its_lock_was_taken_over_ends_and_changes_nothing(
+    folder: Folder, training: subprocess.Popen[str]
+) -> None:
+    run = folder.path / "run"
+    training.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, training.pid, os.WSTOPPED | os.WNOWAIT)
+    other_machine(run)
+    before = contents(run)
+    training.send_signal(signal.SIGCONT)
+    _, err = training.communicate(timeout=60)
+    assert training.returncode == 1
+    assert "run is now being trained by process 7 on elsewhere (since 2025-01-02 03:04), which took over" in err
+    after = contents(run)
+    half_written = {path for path in after.keys() - before.keys() if ".tmp" in path}  # if it was stopped in a save
+    assert {path: after[path] for path in after.keys() - half_written} == before
+
+
+needs_rename = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="can't say where a folder is")
+
+
+@needs_rename
+def test_a_run_whose_folder_is_renamed_continues_there_and_leaves_a_new_run_of_the_old_name_alone(
+    folder: Folder, training: subprocess.Popen[str]
+) -> None:
+    (folder.path / "run").rename(folder.path / "renamed")
+    read_until(training, f"note: the run's folder was moved; training continues in {Path('renamed')}")
+    folder.train("--seed=99", "--keep_checkpoints=1")
+    alone = contents(folder.path / "run")
+    saved = read_until(training, f"saving checkpoint to {Path('renamed')}")
+    training.send_signal(signal.SIGINT)
+    out, err = training.communicate(timeout=60)
+    assert training.returncode == 130, out + err
+    assert saved
+    assert contents(folder.path / "run") == alone
+    assert len(folder.events("run", "start")) == 1
+    assert "step-000020" in (folder.path / "run/checkpoints/last").read_text("utf-8")
+    (end,) = folder.events("renamed", "end")
+    assert (folder.path / f"renamed/checkpoints/step-{end['saved_step']:06d}").is_dir()
+    assert f"resume with: nanoscope train {Path('renamed')} --init_from=resume" in out
+    assert not {".lock", "lock.json"} & {path.name for path in (folder.path / "renamed").iterdir()}
+
+
+@needs_rename
+def test_a_deleted_folder_is_created_and_locked_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    held = RunLock(run).acquire()
+    shutil.rmtree(run)
+    assert held.place() == run
+    assert (run / "lock.json").exists()
+    held.release()
+    assert list(run.iterdir()) == []
+
+
+@needs_rename
+def test_another_run_in_the_place_of_a_deleted_folder_is_left_alone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    held = RunLock(run).acquire()
+    run.rename(tmp_path / "kept")  # so that no new folder gets its number
+    run.mkdir()
+    other_machine(run)
+    shutil.rmtree(tmp_path / "kept")
+    with pytest.raises(LockLostError, match="was deleted or moved"):
+        held.place()
+    held.release()
+    assert [path.name for path in run.iterdir()] == ["lock.json"]
 
 
 @pytest.mark.parametrize("changes", [{"host": platform.node()}, {"pid": "x"}, {"more": 1}], ids=str)
@@ -158,16 +311,43 @@ def test_an_unreadable_note_does_not_hide_that_the_folder_is_locked(folder: Fold
             RunLock(folder.path / "run").acquire()
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()], ids=repr)
-def test_a_file_system_without_locks_can_be_trained_on(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise error
+@pytest.fixture(params=[OSError(errno.ENOLCK, "No locks"), OSError(errno.ENOSYS, "No flock"), NotImplementedError()])
+def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks, for this process."""
 
-    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    def refuse(*_: object) -> None:
+        raise request.param
+
+    monkeypatch.setattr(filelock._unix if os.name != "nt" else filelock._windows, "_lock_fd_nonblocking", refuse)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_file_system_without_locks_can_be_trained_on(folder: Folder) -> None:
     folder.train("--max_iters=2")
     assert len(folder.losses()) == 2
+
+
+@needs_kill
+@pytest.mark.usefixtures("no_locks")
+def test_a_living_process_is_noticed_without_locks_and_a_dead_one_is_taken_over(folder: Folder) -> None:
+    folder.train("--max_iters=2")
+    with held(folder, "run") as first:
+        out = folder.train("--init_from=resume", "--max_iters=25", status=2)
+        assert f"run is being trained by process {first.pid} on {platform.node()} (since " in out
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        folder.train("--init_from=resume", "--max_iters=25")
+    assert max(folder.losses()) == 24
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(folder: Folder) -> None:
+    (folder.path / "run").mkdir()
+    with held(folder, "run"):
+        note = folder.path / "run/lock.json"
+        started_earlier = json.loads(note.read_text("utf-8")) | {"born": time.time() - 1000}
+        note.write_text(json.dumps(started_earlier), encoding="utf-8")
+        RunLock(folder.path / "run").acquire().release()
 
 
 def test_a_process_does_not_lock_itself_out(tmp_path: Path) -> None:

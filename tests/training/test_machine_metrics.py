@@ -31,3 +31,20 @@ def test_every_figure_is_a_field_of_the_event(monkeypatch: pytest.MonkeyPatch) -
     assert (
         set(MachineMetrics(torch.device("cpu")).sample()) == {"process_gb", "cpu_share"} <= set(Iter.__struct_fields__)
     )
+
+
+def test_the_memory_of_a_gpu_is_its_peak_since_the_last_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps 2 GB are allocated, and 10 GB in each of them."""
+    peak = 10e9
+
+    def reset(device: torch.device) -> None:
+        nonlocal peak
+        peak = 2e9
+
+    monkeypatch.setattr(machine_metrics, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2e9)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    metrics = MachineMetrics(torch.device("cuda"))
+    assert [metrics.sample()["gpu_peak_gb"] for _ in range(2)] == [10, 2]
+    assert "gpu_peak_gb" in Iter.__struct_fields__

@@ -1,5 +1,6 @@
 """A run of nanoGPT goes on from its ckpt.pt, with its optimizer and its settings."""
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -100,8 +101,70 @@ def test_whoever_names_its_folder_is_told_how_to_use_it(theirs: Folder) -> None:
     assert "nanoscope train out --init_from=resume" in out
 
 
-def test_a_new_run_beside_it_leaves_it_alone(theirs: Folder) -> None:
-    before = (theirs.path / "out/ckpt.pt").read_bytes()
-    words = ["--dataset=hamlet", "--out_dir=out", "--max_iters=2", "--block_size=8", "--n_embd=8", "--n_head=2", *CPU]
-    theirs.run("train", "laptop-classic", *words)
-    assert (theirs.path / "out/ckpt.pt").read_bytes() == before
+WORDS = ["--dataset=hamlet", "--max_iters=2", "--block_size=8", "--n_embd=8", "--n_head=2", *CPU]
+
+
+@pytest.mark.parametrize("words", [[], ["--overwrite=True"]])
+def test_a_new_run_beside_it_is_refused(theirs: Folder, words: list[str]) -> None:
+    before = contents(theirs)
+    out = theirs.run("train", "laptop-classic", *WORDS, "--out_dir=out", *words, status=2)
+    assert "out holds a checkpoint of nanoGPT" in out
+    assert "nanoscope train out --init_from=resume" in out
+    assert contents(theirs) == before
+
+
+def contents(folder: Folder) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in (folder.path / "out").rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def both(theirs: Folder) -> Folder:
+    """Another run in the same folder, as earlier versions allowed."""
+    theirs.run("train", "laptop-classic", *WORDS, "--out_dir=ours")
+    (theirs.path / "ours/checkpoints").rename(theirs.path / "out/checkpoints")
+    for name in ("events.jsonl", "config.toml", "console.log"):
+        (theirs.path / "ours" / name).rename(theirs.path / "out" / name)
+    return theirs
+
+
+@pytest.mark.parametrize("init_from", ["resume", "auto"])
+def test_of_two_runs_in_one_folder_the_user_is_asked_which(both: Folder, init_from: str) -> None:
+    before = contents(both)
+    out = both.run("train", "out", f"--init_from={init_from}", *CPU, status=2)
+    assert "nanoscope's: nanoscope train out/checkpoints --init_from=resume" in out
+    assert "nanoGPT's: nanoscope train out/ckpt.pt --init_from=resume --out_dir=ANOTHER" in out
+    assert contents(both) == before
+
+
+def test_the_two_commands_resume_each_with_its_own_settings(both: Folder) -> None:
+    out = both.run("train", "out/checkpoints", "--init_from=resume", "--max_iters=3", *CPU)
+    assert "resuming at iteration 2" in out
+    before = contents(both)
+    out = both.run("train", "out/ckpt.pt", "--init_from=resume", "--out_dir=further", *CPU)
+    assert "resuming at iteration 20" in out
+    assert "finished 30 iterations" in out
+    assert contents(both) == before
+    config = tomllib.loads((both.path / "further/config.toml").read_text("utf-8"))
+    assert (config["batch_size"], config["learning_rate"], config["n_embd"]) == (4, 3e-3, 16)
+    assert "resuming at iteration 30" in both.run("train", "further", "--init_from=resume", "--max_iters=31", *CPU)
+
+
+def test_settings_of_a_run_that_saved_nothing_are_not_mixed_with_its_weights(both: Folder) -> None:
+    shutil.rmtree(both.path / "out/checkpoints")
+    before = contents(both)
+    out = resume(both, status=2)
+    assert "Resume which one?" in out
+    assert "out/checkpoints" not in out
+    assert contents(both) == before
+
+
+def test_a_resume_that_was_killed_before_its_first_checkpoint_goes_on_with_its_own_settings(theirs: Folder) -> None:
+    resume(theirs, "--learning_rate=1e-3", "--max_iters=24")
+    shutil.rmtree(theirs.path / "out/checkpoints")
+    out = resume(theirs)
+    assert "resuming at iteration 20" in out
+    assert theirs.events("out", "start")[-1]["config"]["learning_rate"] == 1e-3  # type: ignore[index]
+    (theirs.path / "out/config.toml").unlink()
+    shutil.rmtree(theirs.path / "out/checkpoints")
+    resume(theirs)
+    assert theirs.events("out", "start")[-1]["config"]["learning_rate"] == 3e-3  # type: ignore[index]

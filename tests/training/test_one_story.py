@@ -1,7 +1,9 @@
 """events.jsonl and console.log of real runs tell the same story, however the run ended."""
 
 import itertools
+import json
 import math
+import random
 import time
 from types import SimpleNamespace
 
@@ -13,7 +15,9 @@ from nanoscope.data.loader import Batch, BatchLoader
 from nanoscope.runs.reader import read_log
 from nanoscope.training import phases, trainer
 from nanoscope.training.phases import PhaseClock
-from small_runs import Folder
+from nanoscope.words.language import Language
+from nanoscope.words.verdicts import verdict_title
+from small_runs import TINY, Folder
 from stories import SOURCES, assert_alike, story
 
 WILD = ["--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0", "--warmup_iters=0"]
@@ -104,3 +108,63 @@ def test_a_run_that_was_resumed(folder: Folder) -> None:
     folder.train("--max_iters=12")
     folder.run("train", "run", "--init_from=resume", "--max_iters=20")
     check(folder, finished=True, errors=[])
+
+
+# --- the last lines of train are the verdict that explain gives ---
+
+
+def verdicts_of(folder: Folder) -> list[str]:
+    printed = " ".join(folder.run("explain", "run", "--lang", "en").split())
+    log = read_log(str(folder.path / "run"))
+    titles = [verdict_title(v, Language("en")) for v in analyse(log.runs[-1], Options(), log).verdicts]
+    assert all(title in printed for title in titles)
+    return titles
+
+
+def test_a_run_that_may_learn_more_ends_with_the_command_that_trains_it_longer(folder: Folder) -> None:
+    _, _, closing = folder.train().partition("see what it writes")
+    _, *verdicts, last = closing.splitlines()
+    assert [verdict.partition(". ")[0] for verdict in verdicts] == verdicts_of(folder)
+    assert last == "train longer: nanoscope train run --init_from=resume --max_iters=40"
+
+
+def test_a_run_whose_validation_turned_does_not_end_with_train_longer(folder: Folder) -> None:
+    (folder.path / "tiny.txt").write_text("".join(random.Random(3).choices("abcdefgh", k=900)), "utf-8")
+    folder.run("prepare", "tiny.txt", "--out=data/tiny", "--tokenizer=char", "--overwrite")
+    out = folder.train("--max_iters=300", "--eval_interval=20", "--log_interval=10", "--always_save_checkpoint=False")
+    (title,) = verdicts_of(folder)
+    assert title.startswith("Severe overfitting")
+    _, _, closing = out.partition("see what it writes")
+    assert title in closing
+    assert "Use the model from step" in closing
+    assert "train longer" not in out
+    again = folder.run("train", "run", "--init_from=resume")
+    assert again.splitlines()[1:] == closing.splitlines()[1:]  # of a run that has nothing left to train
+
+
+def test_the_last_lines_are_in_the_language_of_the_console(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NANOSCOPE_LANG", "hi")
+    out = folder.train("--max_iters=4")
+    verdict, last = out.splitlines()[-2:]
+    assert not verdict.isascii()
+    assert last.startswith("और ट्रेन करें: nanoscope train run")
+
+
+def test_an_analysis_that_fails_does_not_fail_the_run(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("nanoscope.analysis.analyse.analyse", broken)
+    assert folder.train().splitlines()[-1].startswith("see what it writes: ")
+
+
+def test_compare_and_eval_give_one_error_for_one_difference(folder: Folder) -> None:
+    folder.train("--max_iters=20", "--eval_iters=100", "--always_save_checkpoint=True")
+    folder.run("train", *TINY, "--max_iters=40", "--eval_iters=100", "--out_dir=other", "--seed=2")
+    compared = json.loads(folder.run("compare", "run", "other", "--json"))
+    (effect,) = [finding for finding in compared["learning"] if finding["code"] == "effect"]
+    measured = json.loads(folder.run("eval", "run", "other", "--checkpoint=last", "--json").splitlines()[-1])
+    (difference,) = measured["differences"]
+    assert effect["noise_from"] == "windows"
+    assert effect["difference"] == pytest.approx(difference["difference"], rel=0.02)
+    assert effect["noise"] == pytest.approx(difference["error"], rel=0.02)

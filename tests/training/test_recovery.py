@@ -1,5 +1,6 @@
 """What a run does about a loss that is not finite, and about too little memory."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -12,6 +13,8 @@ import torch
 
 from nanoscope.data.loader import Batch
 from nanoscope.model import Modern
+from nanoscope.optim.muon import Muon
+from nanoscope.training import machine
 from nanoscope.training.learner import Learner
 from small_runs import TINY, Folder
 
@@ -123,6 +126,33 @@ def test_too_little_memory_halves_the_micro_batch_and_leaves_the_tokens_of_an_it
     assert "out of memory" not in out
 
 
+def test_too_little_memory_for_the_first_compiled_pass_halves_the_micro_batch_and_training_stays_compiled(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    class Compiled(torch.nn.Module):
+        def __init__(self, model: torch.nn.Module, **_: object) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            if len(tokens) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            sizes.append(len(tokens))
+            return self.model(tokens, targets)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(torch, "compile", Compiled)
+    monkeypatch.setattr(machine, "with_fallbacks", lambda choice: (choice, []))
+    out = folder.train("--batch_size=8", "--compile=True")
+    assert "torch.compile does not work here" not in out
+    events = folder.events(kind="out_of_memory")
+    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 4), (4, 2)]
+    assert sizes[-80:] == [2] * 80  # all 20 iterations
+    folder.run("train", "run", "--init_from=resume", "--max_iters=25")  # it knows already
+    assert len(folder.events(kind="out_of_memory")) == 2
+
+
 def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
     folder: Folder, small_memory: Callable[[int], None]
 ) -> None:
@@ -132,6 +162,27 @@ def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
     out = folder.train("--out_dir=none", status=1)
     assert "out of memory" in out
     assert "Reduce --block_size" in out
+
+
+def test_too_little_memory_for_the_optimizer_ends_the_run_with_advice_and_keeps_nothing_half_done(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.train("--out_dir=whole")
+    with monkeypatch.context() as patch:
+        original, calls = Muon.step, itertools.count()
+
+        def step(self: Muon) -> None:
+            if next(calls) == 13:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            original(self)
+
+        patch.setattr(Muon, "step", step)
+        out = folder.train(status=1)
+    assert "nanoscope: out of memory in the optimizer's step" in out
+    assert "reduce --n_layer or --n_embd" in out
+    assert [path.name for path in (folder.path / "run/checkpoints").glob("step-*")] == ["step-000010"]
+    folder.run("train", "run", "--init_from=resume")
+    assert folder.weights(20) == folder.weights(20, "whole")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited through Linux's RLIMIT_AS")

@@ -24,7 +24,7 @@ def events_in(path: Path) -> list[AnyEvent | None]:
 
 def test_terminal_console_log_and_events_agree(tmp_path: Path) -> None:
     terminal = Lines()
-    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), terminal, started_ago=5.0))
+    reporter = Reporter(RunFolder(tmp_path), *open_sinks(RunFolder(tmp_path), terminal, started_ago=5.0))
     reporter.emit(Start(run="run", nanoscope="0.1.0"))
     reporter.emit(Eval(step=10, train_loss=1.5, val_loss=1.6))
     reporter.close()
@@ -40,7 +40,7 @@ def test_terminal_console_log_and_events_agree(tmp_path: Path) -> None:
 
 
 def test_a_reporter_without_sinks_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(tmp_path)
+    reporter = Reporter(RunFolder(tmp_path))
     reporter.emit(Note(text="something"))
     reporter.advance(3)
     reporter.close()
@@ -50,7 +50,7 @@ def test_a_reporter_without_sinks_says_nothing(tmp_path: Path, capsys: pytest.Ca
 
 def test_text_of_others_is_printable_on_the_terminal_and_in_the_log(tmp_path: Path) -> None:
     terminal = Lines()
-    Reporter(tmp_path, ConsoleLog(tmp_path / "console.log"), terminal).emit(Note(text="\x1b[31mred"))
+    Reporter(RunFolder(tmp_path), ConsoleLog(tmp_path / "console.log"), terminal).emit(Note(text="\x1b[31mred"))
     assert terminal.seen == ["note: ␛[31mred"]
     assert (tmp_path / "console.log").read_text("utf-8") == "note: ␛[31mred\n"
 
@@ -78,7 +78,7 @@ def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     for name in ("events.jsonl", "console.log"):
         (tmp_path / name).symlink_to("/dev/full")
     terminal = Lines()
-    reporter = Reporter(tmp_path, *open_sinks(RunFolder(tmp_path), terminal, started_ago=0.0))
+    reporter = Reporter(RunFolder(tmp_path), *open_sinks(RunFolder(tmp_path), terminal, started_ago=0.0))
     for _ in range(3):
         reporter.emit(Note(text="something"))
     assert [line for line in terminal.seen if line.startswith("warning")] == [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nanoscope.model.checkpoint import state_checksum
+from nanoscope.checkpoint_files import state_checksum
 from nanoscope.training.evaluate import Evaluator
 from small_runs import TINY, Folder
 

@@ -27,7 +27,7 @@ def test_the_size_is_known_before_the_first_step(recipe: str) -> None:
     tokens = torch.zeros(1, 8, dtype=torch.long)
     model(tokens, tokens).backward()
     optimizer.step()
-    snapshot = take_snapshot(model, optimizer, TrainingState(), scaler={}, tokenizer=None, run={})
+    snapshot = take_snapshot(model, optimizer, TrainingState(), scaler={}, tokenizer=None, run={}, settings={})
     tensors = [*snapshot.model.values(), *snapshot.optimizer.values()]
     assert sum(tensor.nbytes for tensor in tensors) == pytest.approx(expected, rel=0.02)  # and a count per parameter
 

@@ -270,7 +270,7 @@ def test_two_sweeps_do_not_train_in_one_folder(folder: Folder) -> None:
     words = [*SLOW, "--learning_rate=1e-3,1e-2"]
     process = folder.start("sweep", *words)
     wait_for(lambda: steps_of(folder, "runs/rates/lr=0.001"), process)
-    assert "is being trained by process" in folder.process("sweep", *words, status=1)
+    assert "is being trained by process" in folder.process("sweep", *words, status=2)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=240)
     assert process.returncode == 128 + signal.SIGTERM

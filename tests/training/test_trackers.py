@@ -16,9 +16,12 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
-from nanoscope.runs.events import Start
+from nanoscope.messages import Text
+from nanoscope.runs.events import AnyEvent, Start
 from nanoscope.training import trackers
-from nanoscope.training.trackers import check_trackers
+from nanoscope.training.reporter import EventsFile
+from nanoscope.training.run_folder import RunFolder
+from nanoscope.training.trackers import Tracker, Trackers, check_trackers
 from small_runs import TINY, TORCHRUN, Folder
 
 ITERATION = {
@@ -404,6 +407,30 @@ def test_only_the_first_of_several_processes_has_trackers(broken: Broken) -> Non
     broken.write(init="open('opened', 'a').write('once\\n'); return Run()")
     broken.folder.process("train", *TINY, "--wandb_log=True", module=TORCHRUN)
     assert (broken.folder.path / "opened").read_text("utf-8") == "once\n"
+
+
+def test_trackers_leave_a_run_alone_that_took_the_place_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    given: list[AnyEvent] = []
+
+    class Moves(Tracker):
+        way_out = Text("Leave it.")
+
+        def write(self, event: AnyEvent) -> None:
+            given.append(event)
+            if len(given) == 1:
+                run.rename(moved)
+                EventsFile(run / "events.jsonl").write(Start(run="another"), ())
+
+    monkeypatch.setattr(trackers, "POLL_SECONDS", 0.01)
+    EventsFile(run / "events.jsonl").write(Start(run="run"), ())
+    sink = Trackers(RunFolder(run), {"moves": Moves})
+    sink.write(Start(run="run"), ())
+    sink.close()
+    assert [event.run for event in given if isinstance(event, Start)] == ["run"]
+    assert [path.name for path in run.iterdir()] == ["events.jsonl"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"keeps": 5}', '{"wandb": {"read": "x", "id": 7}}', "[" * 100_000])

@@ -82,3 +82,14 @@ def test_nothing_in_arabic_points_up_at_a_line_that_is_not_above_it():
     note = annotated(example_logs.spiky(), "ar")
     assert "•" in note
     assert "^" not in note
+
+
+def test_the_first_placeholder_and_the_first_fall_of_the_mfu_are_explained_once_on_their_lines():
+    lines = annotated(example_logs.WAITING + "iter 110: loss 7.0, time 3995.00ms, mfu -100.00%\n").splitlines()
+    notes = [number for number, line in enumerate(lines) if "^ mfu -100.00% is a placeholder" in line]
+    above = [[line for line in lines[:number] if line.startswith("iter")][-1] for number in notes]
+    assert above == example_logs.WAITING.splitlines()[:1]
+
+    before, _, after = annotated(example_logs.GPU_END).partition("iter 5000: ")
+    assert "^ The printed MFU falls at evaluations (step 5000: from 11.09% to 9.99%)" in after
+    assert "moving average" not in before

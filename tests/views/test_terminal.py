@@ -71,6 +71,38 @@ def test_four_lines_are_enough_to_see_overfitting_and_why_the_last_step_is_slow(
     assert "evaluation: step 5000 took 4.45 s (134× a normal step)." in text
 
 
+def test_it_is_said_first_that_steps_with_an_evaluation_are_slow_and_what_their_times_hold():
+    text = on_one_line(report(example_logs.QUOTED + example_logs.QUOTED_EVALUATIONS))
+    assert text.startswith(
+        "train.log: 16 lines, format nanogpt The slow steps are normal. The time printed at step 500 and 1000 is "
+        "evaluation + checkpoint + training step. The time printed at step 0 is start-up + first evaluation + training "
+        "step. The training step alone takes 168 ms, like all others."
+    )
+    assert "A normal step takes 168 ms" in text
+    assert "step 0 took 12.5 s (75× a normal step). This holds the first evaluation and what happens only once" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "title", "holds"),
+    [
+        ("ar", "الخطوات البطيئة أمر طبيعي", "هو التقييم + كتابة نقطة الحفظ + خطوة التدريب"),
+        ("hi", "धीमे स्टेप सामान्य बात हैं", "इवैल्यूएशन + चेकपॉइंट + ट्रेनिंग स्टेप"),
+    ],
+)
+def test_slow_steps_are_called_normal_first_in_every_language(code, title, holds):
+    text = report(example_logs.QUOTED + example_logs.QUOTED_EVALUATIONS, code=code)
+    first = on_one_line(text.split("\n\n")[1].replace(RIGHT_TO_LEFT_MARK, ""))
+    assert first.startswith(title)
+    assert holds in first
+
+
+def test_where_only_steps_with_an_evaluation_are_shown_the_normal_step_is_unknown():
+    text = on_one_line(report("".join(example_logs.LAPTOP_END.splitlines(keepends=True)[2:])))
+    assert "How long a normal step takes is unknown: the log shows only steps with an evaluation" in text
+    assert "Can't estimate the time remaining: the log shows only steps with an evaluation." in text
+    assert "A normal step takes" not in text
+
+
 def test_slow_steps_are_grouped_by_cause_with_what_each_group_costs():
     text = on_one_line(report(example_logs.spiky()))
     assert "A normal step takes 169 ms" in text
@@ -162,7 +194,8 @@ def test_several_runs_are_listed_before_the_last_is_shown_in_full():
     ],
 )
 def test_the_run_shown_in_full_is_the_last_unless_only_an_earlier_one_went_wrong(ending, shown):
-    assert shown in report(example_logs.laptop() + ending + example_logs.gpu())
+    unfinished = example_logs.laptop().partition("step 2000")[0]
+    assert shown in report(unfinished + ending + example_logs.gpu())
 
 
 def test_in_arabic_every_line_begins_from_the_right_and_tables_become_lists():
@@ -256,7 +289,7 @@ def test_the_ends_of_two_logs_are_enough_to_compare_them():
     print_comparison(compare(runs, ("gpu", "laptop")), page)
     text = on_one_line(text_of(page))
     assert "laptop did fewer steps than gpu (2000, 5000), and the logs have no step" in text
-    assert "gpu is past its best" in text
+    assert "gpu is overfitting: its validation loss is far above its training loss" in text
     assert "Can't tell where laptop would be at step 5000: that is more than twice its steps." in text
 
 

@@ -89,7 +89,7 @@ def test_only_numbers_that_a_run_has_are_taught_about_it():
     taught = {concept.key for concept in shown_concepts(known.ALL)}
     assert {"loss", "perplexity", "mfu", "overfitting", "spike", "time_left"} <= taught
     assert not {"temperature", "fine_tuning", "weight_decay"} & taught
-    healthy = {concept.key for concept in shown_concepts(replace(known.ALL, overfits=False, spike_step=None))}
+    healthy = {concept.key for concept in shown_concepts(replace(known.ALL, overfitting=None, spike_step=None))}
     assert not {"overfitting", "spike"} & healthy
 
 

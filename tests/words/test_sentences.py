@@ -90,7 +90,7 @@ def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
     text = english(finding)
     assert "1.7044" in text
     assert "0.6224" in text
-    assert "doesn't show when validation loss was best" in text
+    assert "doesn't show when it was best" in text
 
 
 def test_the_device_is_said_not_to_explain_a_higher_loss():

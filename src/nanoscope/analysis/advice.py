@@ -26,6 +26,7 @@ from nanoscope.analysis.findings import (
     RunProgress,
     ScaleCollapse,
     SlowingDown,
+    Stalled,
     Verdict,
     Worsening,
 )
@@ -41,6 +42,7 @@ COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on
 LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
 LONGER_DOUBT = 2.0  # the past of a curve foretells its future by about this factor (measured on long logs)
 EVALS_WANTED = 8  # fewer points show no turning point
+REGULARISE = Advice("regularise", setting="dropout")
 
 
 def advise(
@@ -74,7 +76,11 @@ def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timi
     """What follows from a verdict, the most urgent first."""
     match verdict:
         case Overfitting():
-            return [*_stop_at_best(verdict, progress, timing), Advice("regularise", setting="dropout")]
+            return [*_stop_at_best(verdict, progress, timing), REGULARISE]
+        case Stalled():
+            best = verdict.best_step
+            use = [Advice("use_best_checkpoint", step=best)] if best < verdict.gap.step else []
+            return [*use, REGULARISE]
         case Diverged() | NonFinite(from_start=False, recovered=False):
             good = verdict.last_good_checkpoint
             resume = [] if good is None else [Advice("resume_from_checkpoint", step=good)]

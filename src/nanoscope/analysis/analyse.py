@@ -10,12 +10,14 @@ from nanoscope.analysis.eta import analyse_eta
 from nanoscope.analysis.findings import (
     Analysis,
     Diverged,
+    Error,
     LogError,
     LogSummary,
     NoEta,
     NonFinite,
     NoTraining,
     Reading,
+    TooShort,
     Verdict,
 )
 from nanoscope.analysis.loss import analyse_learning, eval_interval_of
@@ -23,8 +25,8 @@ from nanoscope.analysis.mfu import analyse_achieved, analyse_mfu
 from nanoscope.analysis.pressure import judge_pressure
 from nanoscope.analysis.progress import analyse_progress, tokens_in_step
 from nanoscope.analysis.reconcile import reconcile
-from nanoscope.analysis.timing import analyse_timing
-from nanoscope.runs.run import Log, LoggedError, Run
+from nanoscope.analysis.timing import analyse_timing, slow_steps_normal
+from nanoscope.runs.run import Log, LoggedError, Run, Traits
 
 # Series whose names carry a unit.
 _SERIES_NAMES = {"memory_gb": "memory", "data_s": "data_time", "eta_s": "eta"}
@@ -45,14 +47,21 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     timing = analyse_timing(run, interval, tokens_in_step(run))
     progress = analyse_progress(run, options.max_iters, timing.log_interval)
     learning = analyse_learning(run, progress, timing, interval)
-    eta = analyse_eta(run, progress, timing, interval) if run.steps or run.evals else None
+    eta = analyse_eta(run, progress, timing) if run.steps or run.evals else None
     if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
         eta = NoEta("not_finite", None)
     verdicts: tuple[Verdict, ...] = learning.verdicts
     verdicts = (*verdicts, *judge_pressure(run, timing))
+    if all(isinstance(verdict, TooShort) for verdict in verdicts) and (slow := slow_steps_normal(timing)):
+        verdicts = (slow, *verdicts)
     if not run.steps and not run.evals:
         verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
-    mfu = analyse_mfu(run, timing.normal_step, options.device)
+    last_error = next(iter(log_errors(_last_errors(run, log))), None)
+    interrupted = last_error is not None and last_error.kind == "interrupted"
+    if last_error is not None and not interrupted:
+        error = Error(**vars(last_error), finished=bool(progress.finished), confidence="sure")
+        verdicts = (*verdicts, error) if error.finished else (error, *verdicts)
+    mfu = analyse_mfu(run, timing.normal_step, timing.slow_steps, options.device)
     achieved = analyse_achieved(run, timing.normal_step, options.device)
     mismatches = reconcile(run, progress, timing.normal_step)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
@@ -61,7 +70,9 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         reading=_reading(run),
         verdicts=verdicts,
         progress=progress,
+        interruption=last_error if interrupted else None,
         timing=timing.normal_step,
+        no_normal_step=timing.no_normal_step,
         slow_steps=timing.slow_steps,
         slow_groups=timing.slow_groups,
         phase_costs=timing.phase_costs,
@@ -82,15 +93,25 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     )
 
 
-def main_run(log: Log, analyses: Sequence[Analysis]) -> int:
+def main_run(analyses: Sequence[Analysis]) -> int:
     """The index of the run to show in full: the last, unless an earlier one went wrong and the last did not."""
-    crashed = [error.run for error in log.errors if error.kind != "interrupted"]
     wrong = [
-        (run.failed and run in crashed)
-        or any(isinstance(v, Diverged) or (isinstance(v, NonFinite) and not v.recovered) for v in analysis.verdicts)
-        for run, analysis in zip(log.runs, analyses, strict=True)
+        any(isinstance(v, Diverged | NonFinite | Error) and v.tone == "bad" for v in analysis.verdicts)
+        for analysis in analyses
     ]
     return max((index for index, is_wrong in enumerate(wrong) if is_wrong), default=len(wrong) - 1)
+
+
+def analyse_nothing(log: Log, options: Options | None = None) -> Analysis:
+    """What can be said about a log without a run."""
+    return analyse(Run(log.format, Traits()), options, log)
+
+
+def _last_errors(run: Run, log: Log | None) -> Sequence[LoggedError]:
+    """The error after the last step of a run; all errors of a log without a run."""
+    if log is not None and not log.runs:
+        return log.errors
+    return [run.last_error] if run.last_error else []
 
 
 def log_errors(errors: Sequence[LoggedError]) -> list[LogError]:

@@ -23,11 +23,11 @@ PRINTED_MAY_VARY = 0.1  # a trainer's own estimate, which comes without a range
 ROUND_STEPS_S = (1, 1.5, 2, 3, 5, 7.5)  # for the scenarios: times of a step that are easy to say
 
 
-def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Eta | NoEta:
+def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
     """The time left, or why there is none."""
-    normal = timing.normal_step
+    normal, eval_interval = timing.normal_step, timing.eval_interval
     if normal is None:
-        return NoEta("no_times", None)
+        return NoEta("no_normal_step" if timing.no_normal_step else "no_times", None)
     if progress.finished:
         step_s = normal.mean_s
         return Eta(0.0, 0.0, 0.0, 0.0, 0, step_s, 0, None, 0, None, step_s, 0, "steady", ())
@@ -39,7 +39,7 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing, eval_interval: 
     left = progress.steps_left
     covered = max(1, run.steps.step[-1] - run.steps.step[0])
     pace = measure_pace(timing.steady_s, timing.steady_steps, left / covered)
-    evaluations = _evaluations_left(run, progress, timing, eval_interval)
+    evaluations = _evaluations_left(run, progress, timing)
     saves_left, save_cost = _checkpoints_left(run, progress, timing)
     if save_cost is None and (forecast := _forecast(run)) is not None and not any(e.step for e in run.evals):
         saves_left, save_cost = evaluations.count, forecast.checkpoint_seconds  # early on most evaluations are saved
@@ -90,11 +90,11 @@ class _EvaluationsLeft:
         return self.count * (self.each_s or 0.0)
 
 
-def _evaluations_left(run: Run, progress: RunProgress, timing: Timing, interval: int | None) -> _EvaluationsLeft:
+def _evaluations_left(run: Run, progress: RunProgress, timing: Timing) -> _EvaluationsLeft:
     last, total = progress.last_step or 0, progress.total_steps or 0
     end = last_step_of(run, total)
-    cost, first = timing.eval_cost_s, timing.first_extra_s
-    seen = len(run.evals)
+    cost, first, interval = timing.eval_cost_s, timing.first_extra_s, timing.eval_interval
+    seen = timing.evaluations
     forecast = _forecast(run)
     if not seen and forecast is not None and forecast.eval_seconds and (every := _set_interval(run, last)):
         count, each = multiples_between(last, end, every) + (end % every > 0), forecast.eval_seconds

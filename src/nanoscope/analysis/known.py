@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting
+from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting, Stalled
 from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.analysis.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run
@@ -14,7 +14,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 ZERO_MEANS_SOMETHING = {
     "loss", "train", "val", "best_val", "eval_train", "best_step", "last_step", "lr", "lr_falls", "dropout",
     "weight_decay", "seed", "broken_step", "diverged_step", "spike_step", "norm", "norm_highest_step", "clipped",
-    "done", "checkpoint_step", "resumed_step", "overfits", "compiled",
+    "done", "checkpoint_step", "resumed_step", "compiled",
 }  # fmt: skip
 ADAMW_BYTES = 16  # a parameter in float32: weight, gradient, and the optimizer's two averages
 
@@ -33,7 +33,7 @@ class KnownNumbers:
     best_step: int | None = None
     eval_train: float | None = None
     stderr: float | None = None
-    overfits: bool = False
+    overfitting: Overfitting | Stalled | None = None
     evaluations: int | None = None
     eval_s: float | None = None
     eval_share: float | None = None
@@ -168,6 +168,9 @@ _COUNTS = {"accumulation": "gradient_accumulation_steps"} | {
 }
 
 
+MEMORY = ("gpu_peak_gb", "gpu_gb", "memory_gb")  # series, the most telling first
+
+
 def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
     """All that is known about a run."""
     found: dict[str, Any] = {name: _field(analysis, path) for name, path in _FIELDS.items()}
@@ -183,7 +186,7 @@ def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
         "train_tokens": train_tokens(run),
         "parameters": trained_parameters(run),
         "compiled": bool((start and start.compiled) or run.config.get("compile") is True),
-        "memory_gb": next((run.series[key].values[-1] for key in ("gpu_gb", "memory_gb") if key in run.series), None),
+        "memory_gb": next((run.series[key].values[-1] for key in MEMORY if key in run.series), None),
         "clip": found["clip"] or _number(run, "grad_clip"),
         "dropout": _number(run, "dropout"),
         "weight_decay": _number(run, "weight_decay"),
@@ -211,7 +214,7 @@ def _losses(analysis: Analysis) -> dict[str, Any]:
 def _trouble(analysis: Analysis) -> dict[str, Any]:
     schedule = analysis.schedule
     found: dict[str, Any] = {
-        "overfits": any(isinstance(verdict, Overfitting) for verdict in analysis.verdicts),
+        "overfitting": next((v for v in analysis.verdicts if isinstance(v, Overfitting | Stalled)), None),
         "broken_step": next((v.step for v in analysis.verdicts if isinstance(v, NonFinite)), None),
         "diverged_step": next((v.step for v in analysis.verdicts if isinstance(v, Diverged)), None),
         "lr_falls": schedule is not None and schedule.stage in ("decay", "ended"),

@@ -20,6 +20,7 @@ from nanoscope.analysis.findings import (
     RunProgress,
     Schedule,
     ScheduleEnded,
+    Stalled,
     TooShort,
     TrainLoss,
     Verdict,
@@ -59,13 +60,13 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
     train = _train_loss(run, evidence.curve)
     schedule = analyse_schedule(run, progress)
     verdicts = _weigh(evidence, train, schedule, progress)
-    overfits = any(isinstance(verdict, Overfitting) for verdict in verdicts)
+    about_gap = any(isinstance(verdict, Overfitting | Stalled) for verdict in verdicts)
     last_saved = numbered(run, [run.checkpoints[-1].step])[0] if run.checkpoints else None
     return Learning(
         train=train,
         evals=_evaluations(run, timing, eval_interval),
         place=_place(run),
-        gap=None if overfits else trend.gap(evidence),
+        gap=None if about_gap else trend.gap(evidence),
         checkpoints=Checkpoints(len(run.checkpoints), last_saved, timing.checkpoint_cost_s),
         schedule=schedule,
         gradients=analyse_gradients(run),
@@ -90,7 +91,7 @@ def _weigh(
     if repeated is not None:
         grave.append(repeated)
     elif stuck is None:
-        past = trend.past_its_best(evidence)
+        past = trend.past_its_best(evidence, progress)
         grave += [None if broken and isinstance(past, Worsening) else past]
         grave += [trend.memorising(evidence, train, progress)]
     damaged = breakdown.damaged_start(evidence, uniform)

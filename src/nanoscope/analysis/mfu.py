@@ -7,9 +7,10 @@ device at hand, is the share of that device.
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 
-from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep
+from nanoscope.analysis.findings import Achieved, Mfu, MfuReason, MfuTrust, NormalStep, SlowRecord
 from nanoscope.analysis.numbers import common_gap
 from nanoscope.analysis.progress import tokens_in_step, trained_parameters
 from nanoscope.estimates import ENOUGH, median, spread_indices
@@ -17,6 +18,8 @@ from nanoscope.hardware.peaks import KnownDevice, find_device
 from nanoscope.runs.run import OWN_FORMAT, Run
 
 LAG = 0.05  # a moving average this far below the value of a normal step is no longer its speed
+NOT_YET = -1.0  # printed before the first measurement
+ROUNDED_PCT = 0.01  # how far two printed values may be off together
 KEPT = 0.9  # of the value before, in nanoGPT's moving average
 PLAUSIBLE = (0.3, 0.7)
 WORTH_BELIEVING = 0.05  # less, against a peak that nothing confirms, is more likely a wrong peak than a slow trainer
@@ -28,7 +31,9 @@ CPU_NAMES = ("cpu", "mps")
 BLOCK = 10  # printed values, whose rounding averages out
 
 
-def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) -> Mfu | None:
+def analyse_mfu(
+    run: Run, normal: NormalStep | None, slow: Sequence[SlowRecord], device_option: str | None
+) -> Mfu | None:
     """What the log's MFU is worth; None if it prints none."""
     column = run.steps.mfu_pct
     printed = array("d", (column[i] / 100 for i in spread_indices(len(column)) if math.isfinite(column[i])))
@@ -55,6 +60,7 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
         dtype, source = _said(run, "peak_dtype"), _said(run, "peak_source")
     achieved = settled * assumed if settled and assumed else None
     recomputed = achieved / peak if achieved and peak else None
+    falls_at, fell_from, fell_to = _fall(run, slow) or (None, None, None)
     trust: MfuTrust
     reason: MfuReason
     if settled is None:
@@ -91,6 +97,10 @@ def analyse_mfu(run: Run, normal: NormalStep | None, device_option: str | None) 
         peak_source=source if peak else None,
         recomputed=recomputed,
         lag=lag,
+        falls_at=falls_at,
+        fell_from=fell_from,
+        fell_to=fell_to,
+        begins_unmeasured=run.traits.mfu_is_moving_average and printed[0] == NOT_YET,
     )
 
 
@@ -150,6 +160,17 @@ def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> 
     if normal is None or not work:
         return median(measured), True
     return median(work) / normal.typical_s, True
+
+
+def _fall(run: Run, slow: Sequence[SlowRecord]) -> tuple[int, float, float] | None:
+    """The first evaluation at which a printed moving average falls: its step, the value before and that after."""
+    steps, printed = run.steps.step, run.steps.mfu_pct
+    for record in slow if run.traits.mfu_is_moving_average else ():
+        index = bisect_left(steps, record.step)
+        before, after = printed[index - 1], printed[index]
+        if "evaluation" in record.causes and index and max(0.0, KEPT * before - ROUNDED_PCT) < after < before:
+            return record.step, before / 100, after / 100
+    return None
 
 
 def _work_of_steps(run: Run) -> list[float]:

@@ -1,23 +1,24 @@
 """Findings as JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding field by field."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from nanoscope.analysis.analyse import Options, analyse, log_errors
+from nanoscope.analysis.analyse import log_errors
 from nanoscope.analysis.findings import Analysis, Diverged, Eta, NonFinite
 from nanoscope.runs.run import Log
 
 SCHEMA = "nanoscope.explain/1"
 
 
-def explain_json(log: Log, options: Options) -> dict[str, Any]:
+def explain_json(log: Log, analyses: Sequence[Analysis]) -> dict[str, Any]:
     """A whole log, in the schema's form."""
     document = {
         "schema": SCHEMA,
         "source": log.source,
         "format": log.format,
-        "runs": [run_json(analyse(run, options, log)) for run in log.runs],
+        "runs": list(map(run_json, analyses)),
         "errors": [{"line": e.line, "kind": e.kind, "message": e.message} for e in log_errors(log.errors)],
     }
     return plain(document)  # type: ignore[no-any-return]

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import ne
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
 from nanoscope.analysis.numbers import Baseline, common_gap
-from nanoscope.estimates import is_slow, median, percentile, robust_sigma, spread_indices
+from nanoscope.estimates import ENOUGH, is_slow, median, percentile, robust_sigma, spread_indices
 from nanoscope.runs.run import Run
 
 STARTUP_SHARE = 0.25  # of a normal step, or of an evaluation where the first step holds one: less is no start-up
 SEEN_SHARE, SEEN_SIGMAS = 0.08, 5.0  # over the usual time, for a step that is known to hold an evaluation or a save
+FAR_SLOWER = 3.0  # times any other step: such are evaluations, where they come at the distances of evaluations
 FEW = 5  # normal records: among fewer, nothing that is not explained can be called slow
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
@@ -31,11 +33,13 @@ class SlowRecords:
     """The slow records of a run, by index."""
 
     measured: Sequence[int]  # records that have a time
+    is_normal_known: bool  # False: every time is that of a step with an evaluation
     causes: dict[int, tuple[Cause, ...]]
     extra_s: dict[int, float]  # over the normal step there and then, for all the steps that the record covers
     jittery: bool
     evaluation_lands: Place | None
     clock_resolution_s: float | None  # set where the spread of the times is only the clock's own steps
+    eval_interval: int | None = None  # set where the log leaves the evaluations out, and slow steps show where they are
 
 
 def find_slow(run: Run, interval: int | None) -> SlowRecords:
@@ -43,17 +47,24 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     steps, times = run.steps.step, run.steps.time_s
     measured = finite_indices(times)
     if not measured:
-        return SlowRecords([], {}, {}, False, None, None)
+        return SlowRecords([], False, {}, {}, False, None, None)
     lands = _evaluation_lands(run, measured)
-    evaluated = records_of(steps, [e.step for e in run.evals], lands)
+    eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
+    unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
+    evaluated = records_of(steps, [*(e.step for e in run.evals), *unprinted], lands)
     saved = records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
     resumed = records_of(steps, run.resumed_at, "same")
     first = {measured[0]} if _is_opening(run, measured[0], interval) else set()
 
-    special = evaluated | resumed | first
+    marked = evaluated | (saved if lands is not None else set())
+    special = marked | resumed | first
     plain: Sequence[int] = array("q", (index for index in measured if index not in special))
-    if not plain:
+    if not plain and lands == "same":  # such a trainer also evaluates before its first step
+        plain = [index for index in measured if index not in marked and steps[index] > 0]
+    elif not plain:
         plain = [index for index in measured if index not in first] or measured
+    if not plain:
+        return SlowRecords(measured, False, {}, {}, False, lands, None)
     baseline = Baseline(plain, array("d", (times[index] for index in plain)))
     sample = [plain[i] for i in spread_indices(len(plain))]
     resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
@@ -63,7 +74,6 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     explained: dict[int, float] = {}  # index → share of a normal step that it takes more
     unexplained: list[int] = []
     extra_s: dict[int, float] = {}
-    marked = evaluated | (saved if lands is not None else set())
     surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
     candidates = [index for index in measured if times[index] > surely_normal_s]
     for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
@@ -105,7 +115,8 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
         stray = [index for index in stray if explained.get(index, 0.0) > limit]
     causes |= {index: ("periodic",) for index in left if steps[index] in regular}
     causes |= dict.fromkeys(stray, ("stall",))
-    return SlowRecords(measured, dict(sorted(causes.items())), extra_s, jittery, lands, resolution_s)
+    causes = dict(sorted(causes.items()))
+    return SlowRecords(measured, True, causes, extra_s, jittery, lands, resolution_s, eval_interval)
 
 
 def finite_indices(values: Sequence[float]) -> Sequence[int]:
@@ -150,6 +161,28 @@ def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
         if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
             return place
     return None
+
+
+def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:
+    """The distance of evaluations that the log leaves out, where the trainer's times hold them.
+
+    Such a trainer evaluates at the multiples of one number, zero among them. Elsewhere steps are far faster.
+    """
+    is_quoted = any(map(ne, run.steps.loss, run.steps.loss))  # lines without their losses: others are left out, too
+    if (run.evals and not is_quoted) or run.time_spans_steps:
+        return None
+    known = {step for step in (*run.evaluated_at, *(e.step for e in run.evals)) if step > 0}
+    seconds = {run.steps.step[index]: run.steps.time_s[index] for index in measured[:ENOUGH]}
+    later = sorted((time_s, step) for step, time_s in seconds.items() if step > 0)
+    jumps = [(above / below, index) for index, ((below, _), (above, _)) in enumerate(pairwise(later), start=1)]
+    if not jumps:
+        return None
+    jump, first_slow = max(jumps)
+    slow = {step for _, step in later[first_slow:]} | known
+    distance = math.gcd(*slow)
+    are_enough = len(slow) > 1 or known or (is_quoted and 0 in seconds)
+    are_regular = all(time_s >= later[first_slow][0] for step, time_s in seconds.items() if step % distance == 0)
+    return distance if jump >= FAR_SLOWER and are_enough and are_regular else None
 
 
 def records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None) -> set[int]:

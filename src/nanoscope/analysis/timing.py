@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from nanoscope.analysis.findings import Cause, HiddenEvaluations, NormalStep, PhaseCost, SlowGroup, SlowRecord
+from nanoscope.analysis.findings import (
+    Cause,
+    HiddenEvaluations,
+    NoNormalStep,
+    NormalStep,
+    PhaseCost,
+    SlowGroup,
+    SlowRecord,
+    SlowStepsNormal,
+)
 from nanoscope.analysis.numbers import common_gap, mean
 from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, records_of, steps_covered
 from nanoscope.estimates import median, percentile, robust_sigma
@@ -24,6 +33,9 @@ class Timing:
     eval_cost_s: float | None
     checkpoint_cost_s: float | None
     normal_step: NormalStep | None = None
+    no_normal_step: NoNormalStep | None = None
+    eval_interval: int | None = None
+    evaluations: int = 0  # how many there were; where the log leaves them out, how many the times show
     slow_steps: tuple[SlowRecord, ...] = ()
     slow_groups: tuple[SlowGroup, ...] = ()
     phase_costs: tuple[PhaseCost, ...] = ()
@@ -42,8 +54,10 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     interval = common_gap(steps)
     records = find_slow(run, interval)
     eval_cost, checkpoint_cost = _printed_costs(run)
-    if not records.measured:
-        return Timing(interval, eval_cost, checkpoint_cost)
+    if not records.is_normal_known:
+        last = records.measured[-1] if records.measured else None
+        shown = None if last is None else NoNormalStep(steps[last], times[last])
+        return Timing(interval, eval_cost, checkpoint_cost, no_normal_step=shown)
 
     carrying = {i for i, causes in records.causes.items() if causes not in (("stall",), ("periodic",))}
     stalled = {i for i, causes in records.causes.items() if causes == ("stall",)}
@@ -63,8 +77,10 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         eval_cost_s=eval_cost,
         checkpoint_cost_s=checkpoint_cost if checkpoint_cost is not None else _checkpoint_cost(slow),
         normal_step=normal_step,
+        eval_interval=eval_interval or records.eval_interval,
+        evaluations=len(run.evals) or sum("evaluation" in step.causes for step in slow),
         slow_steps=slow,
-        slow_groups=_groups(slow, normal_step, compiles(run) is True),
+        slow_groups=_groups(run, slow, normal_step),
         hidden=_hidden(run, records, interval, eval_interval),
         normal_s=normal_s,
         steady_s=steady_s,
@@ -140,6 +156,26 @@ def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float |
     return first, last, last / first - 1
 
 
+def slow_steps_normal(timing: Timing) -> SlowStepsNormal | None:
+    """The verdict that nothing is wrong with the slow steps, where evaluations and what goes with them explain all."""
+    evaluating = [slow for slow in timing.slow_steps if "evaluation" in slow.causes]
+    strange = any(slow.causes in (("stall",), ("periodic",)) for slow in timing.slow_steps)
+    normal, of_one_step = timing.normal_step, timing.steady_steps is None
+    if normal is None or normal.source != "printed" or not of_one_step or not evaluating or strange:
+        return None
+    first = next((slow.step for slow in evaluating if "startup" in slow.causes), None)
+    later = [slow for slow in evaluating if slow.step != first]
+    inferred = any(group.inferred for group in timing.slow_groups)
+    saved = {"checkpoint" in slow.causes for slow in later}
+    return SlowStepsNormal(
+        steps=tuple(slow.step for slow in later),
+        saves="perhaps" if inferred or len(saved) > 1 else "always" if True in saved else "never",
+        first_step=first,
+        typical_s=normal.typical_s,
+        confidence="likely" if inferred else "sure",
+    )
+
+
 # --- costs ---
 
 
@@ -188,7 +224,7 @@ def _printed_costs(run: Run) -> tuple[float | None, float | None]:
     return (median(evals) if evals else None), (median(saves) if saves else None)
 
 
-def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep, compiled: bool) -> tuple[SlowGroup, ...]:
+def _groups(run: Run, slow: tuple[SlowRecord, ...], normal: NormalStep) -> tuple[SlowGroup, ...]:
     by_causes: dict[tuple[Cause, ...], list[SlowRecord]] = {}
     for step in slow:
         by_causes.setdefault(step.causes, []).append(step)
@@ -206,7 +242,8 @@ def _groups(slow: tuple[SlowRecord, ...], normal: NormalStep, compiled: bool) ->
                 extra_total_s=sum(extras),
                 times_slower=typical / normal.typical_s,
                 unit=normal.unit,
-                compiled=compiled and causes[0] in ("startup", "resume"),
+                compiled=compiles(run) if causes[0] in ("startup", "resume") else False,
+                inferred="evaluation" in causes and not run.evals and not run.evaluated_at,
             )
         )
     return tuple(sorted(groups, key=lambda group: -group.extra_total_s))
@@ -235,7 +272,7 @@ def _hidden(
 
 def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float | None]:
     """What evaluation, checkpoints, samples and start-up took, as time and share of the run's time, and that time."""
-    counts = {"evaluation": len(run.evals), "checkpoint": len(run.checkpoints), "startup": 1, "sample": run.samples}
+    counts = {"evaluation": timing.evaluations, "checkpoint": len(run.checkpoints), "startup": 1, "sample": run.samples}
     if run.phases:
         spent = {phase: run.phases.get("eval" if phase == "evaluation" else phase, 0.0) for phase in counts}
     else:
@@ -267,7 +304,7 @@ def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float
 def _spent(run: Run, timing: Timing) -> dict[str, float]:
     """Seconds by phase, from what the slow steps took more than the others."""
     spent = {
-        "evaluation": len(run.evals) * (timing.eval_cost_s or 0.0),
+        "evaluation": timing.evaluations * (timing.eval_cost_s or 0.0),
         "checkpoint": len(run.checkpoints) * (timing.checkpoint_cost_s or 0.0),
         "startup": 0.0,
     }

@@ -19,6 +19,7 @@ from nanoscope.analysis.findings import (
     RunProgress,
     Schedule,
     ScheduleEnded,
+    Stalled,
     TooShort,
     TrainLoss,
     Unclear,
@@ -39,7 +40,7 @@ MOST_POINTS = 150  # a curve of more is looked at in stretches
 WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing yet
 WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
 WAY_BACK = 0.3  # of a rise, that a curve has come down again
-GAP_SHARE, FAR_APART, EASIER = 0.08, 1.6, 0.05
+GAP_SHARE, FAR_APART, EASIER = 0.08, 2.5, 0.05
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
 MEMORISED, MEMORISED_AFTER_PASSES = 0.2, 0.5
 SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before any training
@@ -71,6 +72,8 @@ def _judge(
     curve = in_blocks(points.steps, points.values, MOST_POINTS) if len(points) > MOST_POINTS else points
     flat = flat_end(curve, *FLAT[measure]) if enough and not warming_up else None
     if flat is not None and not ended:
+        if measure == "val" and (stalled := _stalled(evidence, flat)):
+            return stalled
         level, since = median(flat.values), change(flat)
         confidence: Confidence = "likely" if measure == "val" else "hint"
         count = len(points.since(flat.steps[0]))
@@ -86,6 +89,8 @@ def _judge(
             measure, recent.steps[0], recent.values[0], recent.steps[-1], recent.values[-1], gain,
             max(points.sigma * math.sqrt(2), moved.error), confidence=confidence,
         )  # fmt: skip
+    if measure == "val" and (stalled := _stalled(evidence, points.part(points.best) if turning else recent)):
+        return stalled
     if ended and schedule is not None and schedule.lr is not None:
         return ScheduleEnded(
             measure, median(recent.values), schedule.lr, confidence="likely" if measure == "val" else "hint"
@@ -102,11 +107,21 @@ def _only_begun(progress: RunProgress) -> bool:
     return total is not None and last is not None and last < ENOUGH_OF_PLAN * total
 
 
-def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
+def _stalled(evidence: Evidence, since: Points) -> Stalled | None:
+    """Validation that has not fallen in a stretch in which training loss fell, so that the gap between them grew."""
+    first, last, apart = evidence.evals[-len(since)], evidence.evals[-1], gap(evidence)
+    then, moved = evidence.train_at(first), change(since)
+    if apart is None or then is None or moved.sigmas < -HINT or _training_since(evidence, first, last) != "fell":
+        return None
+    best = evidence.val.steps[evidence.val.best]
+    return Stalled(since.steps[0], moved.value, moved.error, best, then, apart, confidence="likely")
+
+
+def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Worsening | None:
     """Validation that has risen since its best: overfitting if training loss falls on, else a run getting worse."""
     points = evidence.val
     if len(points) < 3:
-        return _far_apart(evidence)
+        return _far_apart(evidence, progress)
     best, last = points.best, evidence.evals[-1]
     if points.steps[best] == 0:
         return None  # worse than before training: see breakdown.damaged_start
@@ -119,11 +134,16 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
         falls = apart and train < then
     if after >= 2:
-        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and rise.sigmas > (LIKELY if after >= 3 else SURE)
+        # The lowest of many values is low by chance, and noise that lasts looks like a rise: it has to climb steadily,
+        # or every value since has to be higher by far.
+        climbs = rise.sigmas > SURE and (after == 2 or change(points.part(best)).sigmas > SURE)
+        higher = min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (climbs or higher)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
-    if not seen or since == "unclear":
+    error = points.sigma if last.stderr is None else last.stderr
+    if not seen or since == "unclear" or last.val - points.values[best] <= error:
         return None
     if last.val <= points.values[0] and _comes_back(points):  # what is worse than at first is not excused by that
         return None
@@ -182,21 +202,26 @@ def _comes_back(points: Points) -> bool:
     return min(down) == down[-1] and fallen > max(WAY_BACK * (peak - lowest), 3 * math.sqrt(2) * points.sigma)
 
 
-def _far_apart(evidence: Evidence) -> Overfitting | None:
-    """With no history to see a turning point in, only a gap that no early run has speaks for itself."""
-    if not evidence.evals:
+def _far_apart(evidence: Evidence, progress: RunProgress) -> Overfitting | None:
+    """With no history to see a turning point in, only a gap that no healthy run has speaks for itself."""
+    if not evidence.evals or _read_less_than_once(progress):
         return None
     last = evidence.evals[-1]
     train = evidence.train_at(last)
     if train is None or last.step < 20 or last.val < max(FAR_APART * train, train + 0.3):
         return None
-    severity = "severe" if last.val > 2.5 * train else "clear"
-    return Overfitting(None, None, last.val, train, None, None, None, severity, confidence="likely")  # type: ignore[arg-type]
+    return Overfitting(None, None, last.val, train, None, None, None, "severe", confidence="likely")
+
+
+def _read_less_than_once(progress: RunProgress) -> bool:
+    """Whether part of the training text is still new to the model: such a text is not known by heart."""
+    return progress.passes_over_data is not None and progress.passes_over_data < 1
 
 
 def gap(evidence: Evidence) -> Gap | None:
     """A growing distance between both losses, where they are measured alike."""
-    pairs = [(e.step, e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
+    steps = zip(evidence.val.steps, evidence.evals, strict=True)
+    pairs = [(step, e.train_loss, e.val) for step, e in steps if e.train_loss is not None and step > 0]
     if len(pairs) < 2 or evidence.evals[-1].metric != "loss":
         return None
     (first_step, first_train, first_val), (step, train, val) = pairs[0], pairs[-1]
@@ -230,7 +255,7 @@ def memorising(evidence: Evidence, train: TrainLoss, progress: RunProgress) -> M
     passes = progress.passes_over_data
     if train.smoothed_last is None or train.first is None or evidence.evals or not train.smoothed_last > 0:
         return None
-    if evidence.run.is_language_model is False:
+    if evidence.run.is_language_model is False or _read_less_than_once(progress):
         return None
     if passes is None and (not evidence.from_scratch or train.first < SMALLEST_TEXT):
         return None  # sums, moves or answers in a fixed form, not plain text: such a task can be known exactly

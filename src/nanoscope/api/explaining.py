@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.analysis.analyse import Options, analyse, log_errors, main_run
+from nanoscope.analysis.analyse import Options, analyse, analyse_nothing, log_errors, main_run
 from nanoscope.analysis.findings import Advice, Analysis, Finding, NoteFinding, Verdict
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source, read_source
@@ -45,15 +45,15 @@ class Explanation(Shown):
     def analysis(self) -> Analysis:
         """The findings about the run that is shown in full: the last, unless an earlier one went wrong."""
         if not self.analyses:
-            return analyse(Run(self._log.format, Traits()), self._options, self._log)
-        return self.analyses[main_run(self._log, self.analyses)]
+            return analyse_nothing(self._log, self._options)
+        return self.analyses[main_run(self.analyses)]
 
     @property
     def numbers(self) -> "KnownNumbers":
         """The numbers of that run, with which concepts are explained."""
         from nanoscope.analysis.known import known_numbers  # late: few ask for it
 
-        run = self._log.runs[main_run(self._log, self.analyses)] if self.analyses else Run(self._log.format, Traits())
+        run = self._log.runs[main_run(self.analyses)] if self.analyses else Run(self._log.format, Traits())
         return known_numbers(run, self.analysis)
 
     def concept(self, name: str) -> "Taught":
@@ -85,7 +85,7 @@ class Explanation(Shown):
         """The document of `nanoscope explain --json`."""
         from nanoscope.analysis.schema import explain_json
 
-        return explain_json(self._log, self._options)
+        return explain_json(self._log, self.analyses)
 
     def print_to(self, page: Page) -> None:
         details = self._log.runs[-1].details if self._log.runs else None

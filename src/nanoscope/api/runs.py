@@ -19,6 +19,7 @@ from nanoscope.training.phases import PhaseClock
 from nanoscope.training.ready import resolve_and_make_ready
 from nanoscope.training.run_folder import old_run
 from nanoscope.training.stopping import SIGNALS
+from nanoscope.views.closing import closing_lines
 
 if TYPE_CHECKING:
     from nanoscope.api.evaluating import Evaluation
@@ -46,9 +47,9 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
 
     with _undone():
         try:
-            session, end, stop = run_session(resolved, clock)
+            session, end, stop = run_session(resolved, clock, closing_lines)
         except NothingToTrainError as reason:
-            report_nothing_to_train(reason)
+            report_nothing_to_train(reason, closing_lines)
             return Run(old_run(resolved).path)
     if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
         signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end

@@ -10,7 +10,6 @@ WHAT_YOU_HAVE = Text("""\
    {config}  all settings           {events}  all events, for programs
    {log}  the training output    {checkpoints}  the model
 Next: nanoscope watch
-      {longer}
       nanoscope prepare FILE""")
 
 
@@ -39,10 +38,10 @@ def demo(*, minutes: float = 1.5) -> int:
     from nanoscope.data.find import find_dataset
     from nanoscope.generation.sampler import Sampling
     from nanoscope.generation.write import write_samples
-    from nanoscope.runs.console import resume_command
     from nanoscope.training.launch import launch
     from nanoscope.training.phases import PhaseClock
     from nanoscope.training.run_folder import unused
+    from nanoscope.views.closing import closing_lines
 
     print(on_terminal(Text("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare")))
     corpus = "shakespeare"
@@ -61,7 +60,7 @@ def demo(*, minutes: float = 1.5) -> int:
     words += [f"--max_minutes={minutes}", "--log_interval=100"]
     print("\n" + on_terminal(Text("2. Train a GPT on it: {command}", command=f"nanoscope train {' '.join(words)}")))
     resolved = resolve(words)
-    status = launch(resolved, PhaseClock())
+    status = launch(resolved, PhaseClock(), closing_lines)
     if status or not folder.holds_run():
         return status
 
@@ -81,8 +80,7 @@ def demo(*, minutes: float = 1.5) -> int:
     except JobError as error:  # charts need the extra 'web'
         print(f"   {' '.join(on_terminal(error.text).splitlines())}")
 
-    longer = resume_command(run, {"max_iters": 2 * resolved.config.max_iters})
     files = {"config": "config.toml", "events": "events.jsonl", "log": "console.log", "checkpoints": "checkpoints/"}
     paths = {name: f"{run}/{file}" for name, file in files.items()}
-    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=f"{data}/", longer=longer, **paths)))
+    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=f"{data}/", **paths)))
     return 0

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from nanoscope.views.terminal_page import Page
 
 
+ANY = "any"  # of --fail_on
+
+
 def explain(
     *logs: LogPath,
     annotate: bool = False,
@@ -41,7 +44,7 @@ def explain(
 
       nanoscope explain train.log --teach
 
-      nanoscope explain train.log --json --fail_on=diverged,non_finite
+      nanoscope explain train.log --json --fail_on=any
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ def explain(
     device
         What it runs on ('RTX 4070 Ti'), if the log doesn't say.
     fail_on
-        Exit with status 1 if one of these verdicts is found, as in 'diverged,non_finite'; for scripts and CI.
+        Exit with status 1 if one of these verdicts is found, as in 'error,non_finite'; 'any' is every bad one. For CI.
     together
         The files are parts of one run: a rotated log, or a run and its continuation.
     """
@@ -76,6 +79,7 @@ def explain(
             other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
         ))  # fmt: skip
     parts = [logs] if together else [(log,) for log in logs]
+    found: dict[str, Sequence[Analysis]] = {}
     if json:
         found = _print_json(parts, options)
     else:
@@ -83,13 +87,13 @@ def explain(
         from nanoscope.words.language import choose_language
 
         page = Page(choose_language())
-        found = {}
         for number, paths in enumerate(parts):
             if number:
                 page.line()
             analyses = _annotate(paths[0], options, page) if annotate else _report(paths, options, page, teach)
-            found[" + ".join(paths)] = {verdict.code for analysis in analyses for verdict in analysis.verdicts}
-    wrong = [f"{path}: {', '.join(sorted(codes & unwanted))}" for path, codes in found.items() if codes & unwanted]
+            found[" + ".join(paths)] = analyses
+    codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
+    wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
         more = [Count("and {n} more log", "and {n} more logs", len(wrong) - 2)] if len(wrong) > 2 else []
         raise JobError(Joined("\n", [*wrong[:2], *more]))
@@ -99,7 +103,7 @@ def _verdict_codes(text: str | None) -> set[str]:
     """The verdicts that --fail_on names."""
     from nanoscope.analysis.findings import Verdict
 
-    known = {kind.code for kind in Verdict.__subclasses__()}
+    known = {ANY, *(kind.code for kind in Verdict.__subclasses__())}
     named = {word.strip().replace("-", "_") for word in (text or "").split(",") if word.strip()}
     for name in sorted(named - known):
         raise UsageError(
@@ -109,17 +113,27 @@ def _verdict_codes(text: str | None) -> set[str]:
     return named
 
 
-def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> dict[str, set[str]]:
+def _unwanted(analyses: "Sequence[Analysis]", codes: set[str]) -> set[str]:
+    """Those of the verdicts that --fail_on names."""
+    verdicts = [verdict for analysis in analyses for verdict in analysis.verdicts]
+    return {v.code for v in verdicts if v.code in codes or (ANY in codes and v.tone == "bad")}
+
+
+def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> "dict[str, Sequence[Analysis]]":
+    from nanoscope.analysis.analyse import analyse, analyse_nothing
     from nanoscope.analysis.schema import explain_json
     from nanoscope.runs.together import read_together
 
-    documents = [explain_json(read_together(paths), options) for paths in parts]
+    documents = []
+    found: dict[str, Sequence[Analysis]] = {}
+    for paths in parts:
+        log = read_together(paths)
+        analyses = [analyse(run, options, log) for run in log.runs]
+        documents.append(explain_json(log, analyses))
+        found[" + ".join(paths)] = analyses or [analyse_nothing(log, options)]
     text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
     sys.stdout.write(text + "\n")
-    return {
-        " + ".join(paths): {code for run in document["runs"] for code in run["verdicts"]}
-        for paths, document in zip(parts, documents, strict=True)
-    }
+    return found
 
 
 def _report(paths: tuple[str, ...], options: "Options", page: "Page", teach: bool) -> "Sequence[Analysis]":
@@ -132,12 +146,12 @@ def _report(paths: tuple[str, ...], options: "Options", page: "Page", teach: boo
         from nanoscope.views.concepts import print_lessons
 
         print_lessons(explanation.numbers, page)
-    return explanation.analyses
+    return explanation.analyses or [explanation.analysis]
 
 
 def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
     """Read the log twice: first to understand it, then to print it."""
-    from nanoscope.analysis.analyse import analyse
+    from nanoscope.analysis.analyse import analyse, analyse_nothing
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
     from nanoscope.runs.trackers import open_log
@@ -156,4 +170,4 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     analyses = [analyse(run, options, log) for run in log.runs]
     with again:
         print_annotated(clean_lines(again), log, analyses, page)
-    return analyses
+    return analyses or [analyse_nothing(log, options)]

@@ -39,8 +39,9 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         clock = PhaseClock()  # the run begins here
 
     from nanoscope.training.launch import launch  # loads torch, after the environment is set up
+    from nanoscope.views.closing import closing_lines
 
-    return launch(resolved, clock)
+    return launch(resolved, clock, closing_lines)
 
 
 def _without_tune(words: Sequence[str]) -> tuple[list[str], float | None]:

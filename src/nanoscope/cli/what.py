@@ -79,5 +79,5 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, KnownNumbers]":
     analyses = [analyse(run, log=log) for run in log.runs]
     if not analyses:
         return concept, NOTHING_KNOWN
-    shown = main_run(log, analyses)
+    shown = main_run(analyses)
     return concept, known_numbers(log.runs[shown], analyses[shown])

@@ -65,7 +65,7 @@ def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
 
     Each folder is looked for here, where the run was started if it is still there, and where its data was last seen.
     """
-    config = read_run_config(run)
+    config, _ = read_run_config(run)
     if config.get("dataset") != name:  # another one was chosen since
         config = {}
     notes = config.get(RUN_NOTES, {})

@@ -3,6 +3,8 @@
 import io
 import pickle
 import pickletools
+import re
+from dataclasses import dataclass
 from typing import Any
 
 # Tuples are missing on purpose: as keys they can be nested so that a few bytes take years to hash.
@@ -12,8 +14,12 @@ ALLOWED = {
     "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
     "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "LIST", "APPEND", "APPENDS",
 }  # fmt: skip
-
-
+ALLOWED_WITH_TENSORS = ALLOWED | {
+    "GLOBAL", "REDUCE", "BUILD", "BINPERSID", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+}  # fmt: skip
+DICTIONARY = "collections OrderedDict"
+CALLED = {DICTIONARY, "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"}
+STORAGE = re.compile(r"torch \w+Storage")
 MOST_IN_A_TUPLE = 10_000
 
 
@@ -41,36 +47,80 @@ def _check_opcodes(content: bytes) -> None:
             raise pickle.UnpicklingError("it holds a huge number")
 
 
-def check_tuples(content: bytes) -> None:
-    """Refuse a pickle with tuples of more than a few thousand values, counting those in the tuples that they hold.
+@dataclass(slots=True)
+class _Object:
+    """What is known of an object on the unpickler's stack."""
 
-    A tuple that holds another one twice, which holds another one twice, … takes years to hash. Nothing is executed:
-    this follows only how large the objects on the unpickler's stack are.
+    called: str = ""
+    """The function that it is, or that made it."""
+    values: int = 1
+    """In a tuple, counting those in the tuples that it holds; 0 for a mark."""
+    entries: int = 0
+    """In a dictionary or list."""
+    is_key: bool = True
+    """Whether a dictionary may have it as a key."""
+
+
+def check_tensors(content: bytes) -> None:
+    """Refuse a pickle of tensors and plain values in which a few bytes would take gigabytes or years.
+
+    torch calls nothing that does harm, but what it calls may get any arguments: bytearray(2**31), or a dictionary to
+    copy a million times. And a tuple that holds another one twice, which holds another one twice, … takes years to
+    hash. Nothing is executed: this follows only how large the objects on the unpickler's stack are.
     """
-    stack: list[int] = []  # values in a tuple, 1 for other objects, 0 for a mark
-    memo: dict[Any, int] = {}
+    stack: list[_Object] = []
+    memo: dict[Any, _Object] = {}
+    copied = 0
+    argument: Any
     for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name.endswith("GET"):
-            stack.append(memo.get(argument, 1))
-        elif opcode.name.endswith("PUT") or opcode.name == "MEMOIZE":
+        name = opcode.name
+        if name == "GLOBAL" and argument not in CALLED and not STORAGE.fullmatch(argument):
+            raise pickle.UnpicklingError(f"it asks for {argument.replace(' ', '.')!r}")
+        if name not in ALLOWED_WITH_TENSORS:
+            raise pickle.UnpicklingError("it holds more than tensors, text and numbers")
+        if name.endswith("GET"):
+            stack.append(memo.get(argument) or _Object())
+        elif name.endswith("PUT") or name == "MEMOIZE":
             memo[len(memo) if argument is None else argument] = stack[-1]
-        elif opcode.name == "MARK":
-            stack.append(0)
+        elif name == "MARK":
+            stack.append(_Object(values=0))
         else:
             taken = _taken(stack, opcode)
-            size = 1 + sum(taken) if opcode.name.startswith("TUPLE") else 1
-            stack += [size] * len(opcode.stack_after)
-            if size > MOST_IN_A_TUPLE or opcode.name == "DUP":
-                raise pickle.UnpicklingError("it holds a huge tuple")
+            made = _Object(argument if name == "GLOBAL" else "")
+            if name == "LONG1":  # a number above 64 bits may have the same hash as many others
+                made.is_key = abs(argument) < 2**64
+            elif name.startswith("TUPLE"):
+                made.values += sum(each.values for each in taken)
+                made.is_key = all(each.is_key for each in taken)
+            elif name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS"):
+                made = taken[0]  # the same object
+                made.entries += len(taken) - 1
+                if name.startswith("SET") and not all(key.is_key for key in taken[1::2]):
+                    raise pickle.UnpicklingError("it holds a huge number")
+            elif name == "BUILD":  # copies what it gets
+                made, state = taken
+                copied += state.entries + state.values
+                if made.called != DICTIONARY:
+                    raise pickle.UnpicklingError("it holds more than tensors, text and numbers")
+            elif name == "REDUCE":
+                function, arguments = taken
+                made.called = function.called
+                called_alone = made.called == DICTIONARY  # with values, it would copy them
+                if made.called not in CALLED or arguments.entries or called_alone != (arguments.values == 1):
+                    raise pickle.UnpicklingError("it holds more than tensors, text and numbers")
+            stack += [made] * len(opcode.stack_after)
+            if made.values > MOST_IN_A_TUPLE or copied > len(content):
+                raise pickle.UnpicklingError("it holds a huge tuple, or copies")
 
 
-def _taken(stack: list[int], opcode: pickletools.OpcodeInfo) -> list[int]:
+def _taken(stack: list[_Object], opcode: pickletools.OpcodeInfo) -> list[_Object]:
     """Remove and return what an opcode takes from the stack: a number of objects, and those above the last mark."""
     count, taken = len(opcode.stack_before), []
     if pickletools.markobject in opcode.stack_before:
-        while stack[-1]:
+        while stack[-1].values:
             taken.append(stack.pop())
-        count -= 1  # the mark is left, and what the opcode takes below it
-    taken += stack[len(stack) - count :]
+        stack.pop()
+        count = opcode.stack_before.index(pickletools.markobject)
+    taken += reversed(stack[len(stack) - count :])
     del stack[len(stack) - count :]
-    return taken
+    return taken[::-1]

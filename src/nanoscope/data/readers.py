@@ -198,15 +198,21 @@ class Documents:
             raise JobError(
                 '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
             ) from error
-        start_bytes, rows_read = self.read_bytes, 0
+        start_bytes, rows_read, unpacked = self.read_bytes, 0, 0
         try:
             with file.open() as (stream, _):
                 table = pyarrow.parquet.ParquetFile(stream)
                 if self.field not in table.schema_arrow.names:
                     texts = {column.name: "" if "string" in str(column.type) else None for column in table.schema_arrow}
                     raise self._missing_field(file.name, texts)
+                self._check_parquet(file, table.metadata)
+                table = pyarrow.parquet.ParquetFile(stream, read_dictionary=[self.field])  # repeated texts: held once
                 for batch in table.iter_batches(batch_size=512, columns=[self.field]):
-                    for text in batch.column(0).to_pylist():
+                    for value in batch.column(0):
+                        text = value.as_py()
+                        unpacked += len(text) if isinstance(text, str) else 0
+                        if unpacked > max(BOMB_BYTES, BOMB_RATIO * file.size_bytes):
+                            raise bomb(file.name, unpacked)
                         yield from self._document(text, Text("{file}, row {number}", file=file.name, number=rows_read))
                         rows_read += 1
                     self.read_bytes = start_bytes + file.size_bytes * rows_read // max(table.metadata.num_rows, 1)
@@ -214,6 +220,14 @@ class Documents:
             raise JobError(
                 "{name} is not a valid Parquet file: {reason}", name=file.name, reason=str(error).splitlines()[0]
             ) from error
+
+    def _check_parquet(self, file: TextFile, declared: Any) -> None:
+        """Refuse a file that says itself that it unpacks to an absurd size. What it holds repeatedly it counts once."""
+        groups = (declared.row_group(number) for number in range(declared.num_row_groups))
+        columns = (group.column(number) for group in groups for number in range(group.num_columns))
+        sizes = [column.total_uncompressed_size for column in columns if column.path_in_schema == self.field]
+        if sum(sizes) > max(BOMB_BYTES, BOMB_RATIO * file.size_bytes):
+            raise bomb(file.name, sum(sizes))
 
     def _document(self, text: Any, where: Text | str) -> Iterator[Piece]:
         """Yield the value of a field in pieces; null and empty values are skipped."""

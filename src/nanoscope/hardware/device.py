@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import importlib.util
 import json
+import os
 import platform
 import re
 import sys
@@ -37,6 +38,7 @@ class Facts:
     torch_has_cuda: bool = False
     cpu_bfloat16: bool = False  # fast
     cpu_dtype_before: str | None = None  # of a run that is resumed
+    torchrun: bool = False  # started this process, which sees the GPUs of all
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def look(*, training: bool = False, before: str | None = None) -> Facts:
         torch_has_cuda=torch.version.cuda is not None,
         cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(before),
         cpu_dtype_before=before,
+        torchrun="TORCHELASTIC_RUN_ID" in os.environ,
     )
 
 
@@ -95,7 +98,9 @@ def decide(
     if kind == "auto":
         kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
         device_reason = Text("no CUDA or MPS found") if kind == "cpu" else Text("the fastest here")
-    number = int(index or 0) if local_rank is None else local_rank  # torchrun gives each process its own GPU
+    number = int(index or 0) if local_rank is None else local_rank  # each process has its own GPU
+    if local_rank is not None and len(facts.cuda_names) == 1 and not facts.torchrun:
+        number = 0  # SLURM can show each process only its own
     place, name = _find(kind, number, facts)
     capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":

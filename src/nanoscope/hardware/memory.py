@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from nanoscope.errors import JobError
+from nanoscope.errors import OUT_OF_MEMORY, JobError
 from nanoscope.messages import Text
 
 
@@ -20,6 +20,18 @@ class SequenceTooLargeError(DoesNotFitError):
     def __init__(self) -> None:
         super().__init__(
             Text("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
+        )
+
+
+class OptimizerTooLargeError(DoesNotFitError):
+    """Memory ran out in the optimizer's step. A smaller micro-batch would not help: its tensors are free by then."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Text(
+                "out of memory in the optimizer's step; nothing of this iteration was saved\n"
+                "Free memory on the device, or reduce --n_layer or --n_embd."
+            )
         )
 
 
@@ -63,11 +75,10 @@ def _gigabytes(count_bytes: int) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out. CUDA has its own exception; CPU and MPS raise RuntimeError with a message."""
+    """Return whether memory ran out. CUDA's allocator has its own exception; all others only have their message."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    messages = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
+    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def release(device: torch.device) -> None:

@@ -171,7 +171,16 @@ def _instead(reasons: Joined, wanted: str, used: str) -> Joined:
 
 def cpu_name() -> str:
     """Return the model name of the processor."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine() or "CPU"
+    return _cpuinfo("model name") or _mac_chip() or platform.processor() or platform.machine() or "CPU"
+
+
+def _mac_chip() -> str:
+    """'Apple M2 Pro', as peaks.toml has it; Python only says 'arm'."""
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+            return subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=QUIET_SECONDS).decode().strip()
+    return ""
 
 
 def _cpu_flags() -> set[str]:

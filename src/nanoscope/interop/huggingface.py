@@ -11,7 +11,13 @@ from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.untrusted import printable, read_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-NAMES = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
+# Model → the commit of its repository. What is published there later is not taken unseen.
+NAMES = {
+    "gpt2": "607a30d783dfa663caf39e06633721c8d4cfcd7e",
+    "gpt2-medium": "6dcaa7a952f72f9298047fd5137cd6e4f05f41da",
+    "gpt2-large": "32b71b12589c2f8d625668d2335a01cac3249519",
+    "gpt2-xl": "15ea56dee5df4983c59b2538573817e1667135e2",
+}
 
 # OpenAI stores these matrices as (in, out), torch's Linear as (out, in).
 TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
@@ -51,12 +57,14 @@ def _downloaded(name: str) -> tuple[Path, Path]:
     from huggingface_hub import hf_hub_download
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    repository = f"openai-community/{name}"
     try:
-        return Path(hf_hub_download(NAMES[name], WEIGHTS)), Path(hf_hub_download(NAMES[name], CONFIG))
+        weights, config = (hf_hub_download(repository, file, revision=NAMES[name]) for file in (WEIGHTS, CONFIG))
     except Exception as error:  # the client has many kinds of errors
         raise JobError(
             "cannot download the weights of {name} from Hugging Face ({error})\n"
             "On a machine with a network, download {weights} and {config} of {repository}, and use their folder "
             "instead of {name}.",
-            name=name, error=type(error).__name__, weights=WEIGHTS, config=CONFIG, repository=NAMES[name],
+            name=name, error=type(error).__name__, weights=WEIGHTS, config=CONFIG, repository=repository,
         ) from None  # fmt: skip
+    return Path(weights), Path(config)

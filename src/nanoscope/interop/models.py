@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nanoscope.checkpoint_files import BEST, LAST, NANOGPT, STATE, TOKENIZER, WEIGHTS, checkpoint_folders, read_pointer
-from nanoscope.config_sources import resolve
+from nanoscope.config_sources import is_run, resolve
 from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
@@ -203,7 +203,7 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
 def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     """The run that a checkpoint belongs to, and its settings, as far as they are known."""
     for place in (folder, folder.parent, folder.parent.parent):
-        if (place / "config.toml").is_file():
+        if (place / "config.toml").is_file() or is_run(place):
             try:
                 return place, resolve([str(place)]).given
             except (UsageError, JobError):

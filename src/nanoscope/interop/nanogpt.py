@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nanoscope.checkpoint_files import NANOGPT
-from nanoscope.data.plain_pickle import check_tuples
+from nanoscope.data.plain_pickle import check_tensors
 from nanoscope.errors import JobError
 from nanoscope.messages import Text
 from nanoscope.model import ModelConfig
@@ -91,10 +91,10 @@ def _check_archive(file: Path) -> None:
         if sum(entry.file_size for entry in entries) > file.stat().st_size:
             raise ValueError("its contents are larger than the file")
         for entry in entries:
-            if entry.filename.endswith("data.pkl"):
+            if entry.filename.lower().endswith("data.pkl"):  # torch finds it in capitals, too
                 if entry.file_size > PICKLE_LIMIT_BYTES:
                     raise ValueError("its pickle is too large")
-                check_tuples(archive.read(entry))
+                check_tensors(archive.read(entry))
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:

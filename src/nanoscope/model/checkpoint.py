@@ -3,8 +3,6 @@
 Anyone may have written it, so sizes are checked before memory is taken for them.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +18,10 @@ from nanoscope.checkpoint_files import (
     STATE,
     TOKENIZER,
     WEIGHTS,
+    OtherVersionError,
     checkpoint_folders,
     read_pointer,
+    read_state,
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import file_sha256
@@ -30,8 +30,6 @@ from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.suggest import did_you_mean_run
 from nanoscope.untrusted import printable, read_json
-
-STATE_VERSION = 1
 
 Count = Annotated[int, Meta(ge=0, lt=2**62)]
 Number = Annotated[float, Meta(gt=-(2.0**62), lt=2.0**62)]  # neither infinite nor NaN
@@ -66,8 +64,8 @@ class State(msgspec.Struct):
     model: dict[str, Any]
     scaler: Plain
     run: Plain
+    """What a resume compares with: seed, dataset fingerprint, evaluation."""
     sha256: dict[str, str]
-    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,13 +81,8 @@ class LoadedCheckpoint:
     tokenizer: dict[str, Any] | None
     scaler: Plain
     run: Plain
-    """Settings of the run that a resume compares with (seed, dataset fingerprint)."""
     damaged: tuple[Path, ...] = ()
     """Checkpoints that should have been used instead of this one."""
-
-
-class OtherVersionError(JobError):
-    """A checkpoint is of another format. That is no damage."""
 
 
 def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[Text]]:
@@ -133,16 +126,7 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
 def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint:
     """Read one checkpoint, with or without the optimizer. JobError names the file that is missing or damaged."""
     try:
-        content = read_json(folder / STATE)
-        if content["version"] != STATE_VERSION:
-            version = f"{content['version']!r:.20}"
-            raise OtherVersionError(
-                "{folder} was written by another version of nanoscope (format {version})",
-                folder=folder, version=version,
-            )  # fmt: skip
-        if content.get("checksum") != state_checksum(content):
-            raise JobError("{file} is damaged: its checksum differs from the one it holds", file=folder / STATE)
-        state = msgspec.convert(content, State)
+        state = msgspec.convert(read_state(folder), State)
         _check_files(folder, state.sha256, {WEIGHTS, OPTIMIZER} if optimizer else {WEIGHTS})
         config, weights = ModelConfig(**state.model), read_tensors(folder / WEIGHTS)
         check_weights(config, weights)
@@ -161,12 +145,6 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
         raise JobError(
             "checkpoint {folder} is incomplete or damaged: {reason}", folder=folder, reason=printable(reason[:200])
         ) from None
-
-
-def state_checksum(state: dict[str, Any]) -> str:
-    """The checksum that state.json holds of the rest of its content."""
-    rest = {key: value for key, value in state.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _check_files(folder: Path, sha256: dict[str, str], needed: set[str]) -> None:

@@ -320,7 +320,8 @@ def relu_squared(x: Tensor) -> Tensor:
     """Compute max(x, 0)²."""
     if by_hand(x):
         return _ReluSquared.apply(x)  # type: ignore[no-any-return, no-untyped-call]
-    return F.relu(x).square()
+    positive = F.relu(x)
+    return positive * positive  # CUDA's autocast would compute `square` in float32, and keep a copy
 
 
 class _ReluSquared(torch.autograd.Function):

@@ -72,7 +72,10 @@ class Together(torch.optim.Optimizer):
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
-    """Scale all gradients, dense and sparse, so that their common norm is at most `limit`; return the norm before."""
+    """Scale all gradients, dense and sparse, so that their common norm is at most `limit`; return the norm before.
+
+    0: no limit.
+    """
     values = []
     for parameter in parameters:
         if parameter.grad is not None:
@@ -80,5 +83,6 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
                 parameter.grad = parameter.grad.coalesce()
             values.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
     norm = torch.nn.utils.get_total_norm(values)
-    torch._foreach_mul_(values, torch.clamp(limit / (norm + 1e-6), max=1.0))
+    if limit:
+        torch._foreach_mul_(values, torch.clamp(limit / (norm + 1e-6), max=1.0))
     return norm

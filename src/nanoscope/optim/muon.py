@@ -1,7 +1,8 @@
 """Muon: momentum replaced by the nearest orthogonal matrix, so that every direction learns at the same pace.
 
 After Keller Jordan's Muon (2024). torch.optim.Muon updates one matrix at a time, in bfloat16. This one stacks equal
-shapes into one batched matmul, in bfloat16 on CUDA and wherever the run uses it, else in float32.
+shapes into one batched matmul, in bfloat16 where the run uses it, else in float32: bfloat16 is emulated on older GPUs,
+and float16 is too coarse here.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,8 +24,7 @@ def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, devic
     qkv = [matrix for name, matrix in parameters.items() if name.endswith("qkv.weight")]
     other = [matrix for name, matrix in parameters.items() if not name.endswith("qkv.weight")]
     groups = [{"params": qkv, "parts": 3, "lr_scale": lr_scale}, {"params": other, "lr_scale": lr_scale}]
-    sixteen_bits = device_type == "cuda" or dtype == "bfloat16"
-    return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay, sixteen_bits)
+    return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay, dtype == "bfloat16")
 
 
 @torch.no_grad()

@@ -116,11 +116,11 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     learner = Learner(config, model, machine)
     model_bytes = used(machine.device)
     clock = PhaseClock()
-    books = Books(Reporter(Path(job.folder)), clock, Pace(config, clock))
+    books = Books(Reporter(RunFolder(Path(job.folder))), clock, Pace(config, clock))
     session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
     session.start = start_event(session)
     began = time.perf_counter()
-    warmed_up = warm_up(learner)
+    warmed_up = warm_up(learner, session.micro_batch)
     return SetUp(
         session, warmed_up, [str(note) for note in [*notes, *more]], process_bytes, model_bytes,
         time.perf_counter() - began, seconds_since_process_start(),
@@ -216,14 +216,13 @@ class _Steps:
             if number >= 2 and time.perf_counter() > until:
                 break
             before = time.perf_counter()
-            loss = learner.forward_backward([batch], step)
+            learner.forward_backward([batch], step)
             self.session.machine.synchronize()
             if len(batch[0]) == self.micro_batch:
                 (self.later if number else self.first).append(time.perf_counter() - before)
-        assert loss is not None
         for again in range(2 if step == 0 else 1):  # the first update also makes the optimizer's state
             before = time.perf_counter()
-            update(self.session, loss, step)
+            update(self.session, step)
             if again or step:
                 learner.zero_grad()
             self.session.machine.synchronize()
@@ -246,15 +245,12 @@ class _Steps:
                     break
 
 
-def update(session: "Session", loss: "torch.Tensor", step: int) -> None:
+def update(session: "Session", step: int) -> None:
     """Clip and step, as the trainer does."""
     from nanoscope.optim.schedule import learning_rate
 
-    learner = session.learner
-    grad_norm = learner.clip()
-    learner.check_finite(loss, grad_norm, step)
-    if session.machine.device.type != "cpu" or learner.first_bad_step < 0:
-        learner.step(learning_rate(step, session.config))
+    session.learner.clip()
+    session.learner.step(learning_rate(step, session.config))
 
 
 def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -> list[float]:

@@ -12,7 +12,7 @@ from nanoscope.analysis.analyse import analyse
 from nanoscope.analysis.findings import Advice
 from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.config import TrainConfig
-from nanoscope.config_sources import resolve
+from nanoscope.config_sources import read_run_config, resolve
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import Text
@@ -31,7 +31,7 @@ def find_run(name: str) -> Path:
     """The folder of a run of ours that a path means. Says what to do where there is only a log."""
     path = Path(name)
     folder = path.parent if path.name in ("events.jsonl", "console.log", "config.toml") else path
-    if (folder / "config.toml").is_file() and (folder / "events.jsonl").is_file():
+    if (folder / "events.jsonl").is_file() and read_run_config(folder)[0]:
         return folder
     if (path / NANOGPT).is_file():
         raise JobError(

@@ -109,8 +109,7 @@ class Workshop:
         for step in range(config.max_iters):
             before = time.perf_counter()
             loss = learner.forward_backward(loader.next(), step)
-            learner.check_finite(loss, learner.clip(), step)
-            if learner.first_bad_step >= 0:
+            if not learner.is_finite(loss.item(), learner.clip().item()):
                 outcome.problem = "not finite"
                 break
             learner.step(learning_rate(step, config))

@@ -6,8 +6,10 @@ A format says what a line is; the order of the steps decides which run it belong
 - a larger step continues the current run;
 - one of the last few steps again is the same record, printed twice or by another rank;
 - a step back to where the run began, or before, starts a new run; a step back into the middle resumes the run.
+A step back may also be the next excerpt of a log that somebody quotes: excerpts that fit together are one run.
 """
 
+from bisect import bisect_left
 from itertools import islice
 from operator import lt
 from typing import Any
@@ -30,6 +32,8 @@ INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
 MOST_STEPS = 10**13  # a number beyond this is none of a step
 TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, not measurements
+ROUNDED_S = 6e-4  # a time that is quoted in whole milliseconds may be off by so much
+MOST_QUOTED = 200  # lines of excerpts that may be out of order: nobody quotes more
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
 
 
@@ -45,6 +49,8 @@ class RunBuilder:
         self.line = 0  # number of the line being read
         self.facts: dict[str, ConfigValue] = {}  # settings printed since the last run began; the next run gets them
         self.typed: set[str] = set()  # those given on a command line, which override a printed file
+        self.abridged = False  # the text leaves lines or losses out, as people do who quote a log
+        self._excerpts: list[Run] = []  # runs that may be parts of the run before them
         self._boundary = False  # a header, an error or a 'resuming' line came after the last step
         self._resuming = False
         self._rollback = False
@@ -96,7 +102,9 @@ class RunBuilder:
         run = self.current
         if run is not None and not run.said_finished:  # what happens after the end does no harm
             run.failed = not run.total_steps or (run.last_step or 0) < run.total_steps
-        self.errors.append(LoggedError(line or self.line, kind, message, self.current))
+        self.errors.append(LoggedError(line or self.line, kind, message, run))
+        if run is not None:
+            run.last_error = run.last_error or self.errors[-1]
 
     def finish(self) -> list[Run]:
         """Return all runs, in order of appearance."""
@@ -108,6 +116,7 @@ class RunBuilder:
                 run = self._new_run()
             self._attach(run, item)
         self._queued = []
+        self._join_excerpts()
         for run in self.runs:
             if not run.steps:
                 self._time_evaluations(run)
@@ -169,8 +178,10 @@ class RunBuilder:
         if not 0 <= step < MOST_STEPS:
             return
         at_start = self.current is None or self._boundary
-        run = self._run_of(step, loss, record.total)
+        run = self._run_of(step, loss, time_s, record.total)
         if run is None:
+            if self.current is not None:
+                self._attach_queued(self.current, step, begins=False)
             return
         begins = not run.steps or step == self._resumed_step
         if record.clock is not None:
@@ -187,7 +198,7 @@ class RunBuilder:
         if self._queued:
             self._attach_queued(run, step, begins)
 
-    def _run_of(self, step: int, loss: float, total: int | None) -> Run | None:
+    def _run_of(self, step: int, loss: float, time_s: float, total: int | None) -> Run | None:
         """The run that a step belongs to, or None if the record is a copy."""
         run = self.current
         if run is not None and total and run.total_steps and total != run.total_steps and not self._resuming:
@@ -206,14 +217,19 @@ class RunBuilder:
         if step > run.steps.step[-1]:
             if resuming:
                 self._resume(run, step)
+            run.last_error = None  # it goes on
             return run
         if not boundary and step in run.steps.step[max(self._recent_from, len(run.steps) - RECENT_STEPS) :]:
             run.duplicates_dropped += 1
             return None
-        if step > 1 and (resuming or (step > run.steps.step[0] and _same_loss(run, step, loss))):
+        quoted = self.abridged and not boundary and _may_be_of(run, step, loss, time_s)
+        if step > 1 and not quoted and (resuming or (step > run.steps.step[0] and _same_loss(run, step, loss))):
             self._resume(run, step)
             return run
-        return self._new_run()
+        if boundary:
+            return self._new_run()
+        self._excerpts.append(self._new_run())
+        return self.current
 
     def _new_run(self) -> Run:
         if self.current is not None:
@@ -233,9 +249,11 @@ class RunBuilder:
         for series in run.series.values():
             series.cut_from(step)
         run.evals = [e for e in run.evals if e.step <= step]
+        run.evaluated_at = [at for at in run.evaluated_at if at <= step]
         run.resumed_at = [s for s in run.resumed_at if s < step] + ([] if self._rollback else [step])
         self._resumed_step = step
         run.failed = run.said_finished = False
+        run.last_error = None
         run.config |= self.facts
         self.facts, self.typed = {}, set()
         self._forget_recent(run)
@@ -277,6 +295,22 @@ class RunBuilder:
                 return (steps[-1] if steps else 0) + other.steps.step[-1] - other.steps.step[-2]
         return None
 
+    def _join_excerpts(self) -> None:
+        """Make one run of excerpts that were quoted out of order, where they fit together."""
+        joined: list[Run] = []
+        for run in self.runs:
+            if joined and run in self._excerpts and _fits(joined[-1], run, self.abridged):
+                _join(joined[-1], run)
+                for error in self.errors:
+                    error.run = joined[-1] if error.run is run else error.run
+            else:
+                joined.append(run)
+        if len(joined) < len(self.runs):
+            self.runs, self.current = joined, joined[-1]
+        for run in joined if self.abridged else ():
+            run.evals.sort(key=lambda evaluation: evaluation.step)
+            run.checkpoints.sort(key=lambda saved: saved.step)
+
     def _unroll_epochs(self, step: int, epoch: float) -> int:
         """Turn steps that restart with every epoch into one count."""
         last = self.last_step
@@ -306,9 +340,9 @@ class RunBuilder:
         if record.clock is not None and record.step is not None:
             self._clock = (record.step, record.clock.seconds, record.clock.source)
         val = record.val
-        if val != val:
+        if val != val and record.step is None:
             return
-        if not -HUGE < val < HUGE:
+        if not -HUGE < val < HUGE and val == val:
             val = NOT_FINITE
         last = self.last_step
         step = record.step
@@ -321,7 +355,8 @@ class RunBuilder:
             step = last if last is not None else 0
         if step >= MOST_STEPS:
             return
-        evaluation = Evaluation(step, val, record.train_loss, record.metric, record.seconds, record.stderr)
+        train_loss = None if record.train_loss != record.train_loss else record.train_loss
+        evaluation = Evaluation(step, val, train_loss, record.metric, record.seconds, record.stderr)
         if record.clock is not None:
             self._eval_clocks[id(evaluation)] = record.clock.seconds
         if record.total:
@@ -338,7 +373,8 @@ class RunBuilder:
         if step is None and waiting is not None:
             step = waiting
         elif step is None:
-            step = 0 if run is None else max([run.last_step or 0, *(e.step for e in run.evals[-1:])])
+            evaluated = [] if run is None else [*(e.step for e in run.evals[-1:]), *run.evaluated_at[-1:]]
+            step = max([self.last_step or 0, *evaluated])
         saved = SavedCheckpoint(step, record.seconds)
         if run is None or self._queued:
             self._queued.append(saved)
@@ -363,11 +399,49 @@ class RunBuilder:
             if run.evals and run.evals[-1].step == item.step and run.evals[-1].metric == item.metric:
                 self._eval_clocks.pop(id(item), None)
                 return  # printed twice, or by another rank
-            run.evals.append(item)
+            if item.val == item.val:
+                run.evals.append(item)
+            elif item.step not in run.evaluated_at[-1:]:
+                run.evaluated_at.append(item.step)
         elif isinstance(item, EndRecord):
             run.said_finished = True
         elif not run.checkpoints or run.checkpoints[-1].step != item.step:
             run.checkpoints.append(item)
+
+
+def _may_be_of(run: Run, step: int, loss: float, time_s: float) -> bool:
+    """Whether a run may have printed this record: it has none of that step, or the same."""
+    index = bisect_left(run.steps.step, step)
+    if index == len(run.steps) or run.steps.step[index] != step:
+        return True
+    other_loss, other_s = run.steps.loss[index], run.steps.time_s[index]
+    rounded = loss != loss or other_loss != other_loss  # people who leave losses out round times
+    return (rounded or loss == other_loss) and not abs(time_s - other_s) > (ROUNDED_S if rounded else 0.0)
+
+
+def _fits(run: Run, excerpt: Run, abridged: bool) -> bool:
+    """Whether two parts of a text are of one run: they agree where they meet, and lines were surely left out."""
+    steps, first, last = excerpt.steps, run.steps.step[0], run.steps.step[-1]
+    if len(run.steps) + len(steps) > MOST_QUOTED or not run.time_source == excerpt.time_source == "printed":
+        return False
+    interleave = first < steps.step[-1] and steps.step[0] < last and not {*run.steps.step} & {*steps.step}
+    return (abridged or interleave) and all(
+        _may_be_of(run, step, loss, time_s) and (not first < step < last or _same_loss(run, step, loss))
+        for step, loss, time_s in zip(steps.step, steps.loss, steps.time_s, strict=True)
+    )
+
+
+def _join(run: Run, excerpt: Run) -> None:
+    lines = len(run.steps) + len(excerpt.steps)
+    run.steps.merge(excerpt.steps)
+    run.duplicates_dropped += excerpt.duplicates_dropped + lines - len(run.steps)
+    evaluated, saved = {e.step for e in run.evals}, {c.step for c in run.checkpoints}
+    run.evals += [e for e in excerpt.evals if e.step not in evaluated]
+    run.checkpoints += [c for c in excerpt.checkpoints if c.step not in saved]
+    run.evaluated_at = sorted({*run.evaluated_at, *excerpt.evaluated_at})
+    run.total_steps = run.total_steps or excerpt.total_steps
+    run.said_finished = run.said_finished or excerpt.said_finished
+    run.failed = run.failed or excerpt.failed
 
 
 def _same_loss(run: Run, step: int, loss: float) -> bool:

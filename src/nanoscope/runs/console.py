@@ -277,7 +277,6 @@ def _end_lines(event: e.End, folder: str) -> list[str]:
         return lines
     if event.reason == "finished" and event.step and event.saved_step == event.step:
         lines.append(Text("see what it writes: {command}", command=f"nanoscope sample {shlex.quote(folder)}"))
-        lines.append(Text("train longer: {command}", command=command))
     elif event.step and event.saved_step == event.step:
         lines.append(Text("saved; resume with: {command}", command=command))
     elif not event.step:

@@ -127,10 +127,13 @@ class Iter(Event, frozen=True, kw_only=True, tag="iter"):
     """A fraction of 1."""
     eta_seconds: MaybeNumber = None
     process_gb: MaybeNumber = None
-    """Resident memory of the training process. This and the next three are sampled now and then, not at every line."""
+    """Resident memory of the training process. This and the next four are sampled now and then, not at every line."""
     cpu_share: MaybeNumber = None
     """Of all cores, used by the training process since the last sample."""
+    gpu_peak_gb: MaybeNumber = None
+    """The most that was allocated on the device since the last sample."""
     gpu_gb: MaybeNumber = None
+    """Allocated on the device between two steps: what earlier versions sampled."""
     gpu_share: MaybeNumber = None
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from nanoscope.errors import OUT_OF_MEMORY
 from nanoscope.runs.run import ErrorKind
 from nanoscope.runs.text import without_prefix
 
@@ -29,11 +30,6 @@ _OTHER_ERROR = re.compile(
 )
 _C_ERROR = re.compile(
     r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
-)
-_OUT_OF_MEMORY = re.compile(
-    r"out of memory|OutOfMemory|OOM when allocating|"
-    r"MemoryError|oom-kill|(?:can't|cannot) allocate memory|alloc(?:ate|ation) .{0,40}failed",
-    re.I,
 )
 # What ends a traceback, whatever its name.
 _ANY_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z][A-Za-z_]{2,60})(?::\s(.{0,300})|\s{0,4}$)")
@@ -127,4 +123,4 @@ class ErrorFinder:
 
 
 def _memory_or(kind: ErrorKind, line: str) -> ErrorKind:
-    return "out_of_memory" if _OUT_OF_MEMORY.search(line) else kind
+    return "out_of_memory" if OUT_OF_MEMORY.search(line) else kind

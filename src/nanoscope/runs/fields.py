@@ -7,7 +7,7 @@ writing something, add a line to that table.
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 from nanoscope.runs.run import NOT_FINITE
@@ -198,10 +198,19 @@ def _compiled_meanings() -> list[tuple[Meaning, re.Pattern[str], re.Pattern[str]
     return [(meaning, re.compile(meaning.label), re.compile(meaning.also)) for meaning in MEANINGS]
 
 
+@cache
+def _any_meaning(kind: UnitKind) -> re.Pattern[str]:
+    """What every label of a number with such a unit matches, if it has a meaning: a log may have very many others."""
+    labels = (meaning.label for meaning in MEANINGS if not meaning.unit or kind in meaning.unit)
+    return re.compile("|".join(f"(?:{label})" for label in labels))
+
+
 @lru_cache(maxsize=4096)
 def meaning_of(label: str, unit: str) -> tuple[str, float] | None:
     """What a labelled number is, and the factor to its base unit (seconds, tokens per second, per cent, GB)."""
     kind, factor = _unit(unit)
+    if not _any_meaning(kind).search(label):
+        return None
     for meaning, pattern, also in _compiled_meanings():
         if (not meaning.unit or kind in meaning.unit) and pattern.search(label) and also.search(label):
             name = meaning.name

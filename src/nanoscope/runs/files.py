@@ -15,6 +15,7 @@ from nanoscope.runs.text import clean_lines
 HEAD_BYTES = 1 << 16
 MOST_BYTES = 64 << 20  # of a JSON document; parsed, it takes several times that much memory
 MOST_UNPACKED = 4 << 30
+MOST_LAYERS = 4  # of compression, and what is in them
 _GZIP = b"\x1f\x8b"
 _NOTEBOOK = re.compile(rb'^\s{0,40}\{\s{0,40}"(?:cells|nbformat|metadata)"')
 _TRAINER_STATE = re.compile(rb'"(?:log_history|best_metric|best_model_checkpoint|best_global_step)"')
@@ -27,16 +28,7 @@ _STATE_SETTINGS = ("max_steps", "num_train_epochs", "logging_steps", "eval_steps
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     """The numbered, clean lines of a log, whatever kind of file holds it."""
-    head = stream.read(HEAD_BYTES)
-    whole = io.BufferedReader(_Rest(head, stream))
-    if head.startswith(_GZIP):
-        import zlib
-
-        try:
-            yield from lines_of(cast("BinaryIO", _Unpacked(whole)))
-        except (OSError, EOFError, zlib.error) as problem:
-            raise JobError("Cannot unpack this gzip file: {reason}.", reason=why(problem)) from None
-        return
+    head, whole = _opened(stream)
     text = None
     if head.lstrip()[:1] == b"{":
         if _NOTEBOOK.match(head):
@@ -44,6 +36,22 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         elif b'"event"' not in head[:200] and _TRAINER_STATE.search(head):
             text = _trainer_state(_document(whole, b'"log_history"'))
     yield from clean_lines(io.BytesIO(text.encode()) if text is not None else whole)
+
+
+def unpacked(stream: BinaryIO) -> BinaryIO:
+    """The content of a stream, without its compression if it has any."""
+    return _opened(stream)[1]
+
+
+def _opened(stream: BinaryIO) -> tuple[bytes, "io.BufferedReader[_Rest]"]:
+    """The beginning of a stream's content, and all of it."""
+    for _ in range(MOST_LAYERS):
+        head = stream.read(HEAD_BYTES)
+        whole = io.BufferedReader(_Rest(head, stream))
+        if not head.startswith(_GZIP):
+            return head, whole
+        stream = cast("BinaryIO", _Unpacked(whole))
+    raise JobError("Cannot unpack this gzip file: it is compressed {n} times or more.", n=MOST_LAYERS)
 
 
 class _Rest(io.RawIOBase):
@@ -75,7 +83,12 @@ class _Unpacked:
         self._left = MOST_UNPACKED
 
     def read(self, size: int) -> bytes:
-        chunk = self._file.read(min(size, self._left))
+        import zlib
+
+        try:
+            chunk = self._file.read(min(size, self._left))
+        except (OSError, EOFError, zlib.error) as problem:
+            raise JobError("Cannot unpack this gzip file: {reason}.", reason=why(problem)) from None
         self._left -= len(chunk)
         return chunk
 

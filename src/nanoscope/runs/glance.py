@@ -5,7 +5,6 @@ import platform
 import re
 import stat
 import time
-import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 import psutil
 
 from nanoscope.checkpoint_files import BEST, STATE, read_pointer
+from nanoscope.config_sources import read_run_config
 from nanoscope.errors import JobError
 from nanoscope.runs.events import (
     COMPLETE,
@@ -148,13 +148,12 @@ def newest_first(glances: Iterable[Glance]) -> list[Glance]:
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """The settings of a run: those of config.toml, which a resume may have changed, over those of its first event."""
+    """The settings of a run: its own, which a resume may have changed, over those of its first event."""
     settings: dict[str, Any] = {}
     with suppress(OSError, NewerVersionError), (folder / "events.jsonl").open("rb") as file:
         start = _last(Start, _decoded(file.read(HEAD_BYTES).splitlines()[:1]))
         settings |= start.config if start else {}
-    with suppress(OSError, JobError, ValueError, RecursionError):
-        settings |= tomllib.loads(read_small(folder / "config.toml", HEAD_BYTES).decode("utf-8"))
+    settings |= read_run_config(folder)[0]
     return {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
 
 

@@ -49,6 +49,7 @@ _ITER_SERIES = (
     (attrgetter("data_seconds"), "data_s", 1),
     (attrgetter("process_gb"), "process_gb", 1),
     (attrgetter("cpu_share"), "cpu_pct", 100),
+    (attrgetter("gpu_peak_gb"), "gpu_peak_gb", 1),
     (attrgetter("gpu_gb"), "gpu_gb", 1),
     (attrgetter("gpu_share"), "gpu_pct", 100),
 )
@@ -71,6 +72,8 @@ class RunDetails:
     batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
     ladder: Ladder | None = None  # of the text that all evaluations were measured on
     forecast: e.Forecast | None = None  # the newest of the current session
+    end: e.End | None = None  # of the last session that has ended
+    resumes: list[e.Resume] = field(default_factory=list)  # with settings that were changed for good
 
     @property
     def config(self) -> list[Setting]:
@@ -173,6 +176,8 @@ class EventReader:
                 builder.place(CheckpointRecord(event.step, event.seconds))
             case e.Resume() | e.Rollback():
                 builder.boundary(resuming=True, rollback=isinstance(event, e.Rollback))
+                if isinstance(event, e.Resume) and event.changed:
+                    self.details.resumes.append(event)
             case e.NonFinite():
                 if builder.last_step is None or builder.last_step < event.step:
                     builder.place(StepRecord(event.step, NOT_FINITE))
@@ -214,7 +219,7 @@ class EventReader:
         self.builder.facts.update({name: fact for name, value in facts.items() if (fact := _fact(value)) is not None})
 
     def _end_run(self, run: Run, end: e.End) -> None:
-        run.said_finished = end.reason in e.COMPLETE
+        run.said_finished, self.details.end = end.reason in e.COMPLETE, end
         run.failed = not run.said_finished
         if end.reason == "finished" and "max_iters" not in run.config:  # the end of a console log
             run.total_steps = end.step

@@ -33,6 +33,7 @@ _LANGUAGE = re.compile(
     r"Unsloth|LLaMA-?Factory|llmtuner|axolotl|CausalLM|SFTTrainer|language model|vocab(?:ulary)?[ _]size"
     r"|\bGPT-?[234]?\b|[Ll]lama|mlx_lm|fairseq|tokenizer"
 )
+_LEFT_OUT = re.compile(r"\s{0,40}[\[(<]?(?:\.{3,6}|…|⋮|\. \. \.)[\])>]?\s{0,40}")  # a line that stands for many
 _LOSS_SCALE = re.compile(r"scaler?\b.{0,60}?\breducing (?:loss scale )?to (\d{1,12}(?:\.\d{1,6})?)")
 
 
@@ -105,6 +106,8 @@ class LogReader:
         if not line or line.isspace():
             return
         builder = self.format.builder
+        if _LEFT_OUT.fullmatch(line):
+            builder.abridged = True
         if not self._language and _LANGUAGE.search(line):
             self._language = True
         if "scal" in line and (scale := _LOSS_SCALE.search(line)) and builder.current and builder.last_step is not None:

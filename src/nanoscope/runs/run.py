@@ -81,6 +81,15 @@ class Steps:
         for column, values in zip(self._columns(), columns, strict=True):
             column.fromlist(values)
 
+    def merge(self, other: "Steps") -> None:
+        """Add the steps of another part of the same log, in order; of two records of a step, the one with a loss."""
+        rows = {row[0]: row for row in zip(*other._columns(), strict=True)}
+        rows |= {row[0]: row for row in zip(*self._columns(), strict=True) if row[0] not in rows or row[1] == row[1]}
+        ordered = [rows[step] for step in sorted(rows)]
+        for index, column in enumerate(self._columns()):
+            del column[:]
+            column.extend(row[index] for row in ordered)
+
     def cut_from(self, step: int) -> None:
         """Drop `step` and later steps: a resumed run prints them again."""
         keep = len(self.step)
@@ -146,11 +155,13 @@ class Run:
     traits: Traits
     steps: Steps = field(default_factory=Steps)
     evals: list[Evaluation] = field(default_factory=list)
+    evaluated_at: list[int] = field(default_factory=list)  # steps of evaluations whose losses the log leaves out
     checkpoints: list[SavedCheckpoint] = field(default_factory=list)
     config: dict[str, ConfigValue] = field(default_factory=dict)
     total_steps: int | None = None
     said_finished: bool = False  # a line of the log says so
     failed: bool = False  # an error of the log ended it
+    last_error: "LoggedError | None" = None  # the first one after its last step
     resumed_at: list[int] = field(default_factory=list)
     begins_with_resume: bool = False
     time_source: TimeSource = "printed"

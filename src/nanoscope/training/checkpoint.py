@@ -31,17 +31,21 @@ from nanoscope.checkpoint_files import (
     LAST,
     OPTIMIZER,
     STATE,
+    STATE_VERSION,
     TOKENIZER,
     WEIGHTS,
     checkpoint_folders,
     checkpoint_name,
     read_pointer,
+    state_checksum,
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
-from nanoscope.files import sync_to_disk, write_atomically
+from nanoscope.files import make_folder, sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
-from nanoscope.model.checkpoint import STATE_VERSION, LoadedCheckpoint, TrainingState, state_checksum
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
+from nanoscope.training.lock import LockLostError
+from nanoscope.training.run_folder import RunFolder
 
 Tensors = dict[str, Tensor]
 READ_AT_ONCE = 2**20  # bytes
@@ -75,8 +79,10 @@ def take_snapshot(
     scaler: dict[str, Any],
     tokenizer: Tokenizer | None,
     run: dict[str, Any],
+    settings: dict[str, Any],
     best: bool = False,
 ) -> Snapshot:
+    """What a checkpoint of this moment holds; with `settings` it is complete without config.toml."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
     weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
@@ -90,6 +96,7 @@ def take_snapshot(
         "model": vars(model.config),
         "scaler": scaler,
         "run": run,
+        "settings": settings,
     }
     return Snapshot(progress.step, weights, moments, state, tokenizer, best)
 
@@ -119,8 +126,8 @@ class CheckpointWriter:
 
     RETRY_SECONDS = 30.0
 
-    def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = folder, keep
+    def __init__(self, run: RunFolder, keep: int) -> None:
+        self.run, self.keep = run, keep
         self.unsaved: Snapshot | None = None
         """A copy of a state that could not be saved, until there is a newer one; saving.py tries again."""
         self.retry_at = 0.0
@@ -129,10 +136,17 @@ class CheckpointWriter:
         with suppress(OSError):
             self._clean_up()
 
+    @property
+    def folder(self) -> Path:
+        """Asked anew before each change, because the run's folder may have been renamed, or taken over."""
+        return self.run.checkpoints
+
     def save(self, snapshot: Snapshot) -> Path:
         """Save a checkpoint and return its folder. SaveError leaves older checkpoints as they were."""
         try:
             folder = self._save(snapshot)
+        except LockLostError:
+            raise
         except Exception as error:  # also too little memory: training can continue
             with suppress(OSError):
                 self._clean_up()  # a full disk gets its space back
@@ -168,9 +182,10 @@ class CheckpointWriter:
 
     def _save(self, snapshot: Snapshot) -> Path:
         self._clean_up()
-        target = self.folder / checkpoint_name(snapshot.step)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.mkdir(parents=True)
+        name = checkpoint_name(snapshot.step)
+        temporary = self.folder / f".{name}.{os.getpid()}.tmp"
+        make_folder(temporary.parent)
+        temporary.mkdir()
         sha256 = _write_tensor_files(temporary, {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer})
         if snapshot.tokenizer is not None:
             content = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)
@@ -179,11 +194,12 @@ class CheckpointWriter:
         state["checksum"] = state_checksum(state)
         _write_text(temporary / STATE, json.dumps(state, indent=1))
         sync_to_disk(temporary)
-        _move_into_place(temporary, target)
+        target = self.folder / name
+        _move_into_place(target.with_name(temporary.name), target)
         for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
-            self._point(pointer, target.name)
-        self._prune(target)
-        return target
+            self._point(pointer, name)
+        self._prune(self.folder / name)
+        return self.folder / name
 
     def _clean_up(self) -> None:
         """Remove what a killed process left half-written; put back a checkpoint that was about to be replaced."""

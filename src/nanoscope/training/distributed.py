@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
@@ -12,13 +12,15 @@ import torch.distributed as dist
 from nanoscope.errors import UsageError
 
 
-@dataclass(frozen=True)
+@dataclass
 class Processes:
     """This process among those of the run: the only one unless torchrun started it."""
 
     rank: int = 0
     world: int = 1
     local_rank: int = 0
+    _patient: "dist.ProcessGroup | None" = field(default=None, init=False, compare=False)
+    """Does not time out: the first process may prepare data for hours."""
 
     @classmethod
     def from_environment(cls) -> "Processes":
@@ -44,6 +46,7 @@ class Processes:
         dist.init_process_group(
             f"cpu:gloo,cuda:{chosen}" if device_type == "cuda" else "gloo", timeout=timedelta(minutes=30)
         )
+        self._patient = dist.new_group(backend="gloo", timeout=timedelta(days=30))
 
     def leave(self, status: int) -> None:
         """Exit together with the other processes, if there are any.
@@ -58,20 +61,20 @@ class Processes:
             os._exit(status)
 
     def wait(self) -> None:
+        """Wait for the others, however long they take."""
         if self.world > 1:
-            self.any(False)
+            dist.barrier(self._patient)
+
+    def from_first(self, text: str) -> str:
+        """The text that the first process has."""
+        shared = [text]
+        if self.world > 1:
+            dist.broadcast_object_list(shared, group=self._patient)
+        return shared[0]
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag, whether it is set in any process. All processes get the same answer."""
-        return [bool(answer) for answer in self.highest(*flags)]
-
-    def highest(self, *numbers: int) -> list[int]:
-        """The maximum over all processes, number by number."""
-        if self.world == 1:
-            return list(numbers)
-        answers = torch.tensor(numbers, dtype=torch.int64)
-        dist.all_reduce(answers, dist.ReduceOp.MAX)
-        return answers.tolist()
+        return [total > 0 for total in self.sum(flags)]
 
     def sum(self, values: Iterable[float]) -> list[float]:
         """The sum over all processes, value by value."""
@@ -79,3 +82,10 @@ class Processes:
         if self.world > 1:
             dist.all_reduce(total)
         return total.tolist()
+
+
+def is_another_gone(error: RuntimeError) -> bool:
+    """Whether an exchange failed because another process of the run has ended."""
+    if not dist.is_available() or not dist.is_initialized():
+        return False
+    return isinstance(error, dist.DistBackendError) or "by peer" in str(error)  # gloo raises no type of its own

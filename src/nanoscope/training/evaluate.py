@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from nanoscope.config import Auto
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
-from nanoscope.hardware.memory import is_out_of_memory, release
+from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
 from nanoscope.training.distributed import Processes
 
 
@@ -100,7 +100,7 @@ class Evaluator:
             return None
         whole = torch.zeros(len(self.starts[name]), dtype=torch.float64)
         if losses:
-            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).double().cpu()
+            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).cpu()  # MPS has no float64
         return whole.tolist()
 
     def window_losses(self, model: nn.Module, name: str) -> Iterator[Tensor]:
@@ -110,8 +110,10 @@ class Evaluator:
             try:
                 losses = self._batch_losses(model, name, own[: self.batch])
             except (RuntimeError, MemoryError) as error:
-                if self.batch == 1 or not is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
+                if self.batch == 1:
+                    raise SequenceTooLargeError from None
                 self.batch //= 2
                 release(self.device)
                 continue

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
-from nanoscope.config_sources import Resolved
+from nanoscope.config_sources import Resolved, over
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.memory import check_fits
@@ -97,16 +97,7 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         )
     shape_text = _in_words(replace(shape, block_size=wanted))
     notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=shape_text)]
-    if shape.recipe != resolved.config.recipe:  # rates for another recipe would do harm
-        left_out = [key for key in given if key not in typed and _is_for_the_recipe(key)]
-        given = {key: value for key, value in given.items() if key not in left_out}
-        if left_out:
-            notes.append(
-                Text(
-                    "the weights are {recipe}: {keys} have their defaults for that recipe",
-                    recipe=shape.recipe, keys=", ".join(left_out),
-                )
-            )  # fmt: skip
+    values = over({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():
         notes.append(
             Text(
@@ -114,12 +105,7 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
                 flag="--lr_scale=0.3",
             )
         )
-    return build({**given, **own}), notes
-
-
-def _is_for_the_recipe(key: str) -> bool:
-    metadata = KEYS[key].metadata
-    return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
+    return build(values), notes
 
 
 def _in_words(shape: ModelConfig) -> Text:

@@ -1,6 +1,8 @@
 """From a resolved configuration to an exit status: start the run, train, fail if what was trained isn't saved."""
 
 import shlex
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
@@ -10,7 +12,7 @@ from nanoscope.messages import Text
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
-from nanoscope.training.distributed import Processes
+from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.resuming import NothingToTrainError, flags_to_continue
 from nanoscope.training.session import Session
@@ -19,21 +21,30 @@ from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
 from nanoscope.untrusted import on_terminal
 
+Closing = Callable[[str], Sequence[str]]
+"""The last lines about the run in a folder. Training doesn't judge runs: whoever starts one may pass in what does."""
 
-def launch(resolved: Resolved, clock: PhaseClock) -> int:
+
+def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     try:
-        session, end, stop = run_session(resolved, clock)
+        session, end, stop = run_session(resolved, clock, closing)
     except NothingToTrainError as reason:
         if Processes.from_environment().first:
-            report_nothing_to_train(reason)
+            report_nothing_to_train(reason, closing)
         return 0
+    except RuntimeError as error:
+        if not is_another_gone(error):
+            raise
+        raise JobError("another process of this run has ended; its own message says why") from None
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
     session.machine.processes.leave(status)
     return status
 
 
-def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, StopRequest]:
+def run_session(
+    resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
+) -> tuple[Session, End, StopRequest]:
     """Train from the first iteration to the last, or to the signal that asks to stop."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
     stop = StopRequest()
@@ -42,13 +53,24 @@ def run_session(resolved: Resolved, clock: PhaseClock) -> tuple[Session, End, St
     with stop, session.resources:
         end = train(session, stop)
         _check(session, end)
+    if session.machine.processes.first and end.reason == "finished" and end.step:
+        _print_closing(closing, str(session.folder.path))
     return session, end, stop
 
 
-def report_nothing_to_train(reason: NothingToTrainError) -> None:
+def report_nothing_to_train(reason: NothingToTrainError, closing: Closing | None = None) -> None:
     terminal = open_terminal(StopRequest())
     for line in reason.args:
         terminal.line(on_terminal(line))
+    if reason.finished is not None:
+        _print_closing(closing, reason.finished)
+
+
+def _print_closing(closing: Closing | None, folder: str) -> None:
+    terminal = open_terminal(StopRequest())
+    with suppress(Exception):  # all is saved: nothing that is said about a run may fail it
+        for line in closing(folder) if closing else ():
+            terminal.line(on_terminal(line))
 
 
 def _check(session: Session, end: End) -> None:

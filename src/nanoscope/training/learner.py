@@ -1,5 +1,6 @@
 """What learns: a model with its optimizer. Forward, backward, clip and step are its methods."""
 
+import math
 from collections.abc import Callable
 from typing import cast
 
@@ -9,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
+from nanoscope.hardware.memory import OptimizerTooLargeError, is_out_of_memory
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.flops import flops_per_token
@@ -28,7 +30,6 @@ class Learner:
         self.scaler = torch.amp.GradScaler(machine.choice.type, enabled=machine.choice.dtype == "float16")
         self.flops_per_token = flops_per_token(plain_model.config, plain_model.multiplied_parameters())
         self._parameters = list(plain_model.parameters())
-        self._first_bad = torch.full((), -1, device=machine.device)
 
     def forward_backward(
         self, batches: list[Batch], step: int, abandoned: Callable[[], bool] = lambda: False
@@ -47,17 +48,16 @@ class Learner:
             if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
                 self.model.require_backward_grad_sync = number == len(batches)
             share = len(tokens) / self.config.sequences_per_step
+            pinned = device.type == "cuda"  # only from pinned memory is it safe not to wait for the copy
             with self.machine.autocast():
-                loss = self.model(tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True))
+                loss = self.model(tokens.to(device, non_blocking=pinned), targets.to(device, non_blocking=pinned))
             # DDP averages over the processes, and each holds only its own part of the mean: hence × world.
             self.scaler.scale(loss * (share * world)).backward()
             total += loss.detach() * share
         return total
 
-    def clip(self) -> Tensor | None:
-        """Clip the gradients. Returns their norm before that, or None if clipping is off."""
-        if self.config.grad_clip <= 0:
-            return None
+    def clip(self) -> Tensor:
+        """Clip the gradients, unless grad_clip is 0. Returns their norm before that."""
         self.scaler.unscale_(self.optimizer)
         return clip_gradients(self._parameters, self.config.grad_clip)
 
@@ -65,22 +65,19 @@ class Learner:
         """Update the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
-        self.scaler.step(self.optimizer)
+        try:
+            self.scaler.step(self.optimizer)
+        except (RuntimeError, MemoryError) as error:  # some weights may have changed already
+            raise OptimizerTooLargeError() if is_out_of_memory(error) else error from None
         self.scaler.update()
 
     def zero_grad(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
 
-    def check_finite(self, loss: Tensor, grad_norm: Tensor | None, step: int) -> None:
-        """Remember the first iteration whose loss or gradient is not finite, without waiting for the device."""
+    def is_finite(self, loss: float, grad_norm: float) -> bool:
+        """Whether an iteration went well, and may be followed by others."""
         # float16 overflows now and then, which is what the scaler is for: there only the loss is a sign of trouble.
-        signs = loss if grad_norm is None or self.scaler.is_enabled() else loss + grad_norm
-        self._first_bad.copy_(torch.where(torch.isfinite(signs) | (self._first_bad >= 0), self._first_bad, step))
-
-    @property
-    def first_bad_step(self) -> int:
-        """The first iteration that was not finite, or -1. Waits for the device."""
-        return int(self._first_bad.item())
+        return math.isfinite(loss) and (self.scaler.is_enabled() or math.isfinite(grad_norm))
 
     def restore(self, checkpoint: LoadedCheckpoint) -> None:
         """Take weights, optimizer and scaler from a checkpoint."""
@@ -88,7 +85,6 @@ class Learner:
         load_optimizer(self.optimizer, self.plain_model, checkpoint.optimizer)
         if checkpoint.scaler:  # it has none if it was not trained in float16
             self.scaler.load_state_dict(checkpoint.scaler)
-        self._first_bad.fill_(-1)
 
     def distribute(self) -> None:
         """Have the processes of the run average their gradients."""

@@ -1,28 +1,47 @@
-"""Only one process at a time trains in a run's folder. Imports no torch.
+"""Only one process at a time trains in a run's folder, and it notices when the folder is no longer its own.
 
-`.lock` is locked through the operating system, which releases it however the process ends. `lock.json` says who
-holds the lock, for the error message that the next process shows.
+`.lock` is locked through the operating system, which releases it however the process ends. `lock.json` says who holds
+the lock. That is also what decides where system locks don't reach: on a file system without them, and between
+machines. So the holder touches lock.json every 20 s, from a thread of its own, because an evaluation or a compilation
+may take longer than that; a process that is stopped, dead or cut off from the file server does not touch it. After
+three minutes of silence another machine may take over.
+
+A process that was silent may wake up, and a folder may be renamed while it is trained in. So whoever writes asks for
+the folder first: `RunLock.place()`. A folder that changes hands between that question and the write goes unnoticed
+until the next one. Imports no torch.
 """
 
 import os
 import platform
+import sys
+import threading
+import time
 from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
+import psutil
 from filelock import FileLock, Timeout
 
-from nanoscope.errors import JobError
-from nanoscope.files import write_atomically
+from nanoscope.errors import JobError, UsageError
+from nanoscope.files import Identity, identity, write_atomically
 from nanoscope.messages import Text
-from nanoscope.untrusted import read_small
+from nanoscope.untrusted import on_terminal, read_small
 
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
+REFRESH_SECONDS = 20.0
+SILENT_SECONDS = 180.0  # nine refreshes missed; NFS may show a time that is a minute old
+CLOCK_SECONDS = 60.0  # the system's clock may have been set since
 
 
-class LockedError(JobError):
-    """Another process trains in the folder, or may be training there."""
+class LockedError(UsageError):
+    """Another process trains in the folder, or may be training there. Like a folder with a run: choose another."""
+
+
+class LockLostError(JobError):
+    """The folder now belongs to another process, or can't be found: nothing may be written any more."""
 
 
 class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,63 +52,264 @@ class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot: str
     """Linux's id of this boot of this machine, else empty. Containers have their own host names, but share this."""
     started: str
+    born: float = 0.0
+    """When the process began: process ids are reused."""
 
     def text(self) -> Text:
         return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
 
-    def on_same_machine(self, other: "Holder") -> bool:
-        return self.host == other.host or (self.boot == other.boot and self.boot != "")
+    def is_this_process(self) -> bool:
+        here = _this_process()
+        return (self.pid, self.host, self.boot, self.born) == (here.pid, here.host, here.boot, here.born)
+
+    def on_this_machine(self) -> bool:
+        here = _this_process()
+        return self.host == here.host or (self.boot == here.boot and self.boot != "")
+
+    def is_running_here(self) -> bool:
+        try:
+            born = psutil.Process(self.pid).create_time()
+            return self.boot == _this_process().boot and (not self.born or abs(born - self.born) < CLOCK_SECONDS)
+        except (psutil.Error, ValueError, OverflowError):
+            return False
 
 
 class RunLock:
     """The right to train in a folder, from `acquire` until `release` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.note = folder, folder / "lock.json"
-        # One object per folder and process, so that a process can't lock itself out. Forked children let go of it.
-        self._lock = FileLock(folder.resolve() / ".lock", thread_local=False, is_singleton=True)
+        self.folder = folder
+        """Where it is now, or was when `place` last looked."""
+        self._held = False
+        self._released = threading.Event()
+        self._note_seen: Identity | None = None
+        self._folder_seen: Identity | None = None
+        self._descriptor: int | None = None
+        """Of the folder: it stays with the folder when that is renamed."""
+
+    @property
+    def note(self) -> Path:
+        return self.folder / "lock.json"
 
     def acquire(self) -> "RunLock":
-        """LockedError names the process that holds the lock. On a file system without locks, train unlocked."""
-        try:
-            self._lock.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
-        except Timeout:
-            by = self._holder()
-            raise LockedError(
-                "{folder} is being trained by {holder}\n"
-                "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
-                folder=self.folder, holder=by.text() if by else Text("another process"),
-            ) from None  # fmt: skip
-        except (OSError, NotImplementedError):
-            pass
-        here, holder = _this_process(), self._holder()
-        if holder is not None and not holder.on_same_machine(here):
-            self._lock.release()
-            raise LockedError(
-                "{folder} was last being trained by {holder}, which is another machine:\n"
-                "this one can't see whether that process is still running.\n"
-                "If it isn't, delete {note} and try again.",
-                folder=self.folder, holder=holder.text(), note=self.note,
-            )  # fmt: skip
-        with suppress(OSError):  # a full disk: then the error message of others names no process
-            write_atomically(self.note, msgspec.json.encode(here) + b"\n")
+        """LockedError names the process that holds the lock, or may hold it."""
+        locked = self._lock_file()
+        holder = self._holder()
+        if holder is not None and not holder.is_this_process():
+            try:
+                self._refuse_if_running(holder, locked)
+            except LockedError:
+                self._file.release()
+                raise
+        self._take(certain=locked and (holder is None or holder.on_this_machine()))
+        threading.Thread(target=self._refresh, name="run lock", daemon=True).start()
         return self
 
+    def wait_for_silence(self) -> None:
+        """If another machine trained here, wait until it has been silent for minutes, and remove its lock.json.
+
+        For jobs that are restarted. Returns at once if that machine shows a sign of life: `acquire` then refuses.
+        """
+        holder = self._holder()
+        if holder is None or holder.on_this_machine():
+            return
+        began, seen, say_at = time.monotonic(), _mtime(self.note), 0.0
+        # By our own clock, too: a file system may have its times from machines whose clocks differ.
+        while (left := SILENT_SECONDS - max(self._silence(), time.monotonic() - began)) > 0:
+            if _mtime(self.note) != seen:
+                return
+            if time.monotonic() >= say_at:
+                text = Text(
+                    "{folder} was last being trained by {holder}, on another machine; "
+                    "waiting for a sign of life from it for another {left:duration} before taking over",
+                    folder=self.folder, holder=holder.text(), left=left,
+                )  # fmt: skip
+                print(on_terminal(text), file=sys.stderr, flush=True)
+                say_at = time.monotonic() + 30
+            time.sleep(min(left, 1.0))
+        with suppress(OSError):
+            self.note.unlink()
+
+    def place(self) -> Path:
+        """The folder, also if it was renamed. LockLostError if it is no longer this process's.
+
+        This is asked before every write, so as long as nothing has changed a single `stat` answers.
+        """
+        with suppress(OSError):  # a disk in trouble: the write itself will say so
+            if self._held and (self._note_seen is None or identity(self.note) != self._note_seen):
+                self._look_again()
+        return self.folder
+
     def release(self) -> None:
-        for file in (self.note, self.note.with_name(".lock")):  # Windows deletes the latter only on release
+        if not self._held:
+            return
+        self._released.set()
+        with suppress(LockLostError):  # then nothing there is ours to remove
+            folder = self.place()
+            for name in ("lock.json", ".lock"):  # Windows deletes the latter only on release
+                with suppress(OSError):
+                    (folder / name).unlink()
+        self._let_go()
+
+    def _lock_file(self) -> bool:
+        """Whether the operating system has locked the folder for us. False on a file system without locks."""
+        # One object per folder and process, so that a process can't lock itself out. Forked children let go of it.
+        self._file = FileLock(
+            self.folder.resolve() / ".lock", thread_local=False, is_singleton=True, fallback_to_soft=False
+        )
+        try:
+            self._file.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
+        except Timeout:
+            raise self._in_use(self._holder()) from None
+        except (OSError, NotImplementedError):
+            return False
+        return True
+
+    def _refuse_if_running(self, holder: Holder, locked: bool) -> None:
+        if locked and holder.on_this_machine():
+            return  # it has ended: the system would not have given us the lock
+        if holder.host == platform.node():
+            if holder.is_running_here():
+                raise self._in_use(holder)
+        elif (silence := self._silence()) < SILENT_SECONDS:
+            raise LockedError(
+                "{folder} was last being trained by {holder}, on another machine, which showed a sign of life "
+                "{silence:duration} ago.\n"
+                "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
+                "Or delete {note} and try again.",
+                folder=self.folder, holder=holder.text(), silence=silence,
+                left=SILENT_SECONDS - silence, note=self.note,
+            )  # fmt: skip
+
+    def _in_use(self, holder: Holder | None) -> LockedError:
+        return LockedError(
+            "{folder} is being trained by {holder}\n"
+            "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
+            folder=self.folder, holder=holder.text() if holder else Text("another process"),
+        )  # fmt: skip
+
+    def _take(self, certain: bool) -> None:
+        with suppress(OSError):  # Windows can't open folders
+            self._descriptor = os.open(self.folder, os.O_RDONLY)
+        self._folder_seen = identity(self.folder)
+        self._held = True
+        self._write_note()
+        if not certain:  # no lock has kept others from doing the same at the same moment; the last of them stays
+            time.sleep(PATIENCE_SECONDS)
+            try:
+                self._look_again()
+            except LockLostError:
+                self._let_go()
+                raise self._in_use(self._holder()) from None
+
+    def _write_note(self) -> None:
+        with suppress(OSError):  # a full disk: then the error message of others names no process
+            write_atomically(self.note, msgspec.json.encode(_this_process()) + b"\n")
+            self._note_seen = identity(self.note)
+
+    def _look_again(self) -> None:
+        """Decide whose folder it is, after lock.json was found to be another file or gone."""
+        if identity(self.folder) != self._folder_seen and (moved := self._moved_to()) is not None:
+            self.folder = moved
+        here, holder = identity(self.folder), self._read_note()
+        if holder is not None and holder.is_this_process():
+            self._note_seen = identity(self.note)
+        elif holder is None and here == self._folder_seen:  # somebody has deleted lock.json, or the disk was full
+            self._write_note()
+        elif here is None and self._descriptor is not None and _can_follow() and not self._released.is_set():
+            self.folder.mkdir(parents=True)  # it was deleted
+            self._let_go()
+            self._lock_file()
+            self._take(certain=False)
+        elif here == self._folder_seen and holder is not None:
+            text = Text(
+                "{folder} is now being trained by {holder}, which took over because this process was silent for "
+                "minutes: stopped, or cut off from the file server.\n"
+                "This one ends and changes nothing there; that one continues from the last checkpoint.",
+                folder=self.folder, holder=holder.text(),
+            )  # fmt: skip
+            raise LockLostError(text)
+        else:
+            text = Text(
+                "{folder} was deleted or moved while it was being trained, and can't be found.\n"
+                "Training ends here; what was done since the last checkpoint is lost. Nothing that is at {folder} now "
+                "was touched.",
+                folder=self.folder,
+            )
+            raise LockLostError(text)
+
+    def _moved_to(self) -> Path | None:
+        """Where the system says that our folder is now."""
+        if self._descriptor is None or not _can_follow():
+            return None
+        with suppress(OSError):
+            if sys.platform == "darwin":
+                import fcntl
+
+                found = Path(os.fsdecode(fcntl.fcntl(self._descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0")))
+            else:
+                found = Path(f"/proc/self/fd/{self._descriptor}").readlink()
+            if identity(found) == self._folder_seen:
+                inside = not self.folder.is_absolute() and found.is_relative_to(Path.cwd())
+                return found.relative_to(Path.cwd()) if inside else found
+        return None
+
+    def _refresh(self) -> None:
+        while not self._released.wait(REFRESH_SECONDS):
             with suppress(OSError):
-                file.unlink()
-        self._lock.release()
+                if identity(self.note) == self._note_seen:
+                    os.utime(self.note)
+
+    def _silence(self) -> float:
+        """Seconds since lock.json was touched, by the clock of the file system: those of machines may differ."""
+        mark = self.folder / ".lock"
+        try:
+            mark.touch()
+            return max(0.0, mark.stat().st_mtime - self.note.stat().st_mtime)
+        except OSError:
+            return 0.0
+
+    def _let_go(self) -> None:
+        self._held = False
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        self._file.release()
 
     def _holder(self) -> Holder | None:
         try:
-            return msgspec.json.decode(read_small(self.note, limit_bytes=2000), type=Holder)
-        except (OSError, ValueError, RecursionError, JobError):
+            return self._read_note()
+        except OSError:
             return None
+
+    def _read_note(self) -> Holder | None:
+        try:
+            return msgspec.json.decode(read_small(self.note, limit_bytes=2000), type=Holder)
+        except (FileNotFoundError, ValueError, RecursionError, JobError):
+            return None
+
+
+def _mtime(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _can_follow() -> bool:
+    """Whether the system can say where an open folder is now."""
+    return sys.platform == "darwin" or Path("/proc/self/fd").is_dir()
 
 
 def _this_process() -> Holder:
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return Holder(os.getpid(), platform.node(), boot, datetime.now().strftime("%Y-%m-%d %H:%M"))
+    now = datetime.now().strftime("%Y-%m-%d %H:%M")
+    return Holder(os.getpid(), platform.node(), boot, now, _born(os.getpid()))
+
+
+@cache
+def _born(pid: int) -> float:
+    """Asked once: the answer changes with the system's clock."""
+    return float(psutil.Process(pid).create_time())

@@ -56,7 +56,7 @@ def choose_machine(
         hardware.decide(
             config.device,
             config.dtype,
-            config.compile,
+            False if config.eval_only else config.compile,
             hardware.look(training=True, before=cpu_dtype),
             processes.local_rank if processes.world > 1 else None,
             planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before

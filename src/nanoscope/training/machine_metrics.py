@@ -37,9 +37,11 @@ class MachineMetrics:
             found["cpu_share"] = min(used, 1.0)  # the system counts in ticks: over a moment it may be more
         with suppress(RuntimeError):
             if self._device.type == "cuda":
-                found["gpu_gb"] = torch.cuda.memory_allocated(self._device) / GIGABYTE
-            elif self._device.type == "mps":
-                found["gpu_gb"] = torch.mps.current_allocated_memory() / GIGABYTE
+                # Between two steps there are only the weights and the optimizer's state: what counts is the peak.
+                found["gpu_peak_gb"] = torch.cuda.max_memory_allocated(self._device) / GIGABYTE
+                torch.cuda.reset_peak_memory_stats(self._device)
+            elif self._device.type == "mps":  # has no peak, but keeps what it once had
+                found["gpu_peak_gb"] = torch.mps.driver_allocated_memory() / GIGABYTE
         if self._gpu is not None:
             nvml, handle = self._gpu
             with suppress(nvml.NVMLError):

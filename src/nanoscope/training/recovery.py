@@ -31,7 +31,7 @@ def forward_backward(session: Session, batches: list[Batch], step: int, stop: St
                 raise
         # Here, not above: the exception holds on to tensors.
         session.learner.zero_grad()
-        halve_micro_batch(session, step)
+        halve_micro_batch(session)
 
 
 def discarded(step: int, passage: Passage) -> Text:
@@ -49,9 +49,9 @@ def split_batches(batches: list[Batch], most: int) -> list[Batch]:
     return [part for batch in batches for part in zip(*(torch.split(half, most) for half in batch), strict=True)]
 
 
-def halve_micro_batch(session: Session, step: int) -> None:
+def halve_micro_batch(session: Session) -> None:
     """Continue with micro-batches of half the size and twice as many: the tokens per iteration stay the same."""
-    before = session.micro_batch
+    before, step = session.micro_batch, session.state.step
     if before == 1:
         raise SequenceTooLargeError
     if session.machine.processes.world > 1:  # the others would wait for this one's gradients
@@ -63,7 +63,7 @@ def halve_micro_batch(session: Session, step: int) -> None:
     session.books.reporter.emit(OutOfMemory(step=step, micro_batch_before=before, micro_batch=before // 2))
 
 
-def roll_back(session: Session, bad_step: int) -> bool:
+def roll_back(session: Session) -> bool:
     """After a loss that is not finite: return to the last checkpoint, halve the rates, skip the batch that broke it."""
     before = session.state
     if session.config.on_nan != "rollback" or before.rollbacks == MAX_ROLLBACKS:
@@ -72,9 +72,9 @@ def roll_back(session: Session, bad_step: int) -> bool:
     session.machine.processes.wait()  # until the first one has saved
     session.go_back()
     now = session.state
-    now.skipped = [*before.skipped, bad_step]
+    now.skipped = [*before.skipped, before.step]
     now.rollbacks, now.lr_factor = before.rollbacks + 1, before.lr_factor / 2
     session.books.reporter.emit(
-        Rollback(step=bad_step, to=now.step, lr_factor=now.lr_factor, count=now.rollbacks, limit=MAX_ROLLBACKS)
+        Rollback(step=before.step, to=now.step, lr_factor=now.lr_factor, count=now.rollbacks, limit=MAX_ROLLBACKS)
     )
     return True

@@ -1,7 +1,7 @@
 """How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log and the terminal."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import msgspec
 
 from nanoscope.messages import Text
 from nanoscope.runs.console import console_lines
-from nanoscope.runs.events import AnyEvent, Start, encode
+from nanoscope.runs.events import AnyEvent, Note, Start, encode
 from nanoscope.training.appended_file import AppendedFile
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.untrusted import on_terminal, printable
@@ -35,14 +35,17 @@ class Sink:
 class Reporter:
     """Passes events on to its sinks. A reporter without sinks is silent, as in all processes but the first."""
 
-    def __init__(self, folder: Path, *sinks: Sink) -> None:
-        self._folder, self._sinks = folder, sinks
+    def __init__(self, folder: RunFolder, *sinks: Sink) -> None:
+        self._folder, self._sinks, self._place = folder, sinks, folder.path
         for sink in sinks:
             sink.reporter = self
 
     def emit(self, *events: AnyEvent) -> None:
         for event in events if self._sinks else ():
-            lines = console_lines(event, str(self._folder))
+            if (now := self._folder.path) != self._place:
+                self._place = now
+                self.emit(Note(text=Text("the run's folder was moved; training continues in {folder}", folder=now)))
+            lines = console_lines(event, str(now))
             for sink in self._sinks:
                 sink.write(event, lines)
 
@@ -72,7 +75,7 @@ class Terminal(Sink):
 class EventsFile(Sink):
     """events.jsonl."""
 
-    def __init__(self, path: Path, started_ago: float = 0.0) -> None:
+    def __init__(self, path: Path | Callable[[], Path], started_ago: float = 0.0) -> None:
         self._began = time.perf_counter() - started_ago
         self.file = AppendedFile(path)
 
@@ -81,7 +84,9 @@ class EventsFile(Sink):
         line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began, time=now))
         if isinstance(event, Start):
             self.file.opening = line  # without it the others mean little, should the file vanish
-        self.file.write(line)
+            self.file.write_durably(line)  # before anything else is written: it says whose the folder is
+        else:
+            self.file.write(line)
 
     def close(self) -> None:
         self.file.close()
@@ -90,7 +95,7 @@ class EventsFile(Sink):
 class ConsoleLog(Sink):
     """console.log: what the terminal shows, in English."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | Callable[[], Path]) -> None:
         self.file = AppendedFile(path)
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
@@ -117,5 +122,5 @@ class FileTrouble(Sink):
 
 def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
     """What a run reports to. `terminal` is where a person watches."""
-    events, log = EventsFile(folder.events, started_ago), ConsoleLog(folder.console)
+    events, log = EventsFile(lambda: folder.events, started_ago), ConsoleLog(lambda: folder.console)
     return [events, log, terminal, FileTrouble(terminal, events.file, log.file)]

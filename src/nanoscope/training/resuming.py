@@ -16,7 +16,13 @@ GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
 
 
 class NothingToTrainError(Exception):
-    """The run is as far as it should go. Its arguments are the lines that say so, and how to train it further."""
+    """The run is as far as it should go. Its arguments are the lines that say so; `finished` is the folder of a run
+    that has done all its iterations.
+    """
+
+    def __init__(self, *lines: Text, finished: str | None = None) -> None:
+        super().__init__(*lines)
+        self.finished = finished
 
 
 def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> None:
@@ -24,7 +30,6 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
     config, step = resumed.config, state.step
     if config.eval_only:
         return
-    ended: EndReason
     if step > config.max_iters:
         raise NothingToTrainError(
             Text(
@@ -35,15 +40,14 @@ def check_unfinished(state: TrainingState, resumed: Resumed, *, auto: bool) -> N
             )
         )
     if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
-        ended = "finished"
         what = Text("{run} has finished its {step:d} iterations: nothing to train", run=config.out_dir, step=step)
-    elif auto and out_of_patience(state, config):
-        ended = "patience"
-        what = Text("{run} is out of patience at iteration {step:d}: nothing to train", run=config.out_dir, step=step)
-    else:
-        return
-    command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, ended))
-    raise NothingToTrainError(what, Text("train longer: {command}", command=command))
+        raise NothingToTrainError(what, finished=config.out_dir)
+    if auto and out_of_patience(state, config):
+        command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, "patience"))
+        raise NothingToTrainError(
+            Text("{run} is out of patience at iteration {step:d}: nothing to train", run=config.out_dir, step=step),
+            Text("saved; resume with: {command}", command=command),
+        )
 
 
 def _has_said_so(folder: str) -> bool:

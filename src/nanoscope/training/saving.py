@@ -65,6 +65,7 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
             scaler=session.learner.scaler.state_dict(), tokenizer=session.dataset.tokenizer, best=best,
             run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint,
                  "evaluation": session.evaluation},
+            settings=session.settings,
         )  # fmt: skip
         failure = _write(session, snapshot)
     if failure is not None:

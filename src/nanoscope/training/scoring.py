@@ -177,7 +177,7 @@ def _measure(
     losses: list[float] = []
     try:
         for batch in evaluator.window_losses(model.build(choice.device).eval(), "text"):
-            losses += batch.double().cpu().tolist()
+            losses += batch.tolist()
             on_progress(model.name, len(losses) / len(starts))
     except KeyboardInterrupt:
         pass  # what was done is worth something

@@ -2,10 +2,11 @@
 
 import math
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from nanoscope.checkpoint_files import BEST, read_pointer
-from nanoscope.config import TrainConfig, to_toml
+from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_per_invocation
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError, why
@@ -29,7 +30,7 @@ ENVIRONMENT = (
     "nanoscope", "torch", "python", "platform", "device", "device_name", "dtype", "compiled", "processes",
     "peak_flops", "peak_source", "dataset_fingerprint", "parameters",
 )  # fmt: skip
-"""The fields of `Start` that config.toml keeps."""
+"""The fields of `Start` that the run's settings come with."""
 
 
 @dataclass
@@ -95,16 +96,21 @@ class Session:
         file = self.folder.path / "config.toml"
         if if_missing and file.exists():
             return
-        environment = {key: getattr(self.start, key) for key in ENVIRONMENT}
-        if (cpu_dtype := self._cpu_dtype()) is not None:
-            environment["cpu_dtype"] = cpu_dtype
-        environment["data_folder"] = str(self.dataset.folder.resolve())  # so that it is found from any folder
-        own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
         try:
-            write_atomically(file, to_toml(own, {"environment": environment}))
+            write_atomically(file, to_toml(self.settings), sync=True)
         except OSError as error:
             if not if_missing:
                 raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The run's own settings, without what was typed for this session, and the table RUN_NOTES."""
+        notes = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        if (cpu_dtype := self._cpu_dtype()) is not None:
+            notes["cpu_dtype"] = cpu_dtype
+        notes[LAST_NOTE] = str(self.dataset.folder.resolve())  # so that it is found from any folder
+        own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
+        return {**without_per_invocation(asdict(own)), RUN_NOTES: notes}
 
     def _cpu_dtype(self) -> str | None:
         """What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count."""

@@ -16,7 +16,7 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
-from nanoscope.errors import UsageError, why
+from nanoscope.errors import JobError, UsageError, why
 from nanoscope.interop.huggingface import NAMES
 from nanoscope.interop.models import OpenedModel, open_model
 from nanoscope.messages import Text
@@ -34,9 +34,18 @@ from nanoscope.training.machine import choose_machine
 from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
+from nanoscope.training.recovery import halve_micro_batch
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
-from nanoscope.training.run_folder import Resumed, RunFolder, new_run, old_run, resumed_config, settled
+from nanoscope.training.run_folder import (
+    Resumed,
+    RunFolder,
+    new_run,
+    old_run,
+    resumed_config,
+    settled,
+    unfinished,
+)
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.vocabulary import check_gpt2_data
@@ -67,11 +76,16 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
             learner.restore(origin.checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        notes += unfinished(resolved, folder) if origin.folder is None else []
         config = replace(config, out_dir=str(folder.path))
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
-        books = Books(Reporter(folder.path, *sinks), clock, Pace(config, clock))
+            try:
+                sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            except OSError as error:
+                file = error.filename or folder.path
+                raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+        books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
         session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
         session.resumed = origin.resumed
         resources.callback(books.reporter.close)
@@ -112,11 +126,12 @@ def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) 
         return Origin(
             resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *map(str, problems), *resumed.notes]
         )
+    begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from != "scratch":
         weights = open_weights(resolved.config)
         config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*resolved.notes, *map(str, weights.problems), *notes])
-    return Origin(resolved.config, notes=[*resolved.notes])
+        return Origin(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
+    return Origin(resolved.config, notes=begins)
 
 
 def open_weights(config: TrainConfig) -> OpenedModel:
@@ -189,8 +204,11 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 
 
 def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
-    folder = new_run(resolved) if processes.first else RunFolder(Path(resolved.config.out_dir))
+    if not processes.first:
+        return RunFolder(Path(processes.from_first("")))
+    folder = new_run(resolved)
     resources.callback(folder.release)
+    processes.from_first(str(folder.path))
     return folder
 
 
@@ -199,7 +217,7 @@ def assemble(
     checkpoint: LoadedCheckpoint | None,
 ) -> Session:  # fmt: skip
     machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
-    writer = CheckpointWriter(folder.checkpoints, config.keep_checkpoints)
+    writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
         {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
@@ -212,12 +230,12 @@ def assemble(
 
 
 def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
-    """Write config.toml and emit the first events."""
+    """Emit the first events and write config.toml. All of that is on the disk before the first iteration."""
     resumed, emit = session.resumed, session.books.reporter.emit
     session.start = start_event(session)
+    emit(session.start, *(Note(text=note) for note in notes))
     if session.machine.processes.first and not session.read_only:
         session.write_config()
-    emit(session.start, *(Note(text=note) for note in notes))
     if resumed is not None and checkpoint is not None:
         had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
@@ -244,13 +262,16 @@ def start_event(session: Session) -> Start:
 
 
 def prepare_first_step(session: Session) -> None:
-    """Warm up, and say what the run is in for."""
+    """Warm up, and say what the run is in for. An evaluation alone needs neither."""
+    if session.config.eval_only or session.state.step >= session.config.max_iters:
+        return
     reporter = session.books.reporter
-    measured = warm_up(session.learner)
+    measured = warm_up(session.learner, session.micro_batch)
+    while session.micro_batch > measured.micro_batch:
+        halve_micro_batch(session)
     if measured.compile_problem is not None:
         problem = measured.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
     session.learner.distribute()
-    if session.state.step < session.config.max_iters and not session.config.eval_only:
-        reporter.emit(*look_ahead(session, measured))
+    reporter.emit(*look_ahead(session, measured))

@@ -398,7 +398,12 @@ class _Job:
 
     def __init__(self, run: PlannedRun, resume: bool, slot: int, environment: Mapping[str, str]) -> None:
         self.run, self.resumed, self.slot = run, resume, slot
-        words = [str(run.folder), "--init_from=resume"] if resume else [*run.words, f"--out_dir={run.folder}"]
+        words = [str(run.folder), "--init_from=resume"]
+        if not resume:
+            words = [*run.words, f"--out_dir={run.folder}"]
+            chosen = any(word.startswith("--init_from") for word in run.words)
+            if (run.folder / "events.jsonl").exists():  # killed before its first checkpoint
+                words.append("--overwrite=True" if chosen else "--init_from=auto")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._began = time.monotonic()
         self.process = subprocess.Popen(

@@ -23,10 +23,11 @@ from typing import Any
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import write_atomically
+from nanoscope.files import identity, write_atomically
 from nanoscope.interrupts import skip_exit_hooks
 from nanoscope.messages import Joined, Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rollback, Start, decode
+from nanoscope.training.lock import LockLostError
 from nanoscope.training.reporter import Sink
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.untrusted import read_json
@@ -86,7 +87,7 @@ def check_trackers(config: TrainConfig) -> None:
 
 def open_trackers(folder: RunFolder, config: TrainConfig) -> list[Sink]:
     """The trackers that the settings ask for."""
-    return [Trackers(folder.path, wanted(config))] if wanted(config) else []
+    return [Trackers(folder, wanted(config))] if wanted(config) else []
 
 
 def wanted(config: TrainConfig) -> dict[str, type["Tracker"]]:
@@ -96,13 +97,14 @@ def wanted(config: TrainConfig) -> dict[str, type["Tracker"]]:
 class Trackers(Sink):
     """Starts the threads, reports what they say, and waits for them at the end, but not for long."""
 
-    def __init__(self, folder: Path, kinds: dict[str, type["Tracker"]]) -> None:
-        self._folder, self._kinds = folder, kinds
+    def __init__(self, run: RunFolder, kinds: dict[str, type["Tracker"]]) -> None:
+        self._run, self._kinds = run, kinds
+        self._folder, self._identity = run.given, identity(run.given)
         self._threads: dict[str, threading.Thread] = {}
         self._closed: set[str] = set()
         self._over = threading.Event()
         self._notes: SimpleQueue[Note] = SimpleQueue()
-        self._state: dict[str, dict[str, Any]] = {name: {} for name in kinds} | _read_state(folder)
+        self._state: dict[str, dict[str, Any]] = {name: {} for name in kinds} | _read_state(self._folder)
         self._state_lock, self._written = threading.Lock(), ""
 
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
@@ -112,6 +114,7 @@ class Trackers(Sink):
                 self._threads[name].start()
 
     def advance(self, step: int) -> None:
+        self._look()
         while not self._notes.empty():
             self.reporter.emit(self._notes.get())
 
@@ -132,6 +135,16 @@ class Trackers(Sink):
             if self._threads.keys() - self._closed:
                 skip_exit_hooks()
 
+    def _look(self) -> None:
+        """Where the run's folder is now, for the threads: only the thread that trains may ask the lock."""
+        with suppress(LockLostError, OSError):  # whoever writes a checkpoint next says so
+            self._folder = self._run.path
+            self._identity = identity(self._folder)
+
+    def _moved(self) -> bool:
+        """Whether the folder was renamed since: another run may have its place by now."""
+        return identity(self._folder) != self._identity
+
     def _wait(self, seconds: float) -> Text | None:
         """Returns the trackers that have not ended by then."""
         until = time.monotonic() + seconds
@@ -148,7 +161,8 @@ class Trackers(Sink):
             last = False
             while not last:
                 last = self._over.is_set()  # checked first: all that was written before the end is read
-                for position, event in events_after(self._folder, tracker.given):
+                tracker.folder = self._folder
+                for position, event in () if self._moved() else events_after(tracker.folder, tracker.given):
                     tracker.write(event)
                     tracker.given = position
                 tracker.flush()
@@ -171,7 +185,7 @@ class Trackers(Sink):
         with self._state_lock, suppress(OSError):  # a full disk: the next poll tries again
             state = {name: dict(kept) for name, kept in self._state.items()}  # others write there meanwhile
             text = json.dumps(state, indent=1) + "\n"
-            if text != self._written:
+            if text != self._written and not self._moved():
                 write_atomically(self._folder / "trackers.json", text)
                 self._written = text
 

@@ -6,8 +6,6 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 import gc
 import math
 
-from torch import Tensor
-
 from nanoscope.data.loader import Batch
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.messages import Text
@@ -46,13 +44,8 @@ def train(session: Session, stop: StopRequest) -> End:
         if config.sample_interval and step and step % config.sample_interval == 0 and not stop.requested:
             sample(session)
         if reason := reason_to_stop(session, stop):
-            if reason == "non_finite" and roll_back(session, first_bad_step(session)):
-                continue
             break
 
-        logged = step % config.log_interval == 0
-        if logged:
-            machine.synchronize()  # so that this iteration's time is its own
         with clock.phase("data") as waiting:
             batches = session.loader.next()
         if step in state.skipped:
@@ -60,28 +53,28 @@ def train(session: Session, stop: StopRequest) -> End:
             continue
         with clock.phase("step") as stepping:
             update = optimizer_step(session, batches, lr, stop)
-            if logged:
-                machine.synchronize()
         if update is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
-        advance(session)
         loss, grad_norm = update
+        if not learner.is_finite(loss, grad_norm):  # at once: nothing may be saved after that
+            if roll_back(session):
+                continue
+            reason = "non_finite"
+            break
+        advance(session)
         seconds = waiting.seconds + stepping.seconds
         pace.step(seconds)
 
-        if logged:
-            (mean_loss,) = machine.processes.sum([loss.item()])
-            if math.isfinite(mean_loss):
-                steps, mean_seconds, max_seconds = pace.since_last_line()
-                speed = pace.tokens_per_second
-                iteration = Iter(
-                    step=step, loss=mean_loss, seconds=seconds, data_seconds=waiting.seconds, steps=steps,
-                    mean_seconds=mean_seconds, max_seconds=max_seconds, lr=lr,
-                    grad_norm=None if grad_norm is None else grad_norm.item(), tokens_per_second=speed,
-                    mfu=mfu(speed, learner.flops_per_token, machine.peak[0]), eta_seconds=pace.eta_seconds(step + 1),
-                    **metrics.sample(),
-                )  # fmt: skip
-                reporter.emit(iteration, *spikes.notice(step, mean_loss))
+        if step % config.log_interval == 0:
+            steps, mean_seconds, max_seconds = pace.since_last_line()
+            speed = pace.tokens_per_second
+            iteration = Iter(
+                step=step, loss=loss, seconds=seconds, data_seconds=waiting.seconds, steps=steps,
+                mean_seconds=mean_seconds, max_seconds=max_seconds, lr=lr, grad_norm=grad_norm, tokens_per_second=speed,
+                mfu=mfu(speed, learner.flops_per_token, machine.peak[0]), eta_seconds=pace.eta_seconds(step + 1),
+                **metrics.sample(),
+            )  # fmt: skip
+            reporter.emit(iteration, *spikes.notice(step, loss))
         reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
         reporter.emit(*(Note(text=text) for text in machine.waiting.check()))
         retry_save(session)
@@ -95,29 +88,22 @@ def advance(session: Session) -> None:
     session.state.step, session.state.sequences = session.state.step + 1, session.loader.sequences_read
 
 
-def optimizer_step(
-    session: Session, batches: list[Batch], lr: float, stop: StopRequest
-) -> tuple[Tensor, Tensor | None] | None:
-    """One update. Returns this process's share of the mean loss, and the gradient norm before clipping.
+def optimizer_step(session: Session, batches: list[Batch], lr: float, stop: StopRequest) -> tuple[float, float] | None:
+    """One update. Returns the mean loss and the gradient norm before clipping, when the device has done it all.
 
     None if the run was asked to stop between two micro-batches; then nothing has changed.
     """
-    learner, step = session.learner, session.state.step
-    loss = forward_backward(session, batches, step, stop)
-    if loss is None:
+    learner, machine = session.learner, session.machine
+    share = forward_backward(session, batches, session.state.step, stop)
+    if share is None:
         return None
     grad_norm = learner.clip()
-    learner.check_finite(loss, grad_norm, step)
-    # Asking a GPU whether all is well would make it wait: there reason_to_stop asks, at the next logged iteration.
-    if session.machine.device.type != "cpu" or first_bad_step(session) < 0:
-        learner.step(lr)
+    learner.step(lr)
     learner.zero_grad()
-    return loss, grad_norm
-
-
-def first_bad_step(session: Session) -> int:
-    """The first iteration whose loss or gradient was not finite in any process; -1 if there is none."""
-    return session.machine.processes.highest(session.learner.first_bad_step)[0]
+    machine.synchronize()
+    # If one process's loss is not finite, neither is the sum: all of them notice it.
+    loss, norms = machine.processes.sum([share.item(), grad_norm.item()])
+    return loss, norms / machine.processes.world
 
 
 def evaluate(session: Session, stop: StopRequest) -> None:
@@ -170,15 +156,10 @@ def sample(session: Session) -> None:
 
 
 def reason_to_stop(session: Session, stop: StopRequest) -> EndReason | None:
-    config, step, machine = session.config, session.state.step, session.machine
-    # Asking a GPU for a number makes it wait: there a loss that is not finite is noticed at the next logged iteration.
-    logged = step % config.log_interval == 0 or step == config.max_iters
-    look = machine.device.type == "cpu" or logged or stop.requested
-    bad = look and session.learner.first_bad_step >= 0
+    config, step = session.config, session.state.step
     over_time = config.max_minutes > 0 and session.books.clock.wall_seconds >= 60 * config.max_minutes
-    bad, asked, over_time = machine.processes.any(bad, stop.requested, over_time)
+    asked, over_time = session.machine.processes.any(stop.requested, over_time)
     reasons: dict[EndReason, bool] = {
-        "non_finite": bad,
         "eval_only": config.eval_only,
         "finished": step >= config.max_iters,
         "patience": out_of_patience(session.state, config),
@@ -194,7 +175,6 @@ def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
     session.loader.close()
     retry_save(session, last_try=True)
     if reason == "non_finite":
-        step = first_bad_step(session)
         books.reporter.emit(NonFinite(step=step))
     elif reason != "eval_only" and step > 0:
         save_at_the_end(session, stop)

@@ -38,21 +38,25 @@ class WarmUp:
     fastest: Pass
     saved_bytes: int
     """What a forward pass over one sequence keeps for the backward pass, before compiling."""
+    micro_batch: int
+    """As many sequences as were asked for, or fewer if there is not enough memory for as many."""
     compile_problem: str | None = None
     """Why compiling failed, if it did; then training is eager."""
 
 
-def warm_up(learner: Learner) -> WarmUp:
+def warm_up(learner: Learner, micro_batch: int) -> WarmUp:
     saved = SavedBytes(learner.plain_model)
     try:
         with torch.autograd.graph.saved_tensors_hooks(saved.count, lambda tensor: tensor):
             first = _run(learner, learner.plain_model, 1)
     except (RuntimeError, MemoryError) as error:
         raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
-    problem = _compile(learner) if learner.machine.choice.compile else None
-    fastest = _measure(learner, first)
+    problem = None
+    if learner.machine.choice.compile:
+        micro_batch, problem = _compile(learner, micro_batch)
+    fastest = _measure(learner, first, micro_batch)
     learner.zero_grad()
-    return WarmUp(fastest, saved.bytes, problem)
+    return WarmUp(fastest, saved.bytes, micro_batch, problem)
 
 
 class SavedBytes:
@@ -70,23 +74,30 @@ class SavedBytes:
         return tensor
 
 
-def _compile(learner: Learner) -> str | None:
-    compiled = cast(nn.Module, torch.compile(learner.plain_model))
-    try:
-        _run(learner, compiled, _micro_batch(learner))
-    except Exception as error:  # whatever stops the compiler doesn't stop eager mode
-        return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    learner.model = compiled
-    return None
+def _compile(learner: Learner, micro_batch: int) -> tuple[int, str | None]:
+    """Compile for micro-batches of that size, or of the largest half of it that fits. Or why that does not work."""
+    compiled, sequences = cast(nn.Module, torch.compile(learner.plain_model, dynamic=False)), micro_batch
+    while True:
+        try:
+            _run(learner, compiled, sequences)
+            learner.model = compiled
+            return sequences, None
+        except Exception as error:  # whatever stops the compiler doesn't stop eager mode
+            if sequences == 1 or not is_out_of_memory(error):
+                problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                return micro_batch, problem
+        sequences //= 2  # here, not above: the exception holds on to tensors
+        learner.zero_grad()
+        release(learner.machine.device)
 
 
-def _measure(learner: Learner, first: Pass) -> Pass:
+def _measure(learner: Learner, first: Pass, micro_batch: int) -> Pass:
     """The fastest of a few more passes, if they are short: the first one also set things up."""
     machine, config = learner.machine, learner.config
     at_peak = learner.flops_per_token * config.block_size / (machine.peak[0] or math.inf) * machine.processes.world
-    sequences = min(_micro_batch(learner), int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
+    sequences = min(micro_batch, int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
     if learner.model is not learner.plain_model:  # compiled for whole micro-batches
-        sequences = _micro_batch(learner)
+        sequences = micro_batch
     repeats = 2 if sequences else int(first.seconds > SLOW_TIMES * at_peak)
     try:
         passes = [_run(learner, learner.model, max(sequences, 1)) for _ in range(repeats)] or [first]
@@ -111,10 +122,6 @@ def _run(learner: Learner, model: nn.Module, sequences: int) -> Pass:
     loss.backward()
     learner.machine.synchronize()
     return Pass(sequences, forward, time.perf_counter() - began)
-
-
-def _micro_batch(learner: Learner) -> int:
-    return min(learner.config.batch_size, learner.config.sequences_per_step)
 
 
 def evaluation_seconds(learner: Learner, evaluator: Evaluator, measured: Pass) -> float:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from nanoscope.analysis.findings import Analysis, SlowRecord
+from nanoscope.analysis.findings import Analysis
 from nanoscope.runs.formats import all_formats
 from nanoscope.runs.formats.base import Format
 from nanoscope.runs.run import Log
 from nanoscope.views.terminal_page import Page
+from nanoscope.words.efficiency import FALLS, NOT_YET
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
 from nanoscope.words.sentences import sentence
+from nanoscope.words.templates import Say
 
 
 def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequence[Analysis], page: Page) -> None:
@@ -16,6 +18,8 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
     reader = next((format() for format in all_formats() if format.name == log.format), None)
     slow = {(s.step, round(s.time_s, 4)): s for analysis in analyses for s in analysis.slow_steps}
     errors = {error.line for error in log.errors}
+    mfu = [analysis.mfu for analysis in analyses if analysis.mfu is not None]
+    said: set[Say] = set()
     explained: set[LineKind] = set()
     for number, line in lines:
         page.quote(line)
@@ -25,10 +29,18 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
         if kind is not None and (kind not in explained or kind == "error"):
             explained.add(kind)
             _note(explain_line(kind, line, page.language), page, "cyan")
-        if kind == "step" and reader is not None and slow:
-            record = _slow_record(reader, slow)
-            if record is not None:
-                _note(sentence(record, page.language), page, "yellow")
+        run = reader.builder.current if kind == "step" and reader is not None else None
+        if run is None or not run.steps:
+            continue
+        step, printed = run.steps.step[-1], run.steps.mfu_pct[-1]
+        record = slow.get((step, round(run.steps.time_s[-1], 4)))
+        if record is not None:
+            _note(sentence(record, page.language), page, "yellow")
+        for found in mfu:
+            for words, is_here in ((FALLS, step == found.falls_at), (NOT_YET, found.begins_unmeasured and printed < 0)):
+                if is_here and words not in said:
+                    said.add(words)
+                    _note(words.write(found, page.language), page, "cyan")
 
 
 def _kind(line: str, number: int, reader: Format | None) -> LineKind | None:
@@ -42,14 +54,6 @@ def _kind(line: str, number: int, reader: Format | None) -> LineKind | None:
             case "checkpoint":
                 return "checkpoint"
     return surrounding_kind(line)
-
-
-def _slow_record(reader: Format, slow: dict[tuple[int, float], SlowRecord]) -> SlowRecord | None:
-    """The finding about the record that was just read."""
-    run = reader.builder.current
-    if run is None or not run.steps:
-        return None
-    return slow.get((run.steps.step[-1], round(run.steps.time_s[-1], 4)))
 
 
 def _note(text: str, page: Page, style: str) -> None:

@@ -1,26 +1,19 @@
 """The texts about a run, section by section, as every view shows them."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from nanoscope.analysis.findings import (
     Analysis,
     Diverged,
+    Error,
     Eta,
     Finding,
-    GradientNotFinite,
-    Improving,
     LogError,
     LossSpike,
-    NonFinite,
     NormalStep,
-    NotLearning,
-    NoTraining,
-    Overfitting,
     Schedule,
     ScheduleEnded,
     SlowGroup,
-    Verdict,
 )
 from nanoscope.runs.run import Log
 from nanoscope.untrusted import printable
@@ -56,10 +49,13 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
         *_spikes(analysis),
     )  # fmt: skip
     return [
-        (say("Timing"), [*_texts(language, analysis.timing), *_timing(analysis, language)]),
+        (say("Timing"), [*_texts(language, analysis.timing, analysis.no_normal_step), *_timing(analysis, language)]),
         (
             say("Progress"),
-            [*_texts(language, analysis.progress, *analysis.mismatches), *_left(analysis, language)],
+            [
+                *_texts(language, analysis.progress, analysis.interruption, *analysis.mismatches),
+                *_left(analysis, language),
+            ],
         ),
         (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary, analysis.reading)),
         (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
@@ -78,19 +74,10 @@ def _spikes(analysis: Analysis) -> Sequence[LossSpike]:
     return [spike for spike in analysis.spikes if spike.step not in broken][:MOST_SPIKES]
 
 
-def tone(verdict: Verdict) -> Literal["good", "fair", "bad"]:
-    """How alarming a verdict is."""
-    if isinstance(verdict, Improving):
-        return "good"
-    severe = isinstance(verdict, Overfitting) and verdict.severity == "severe"
-    if severe or isinstance(verdict, Diverged | NotLearning | GradientNotFinite | NoTraining):
-        return "bad"
-    return "bad" if isinstance(verdict, NonFinite) and not verdict.recovered else "fair"
-
-
-def safe_error(error: LogError) -> LogError:
-    """The error with a message that is safe to print."""
-    return LogError(error.line, error.kind, printable(error.message))
+def error_texts(analysis: Analysis, errors: Sequence[LogError], language: Language) -> list[str]:
+    """The errors of a log, without what a verdict or the progress tells."""
+    told = {verdict.line for verdict in analysis.verdicts if isinstance(verdict, Error)}
+    return [sentence(error, language) for error in errors if error.line not in told and error.kind != "interrupted"]
 
 
 def _texts(language: Language, *findings: Finding | None) -> list[str]:
@@ -106,15 +93,21 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
             continue
         text = sentence(group, language)
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
-        if unexplained:
-            text += " " + REASONS.write((*unexplained, "compile") if group.compiled else unexplained, language)
         begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
+        if unexplained:
+            text += " " + REASONS.write((*(group.causes if begins else unexplained), *_circumstances(group)), language)
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     matters_most = bool(costs) and costs[0].share >= LARGE_SHARE
     texts.insert(0 if matters_most else len(texts), " ".join(sentence(cost, language) for cost in costs))
     return [*texts, *_texts(language, analysis.hidden_evaluations)]
+
+
+def _circumstances(group: SlowGroup) -> list[str]:
+    """What the log says, and leaves out, about the causes of slow steps."""
+    compiles = {True: ["compile"], False: ["no compile"], None: []}[group.compiled]
+    return [*compiles, "inferred"] if group.inferred else compiles
 
 
 def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from nanoscope.analysis.analyse import analyse, main_run
+from nanoscope.analysis.analyse import analyse_nothing, main_run
 from nanoscope.analysis.findings import (
     Analysis,
     Confounded,
@@ -17,9 +17,9 @@ from nanoscope.analysis.findings import (
     Repeats,
     Verdict,
 )
-from nanoscope.runs.run import Log, Run, Traits
+from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
-from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
+from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
@@ -41,12 +41,14 @@ def print_report(
     say = page.language.say
     page.paragraph(source_line(log, page.language), style="dim")
     if not log.runs:
-        nothing = analyse(Run(log.format, Traits()), log=log)
+        nothing = analyse_nothing(log)
         _verdicts(nothing.verdicts, page)
-        _errors(errors, page)
+        if nothing.interruption:
+            page.paragraph(sentence(nothing.interruption, page.language))
+        _errors(nothing, errors, page)
         _advice(nothing, page)
         return
-    shown = main_run(log, analyses)
+    shown = main_run(analyses)
     if len(analyses) > 1:
         _runs_table(analyses, page)
         _experiment(log, analyses, page)
@@ -57,7 +59,7 @@ def print_report(
 
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
-    _errors(errors, page)
+    _errors(analysis, errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
     page.section(page.language.say("Noted by the run"), [sentence(note, page.language) for note in notes[-MOST_NOTES:]])
@@ -71,14 +73,15 @@ def _verdicts(verdicts: Sequence[Verdict], page: Page) -> None:
     for verdict in verdicts:
         title = verdict_title(verdict, page.language)
         rest = page.language.say(". ") + sentence(verdict, page.language)
-        page.styled(Text.assemble((title, STYLES[tone(verdict)]), rest))
+        page.styled(Text.assemble((title, STYLES[verdict.tone]), rest))
 
 
-def _errors(errors: Sequence[LogError], page: Page) -> None:
-    if errors:
+def _errors(analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
+    texts = error_texts(analysis, errors, page.language)
+    if texts:
         page.heading(page.language.say("Errors in the log"))
-    for error in errors:
-        page.paragraph(sentence(safe_error(error), page.language), style="red", bullet="- ")
+    for text in texts:
+        page.paragraph(text, style="red", bullet="- ")
 
 
 def _advice(analysis: Analysis, page: Page) -> None:

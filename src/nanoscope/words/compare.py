@@ -237,10 +237,16 @@ MESSAGES: dict[type[f.Finding], Words] = {
         no_common_step=Say("{run} did fewer steps than {other} ({steps:plain}, {other_steps:plain}), and the logs have "
                            "no step at which both can be compared."),
     ),
+    f.ResumedWith: Say("{run} was resumed at step {step:plain} with other settings: {settings}. They hold only from "
+                       "there on.", settings=_settings("settings")),
     f.Fault: By(
         "kind",
-        overfitting=Say("{run} is past its best: its validation loss rises while its training loss falls, "
-                        "so its low training loss is not a good sign."),
+        overfitting=First(
+            Say("{run} is past its best: its validation loss rises while its training loss falls, "
+                "so its low training loss is not a good sign.", known("step")),
+            Say("{run} is overfitting: its validation loss is far above its training loss, "
+                "so its low training loss is not a good sign."),
+        ),
         diverged=Say("{run} diverged at step {step:plain}: its last loss says nothing about its settings."),
         non_finite=Say("The loss of {run} is not finite from step {step:plain} on."),
     ),

@@ -8,11 +8,19 @@ PEAK = Verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
 _ACHIEVED = Say("Achieved {achieved_tflops:significant} TFLOP/s = MFU {settled:percent} × {assumed_tflops:significant} "
                 "TFLOP/s, the peak of {assumed_device}, which the trainer assumes.", known("assumed_device"))
 
+NOT_YET = Say("{mfu} is a placeholder: the trainer does not measure MFU during its first five iterations.",
+              has("begins_unmeasured"), mfu="mfu -100.00%")
+FALLS = Say("The printed MFU falls at evaluations (step {falls_at:plain}: from {before} to {after}) though training is "
+            "no slower: it is a moving average, {kept} × the value before + {new} × that of the line, whose time "
+            "includes the evaluation.", known("falls_at"), kept="0.9", new="0.1",
+            before=lambda mfu: f"{100 * mfu.fell_from:.2f}%", after=lambda mfu: f"{100 * mfu.fell_to:.2f}%")
+
 MESSAGES: dict[type[f.Finding], Words] = {
     f.Mfu: Sentences(
         By(
             "reason",
-            not_measured=Say("MFU was not measured; the negative value is a placeholder."),
+            not_measured=Say("MFU was not measured; the negative value is a placeholder.",
+                             lambda mfu: not mfu.begins_unmeasured),
             rounds_to_zero=Say("MFU is printed as 0: this run does too little arithmetic to show against "
                                "{assumed_tflops:significant} TFLOP/s, the peak of {assumed_device}, which the trainer "
                                "assumes."),
@@ -51,6 +59,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
                 lambda mfu: mfu.device is None and mfu.assumed_tflops and mfu.trust == "wrong_peak",
                 option="--device NAME"),
         ),
+        FALLS,
+        NOT_YET,
     ),
     f.Achieved: Sentences(
         First(

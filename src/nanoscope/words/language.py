@@ -166,8 +166,8 @@ class Language:
         return str(format_list([self.isolate(item) for item in items], locale=self._locale))
 
     def line(self, text: str) -> str:
-        """The beginning of a text from a log, on one line."""
-        return " ".join(text.split())[:LINE_LIMIT]
+        """The beginning of a text from a log, on one line, safe to print."""
+        return printable(" ".join(text.split())[:LINE_LIMIT])
 
     def plain(self, value: object) -> str:
         """A value as logs print it: steps are not grouped."""

@@ -57,11 +57,20 @@ CAUSES: dict[f.Cause, Words] = {
 }
 _CAUSES = Each("causes", CAUSES, " + ")
 
-# What the trainer does in that time. The conditions look at the causes alone; 'compile' is there if the log says so.
+# What the trainer does in that time. The conditions look at the causes alone; 'compile' or 'no compile' is there if the
+# log says so, 'inferred' if it leaves the evaluations out.
 REASONS = First(
+    Say("This holds the first evaluation and what happens only once: loading the first data, warming up the device, "
+        "compiling the model.", lambda c: {"startup", "evaluation", "compile"} <= {*c}),
+    Say("This holds the first evaluation and what happens only once: loading the first data, warming up the device.",
+        lambda c: {"startup", "evaluation", "no compile"} <= {*c}),
+    Say("This holds the first evaluation and what happens only once: loading the first data, warming up the device, "
+        "and compiling the model if that is on.", lambda c: {"startup", "evaluation"} <= {*c}),
     Say("This includes compiling the model, which happens once.", lambda c: "startup" in c and "compile" in c),
     Say("This includes start-up, which happens once.", lambda c: "startup" in c),
     Say("After a restart the first step pays for start-up again.", lambda c: "resume" in c),
+    Say("The log leaves the evaluations out, but this trainer evaluates at such regular distances, and its printed "
+        "times include the evaluation and the checkpoint.", lambda c: "evaluation" in c and "inferred" in c),
     Say("Before these lines the trainer measures the losses over many batches and writes the model to disk; "
         "the training step itself is as fast as any other.", lambda c: "evaluation" in c and "checkpoint" in c),
     Say("Before these lines the trainer measures the losses over many batches; "
@@ -128,6 +137,21 @@ MESSAGES: dict[type[f.Finding], Words] = {
             progress_bar=Say("The log prints no step times; these come from its progress bar."),
         ),
         Say("Printed times leave the evaluations out.", lambda step: step.includes_evaluation is False),
+    ),
+    f.NoNormalStep: Say("How long a normal step takes is unknown: the log shows only steps with an evaluation, and "
+                        "their times include it (step {step:plain}: {time_s:duration})."),
+    f.SlowStepsNormal: Sentences(
+        By(
+            "saves",
+            always=Say("The time printed at step {steps:steps} is evaluation + checkpoint + training step.",
+                       has("steps")),
+            perhaps=Say("The time printed at step {steps:steps} is evaluation + training step, and checkpoint where "
+                        "one is written.", has("steps")),
+            never=Say("The time printed at step {steps:steps} is evaluation + training step.", has("steps")),
+        ),
+        Say("The time printed at step {first_step:plain} is start-up + first evaluation + training step.",
+            known("first_step")),
+        Say("The training step alone takes {typical_s:duration}, like all others."),
     ),
     f.SlowRecord: First(
         Say("Slow: {extra_s:duration} more than a normal step, and the log shows no cause.",
@@ -215,6 +239,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
             "reason",
             total_unknown=Say("Can't estimate the time remaining: the log doesn't say how many steps the run will take "
                               "({option}).", option="--max_iters N"),
+            no_normal_step=Say("Can't estimate the time remaining: the log shows only steps with an evaluation."),
             no_times=Say("Can't estimate the time remaining: the log has no step times."),
             not_finite=Say("The time remaining is not estimated: the loss is not a number."),
         ),

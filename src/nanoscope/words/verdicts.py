@@ -2,6 +2,7 @@
 
 from nanoscope.analysis import findings as f
 from nanoscope.words.language import Language
+from nanoscope.words.progress import ERRORS
 from nanoscope.words.templates import By, First, Plural, Say, Sentences, Verbatim, Words, has, known
 
 
@@ -9,7 +10,7 @@ def _gain(verdict: f.Improving) -> tuple[float, float]:
     return verdict.gain, verdict.error
 
 
-def _change(verdict: f.Plateau | f.Unclear) -> tuple[float, float]:
+def _change(verdict: f.Plateau | f.Unclear | f.Stalled) -> tuple[float, float]:
     return verdict.change, verdict.error
 
 
@@ -19,6 +20,7 @@ TITLES: dict[type[f.Finding], Words] = {
     f.Plateau: Say("No longer improving"),
     f.ScheduleEnded: Say("Flat, because the learning rate has come down"),
     f.Unclear: Say("No clear trend"),
+    f.Stalled: Say("Only training loss still falls"),
     f.Worsening: Say("Getting worse"),
     f.Overfitting: By(
         "severity",
@@ -39,6 +41,11 @@ TITLES: dict[type[f.Finding], Words] = {
     f.ScaleCollapse: Say("Loss scale collapsed"),
     f.SlowingDown: Say("Slowing down"),
     f.TooShort: Say("Too early to judge"),
+    f.SlowStepsNormal: First(
+        Say("The slow step is normal", lambda verdict: len(verdict.steps) + (verdict.first_step is not None) == 1),
+        Say("The slow steps are normal"),
+    ),
+    f.Error: First(Say("An error after the end of training", has("finished")), Say("Ended by an error")),
     f.NoTraining: Say("No training in this log"),
     f.WaitingForData: Say("Waiting for data"),
     f.MemoryGrowth: Say("Memory keeps growing"),
@@ -85,6 +92,13 @@ MESSAGES: dict[type[f.Finding], Words] = {
         train=Say("Since {since_step:at} training loss changed by {change:signed}: "
                   "too little, or too noisy, to call a trend.", change=_change),
     ),
+    f.Stalled: Sentences(
+        Say("Since {since_step:at} validation loss changed by {change:signed}, while training loss fell from "
+            "{train_then:loss} to {train:loss}.", change=_change, train=lambda stalled: stalled.gap.train),
+        Say("The gap between them was {then:significant2} at {first_step:at} and is {now:significant2} now: the model "
+            "fits its training text ever better, and new text no better.", then=lambda stalled: stalled.gap.first_gap,
+            first_step=lambda stalled: stalled.gap.first_step, now=lambda stalled: stalled.gap.val - stalled.gap.train),
+    ),
     f.Worsening: Sentences(
         Say("Validation loss was best at {best_step:at} ({best:loss}) and has risen to {last:loss} since, by "
             "{rise:measured}.", rise=lambda verdict: (verdict.rise, verdict.error)),
@@ -96,8 +110,9 @@ MESSAGES: dict[type[f.Finding], Words] = {
         ),
     ),
     f.Overfitting: First(
-        Say("Validation loss {last_val:loss} is far above training loss {last_train:loss}: the model has learnt its "
-            "training text by heart. The log doesn't show when validation loss was best.",
+        Say("Validation loss {last_val:loss} is far above training loss {last_train:loss}: the model knows much of its "
+            "training text by heart. Validation loss was very likely lower before; the log doesn't show when it was "
+            "best.",
             lambda verdict: verdict.onset_step is None),
         Sentences(
             Say("Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
@@ -185,6 +200,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Plural("The log covers {n} step, in too few lines to say how the model learns.",
                "The log covers {n} steps, in too few lines to say how the model learns.", "steps"),
     ),
+    f.Error: ERRORS,
     f.NoTraining: First(
         Plural("No training step was found in {n} line.", "No training step was found in {n} lines.",
                "lines", has("lines")),

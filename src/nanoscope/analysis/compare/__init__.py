@@ -10,7 +10,7 @@ from nanoscope.analysis.compare.effects import learnt
 from nanoscope.analysis.compare.lengths import fewer_steps
 from nanoscope.analysis.compare.losses import Levels, levels_at_equal_steps
 from nanoscope.analysis.compare.ranking import ranked_settings
-from nanoscope.analysis.compare.settings import differs, is_shown, settings_of
+from nanoscope.analysis.compare.settings import changed_settings, differs, is_shown, settings_of
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.compare.speed import DEVICE_KEYS, speeds
 from nanoscope.analysis.compare.table import rows
@@ -28,6 +28,7 @@ from nanoscope.analysis.findings import (
     NoEffect,
     NonFinite,
     Overfitting,
+    ResumedWith,
     Unexplained,
     UnknownData,
 )
@@ -100,7 +101,7 @@ def _learnt(group: list[Side], sure_of_data: bool) -> list[Learnt]:
     shorter = fewer_steps(lengths[0], lengths[-1]) if len(lengths) > 1 else None
     if shorter is not None and not _is_told(shorter, found):
         found.append(shorter)
-    return [*found, *faults[:MOST_FAULTS]]
+    return [*found, *(resumed for side in group for resumed in _resumed(side)), *faults[:MOST_FAULTS]]
 
 
 def _is_told(shorter: FewerSteps, found: Sequence[Learnt]) -> bool:
@@ -109,6 +110,13 @@ def _is_told(shorter: FewerSteps, found: Sequence[Learnt]) -> bool:
     return any(
         (isinstance(f, Effect) and f.step is None) or (isinstance(f, Identical) and pair <= set(f.runs)) for f in found
     )
+
+
+def _resumed(side: Side) -> list[ResumedWith]:
+    """Where settings that can change what is learnt were changed."""
+    resumes = side.run.details.resumes if side.run.details else []
+    found = [(event.step, changed_settings({key: now for key, (_, now) in event.changed.items()})) for event in resumes]
+    return [ResumedWith(side.place, step, settings, confidence="sure") for step, settings in found if settings]
 
 
 def _fault(side: Side) -> Fault | None:

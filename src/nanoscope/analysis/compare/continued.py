@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from nanoscope.analysis.compare.losses import SAME_STEPS
+from nanoscope.analysis.compare.settings import LENGTH_KEYS, learning_factors, shows_all_settings
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.extrapolation import FARTHEST, FEWEST_POINTS, extrapolate
 from nanoscope.analysis.findings import Continued, Diverged, NonFinite, Overfitting
@@ -14,9 +15,17 @@ WIDEST = 0.15  # of the loss: a wider range does not help to compare
 
 def continued(sides: Sequence[Side]) -> list[Continued]:
     """A range, or the reason why there is none, for each of a few runs that did not go as far."""
-    longest = max(side.last_step for side in sides)
-    shorter = [side for side in sides if 0 < side.last_step < (1 - SAME_STEPS) * longest]
-    return [_continue(side, longest) for side in shorter] if len(shorter) <= MOST_RUNS else []
+    longest = max(sides, key=lambda side: side.last_step)
+    shorter = [side for side in sides if 0 < side.last_step < (1 - SAME_STEPS) * longest.last_step]
+    if len(shorter) > MOST_RUNS:
+        return []
+    return [_continue(side, longest.last_step) for side in shorter if not _is_continued_by(longest, side)]
+
+
+def _is_continued_by(longer: Side, side: Side) -> bool:
+    """Whether two runs differ in their lengths alone: the longer one has measured what the other would reach."""
+    pair = [side, longer]
+    return all(map(shows_all_settings, pair)) and set(learning_factors(pair)) <= set(LENGTH_KEYS)
 
 
 def _continue(side: Side, to_step: int) -> Continued:

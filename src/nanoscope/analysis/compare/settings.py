@@ -1,7 +1,8 @@
 """Which settings of runs differ, and what a setting can change: what is learnt, how fast a step is, or neither."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import Analysis
@@ -64,6 +65,12 @@ def learning_factors(sides: Sequence[Side]) -> list[str]:
 def speed_factors(sides: Sequence[Side]) -> list[str]:
     """The settings that differ and can change the time of a step."""
     return _without_followers(_differing(sides, BOOKKEEPING | DATA_KEYS | LEARNING_ONLY), sides)
+
+
+def changed_settings(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Those of some settings that can change what is learnt."""
+    without = BOOKKEEPING | DATA_KEYS | SPEED_ONLY
+    return tuple((printable(key), printable(written(value))) for key, value in values.items() if key not in without)
 
 
 def _differing(sides: Sequence[Side], without: set[str]) -> list[str]:

@@ -15,11 +15,12 @@ from nanoscope.analysis.findings.learning import (
     Schedule,
     TrainLoss,
 )
-from nanoscope.analysis.findings.log import LogSummary, Reading, RunProgress
+from nanoscope.analysis.findings.log import LogError, LogSummary, Reading, RunProgress
 from nanoscope.analysis.findings.timing import (
     Eta,
     HiddenEvaluations,
     NoEta,
+    NoNormalStep,
     NormalStep,
     PhaseCost,
     SlowGroup,
@@ -35,7 +36,9 @@ class Analysis:
     reading: Reading
     verdicts: tuple[Verdict, ...]
     progress: RunProgress
+    interruption: LogError | None
     timing: NormalStep | None
+    no_normal_step: NoNormalStep | None
     slow_steps: tuple[SlowRecord, ...]
     slow_groups: tuple[SlowGroup, ...]
     phase_costs: tuple[PhaseCost, ...]

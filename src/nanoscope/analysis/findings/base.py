@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, dataclass_transform
 
+Tone = Literal["good", "fair", "bad"]
 Confidence = Literal["sure", "likely", "hint"]
 """How sure a verdict is: `sure` needs evidence well beyond the run's own noise, `hint` is worth a look and no more."""
 
@@ -33,6 +34,15 @@ class Finding:
 
 
 class Verdict(Finding):
-    """How a run is doing, with the evidence (its other fields) and how sure that makes it."""
+    """How a run is doing, with the evidence (its other fields), how sure that makes it, and how alarming it is."""
 
     confidence: Confidence = field(default="likely", kw_only=True)
+    usual_tone: ClassVar[Tone]
+
+    def __init_subclass__(cls, tone: Tone = "fair") -> None:
+        super().__init_subclass__()
+        cls.usual_tone = tone
+
+    @property
+    def tone(self) -> Tone:
+        return self.usual_tone

@@ -187,6 +187,14 @@ class FewerSteps(Compared):
     measure: LossMeasure
 
 
+class ResumedWith(Compared):
+    """A run was resumed with other settings: those that it has now hold only from there on."""
+
+    run: int
+    step: int
+    settings: tuple[Setting, ...]
+
+
 class Fault(Compared):
     """What went wrong in one run: its last loss is no measure of its settings."""
 
@@ -243,7 +251,7 @@ class Continued(Compared):
 
 
 Data = NotComparable | SameData | UnknownData
-Learnt = Effect | Repeats | Identical | Confounded | Unexplained | WithinNoise | FewerSteps | Fault | Work
+Learnt = Effect | Repeats | Identical | Confounded | Unexplained | WithinNoise | FewerSteps | ResumedWith | Fault | Work
 
 
 @dataclass(eq=False, repr=False)

@@ -31,6 +31,10 @@ class Mfu(Finding):
     peak_source: str | None
     recomputed: float | None  # fraction of the peak of `device`
     lag: float | None  # how far slow steps pull the printed moving average down, as a fraction of MFU
+    falls_at: int | None = None  # the first evaluation at which a printed moving average falls …
+    fell_from: float | None = None
+    fell_to: float | None = None
+    begins_unmeasured: bool = False  # the first value printed is a placeholder
 
 
 class Achieved(Finding):

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from nanoscope.analysis.findings.base import Finding, Verdict
+from nanoscope.analysis.findings.base import Finding, Tone, Verdict
 from nanoscope.ladder import Place
+from nanoscope.runs.run import ErrorKind
 
 Measure = Literal["val", "train"]
 
@@ -107,7 +108,7 @@ class GradientNorm(Finding):
 # --- verdicts ---
 
 
-class Improving(Verdict):
+class Improving(Verdict, tone="good"):
     """The loss fell by more than its noise: `gain` ± `error`, from one step to another."""
 
     measure: Measure
@@ -147,7 +148,18 @@ class Unclear(Verdict):
     error: float
 
 
-class Worsening(Verdict):
+class Stalled(Verdict):
+    """Since a step validation loss has not fallen, but training loss has: the gap between them grew."""
+
+    since_step: int
+    change: float  # of validation loss
+    error: float
+    best_step: int
+    train_then: float  # training loss at `since_step`
+    gap: Gap
+
+
+class Worsening(Verdict, tone="bad"):
     """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
 
     measure: Measure
@@ -174,6 +186,10 @@ class Overfitting(Verdict):
     wasted_share: float | None
     severity: Literal["slight", "clear", "severe"]
 
+    @property
+    def tone(self) -> Tone:
+        return "bad" if self.severity == "severe" else "fair"
+
 
 class Memorising(Verdict):
     """A loss below anything that unseen text could have, and no validation loss to confirm it."""
@@ -192,7 +208,7 @@ class Leak(Verdict):
     passes_over_data: float | None  # set where the sign is that no gap opened after so many passes
 
 
-class Diverged(Verdict):
+class Diverged(Verdict, tone="bad"):
     """The loss rose and stayed up."""
 
     step: int
@@ -217,8 +233,12 @@ class DamagedStart(Verdict):
     recovered_step: int | None
     uniform_loss: float | None  # set if the worst is above it
 
+    @property
+    def tone(self) -> Tone:
+        return "bad" if self.recovered_step is None else "fair"
 
-class NotLearning(Verdict):
+
+class NotLearning(Verdict, tone="bad"):
     """The loss stands at that of guessing (or of knowing how frequent tokens are), at its first value, or at zero."""
 
     reason: Literal["uniform", "frequencies", "first_value", "zero"]
@@ -227,7 +247,7 @@ class NotLearning(Verdict):
     lr_zero: bool
 
 
-class RepeatedBatches(Verdict):
+class RepeatedBatches(Verdict, tone="bad"):
     """The batches that are read have a far lower loss than the training text as a whole: they are always the same."""
 
     step: int
@@ -244,8 +264,12 @@ class NonFinite(Verdict):
     last_good_checkpoint: int | None
     last_finite_loss: float | None
 
+    @property
+    def tone(self) -> Tone:
+        return "fair" if self.recovered else "bad"
 
-class GradientNotFinite(Verdict):
+
+class GradientNotFinite(Verdict, tone="bad"):
     """The gradient norm is NaN or infinite in many lines."""
 
     step: int
@@ -253,7 +277,7 @@ class GradientNotFinite(Verdict):
     lines: int
 
 
-class GradientExplosion(Verdict):
+class GradientExplosion(Verdict, tone="bad"):
     """The gradient norm has grown many times over, and stays up."""
 
     step: int
@@ -268,7 +292,7 @@ class GradientVanishing(Verdict):
     after: float
 
 
-class ScaleCollapse(Verdict):
+class ScaleCollapse(Verdict, tone="bad"):
     """The loss scale of float16 training was halved again and again."""
 
     first: float
@@ -284,7 +308,20 @@ class TooShort(Verdict):
     warming_up: bool = False
 
 
-class NoTraining(Verdict):
+class Error(Verdict):
+    """An error after the last step of the log; with `finished`, the training itself was complete by then."""
+
+    line: int
+    kind: ErrorKind
+    message: str
+    finished: bool
+
+    @property
+    def tone(self) -> Tone:
+        return "fair" if self.finished else "bad"
+
+
+class NoTraining(Verdict, tone="bad"):
     """The log holds no training line."""
 
     lines: int

@@ -28,6 +28,13 @@ class NormalStep(Finding):
     unit: Literal["step", "epoch"] = "step"  # what the times are those of
 
 
+class NoNormalStep(Finding):
+    """Every printed time is that of a step with an evaluation; `step` is the last one."""
+
+    step: int
+    time_s: float
+
+
 class SlowRecord(Finding):
     """A printed time that stands out of the run's own spread."""
 
@@ -48,7 +55,8 @@ class SlowGroup(Finding):
     extra_total_s: float  # more than normal steps take, over the printed lines
     times_slower: float
     unit: Literal["step", "epoch"] = "step"  # what the step numbers count
-    compiled: bool = False  # the settings say that the trainer compiles its model, and this is the first step
+    compiled: bool | None = False  # this is the first step, and the trainer compiles its model; None: it may
+    inferred: bool = False  # the log leaves the evaluations out; only the distance of these steps shows them
 
 
 class PhaseCost(Finding):
@@ -69,6 +77,15 @@ class HiddenEvaluations(Finding):
     count: int
     log_interval: int
     eval_interval: int
+
+
+class SlowStepsNormal(Verdict, tone="good"):
+    """All slow steps are explained by what the trainer does besides training, evaluations among it."""
+
+    steps: tuple[int, ...]  # with an evaluation, but for the first
+    saves: Literal["always", "perhaps", "never"]  # whether a checkpoint is part of the times of those steps
+    first_step: int | None  # with an evaluation and the start-up
+    typical_s: float  # of a normal step
 
 
 class SlowingDown(Verdict):
@@ -136,7 +153,7 @@ class Eta(Finding):
 class NoEta(Finding):
     """Why the time left cannot be estimated; `thousand_s` still tells how long 1,000 steps take."""
 
-    reason: Literal["total_unknown", "no_times", "not_finite"]
+    reason: Literal["total_unknown", "no_times", "no_normal_step", "not_finite"]
     step_s: float | None
     evals_in_thousand: int = 0  # evaluations that come within 1,000 steps
     eval_each_s: float | None = None

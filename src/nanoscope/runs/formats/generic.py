@@ -13,7 +13,7 @@ from typing import Literal
 
 from nanoscope.runs.bars import Bar, hides_bar, read_bars
 from nanoscope.runs.clocks import Clocks, Timing, bar_timing
-from nanoscope.runs.fields import Fields, number, read_fields
+from nanoscope.runs.fields import Fields, meaning_after, number, read_fields
 from nanoscope.runs.formats.base import Format, Line, named, step_record
 from nanoscope.runs.position import Position, Positions
 from nanoscope.runs.records import CheckpointRecord, EndRecord, EvalRecord, OtherRecord, Record, StepRecord
@@ -41,6 +41,8 @@ _ENOUGH_WEAK = 3  # records without a loss that make a run
 _LINES_BELOW_BAR = 3
 _SHORT = 90  # characters of a line that has a time and no loss; a longer one may be the first half of a record
 _LINES_BELOW = 12  # that belong to a heading
+_MOST_LABELS = 50_000  # new to one log; a log with more names than any trainer has is read by its lines' beginnings
+_BEGINNING = 400  # characters
 
 _VALUES = re.compile(
     r"loss|bp[bc]\b|perplexity|ppl|tokens_per|\b(?:step|iter|epoch|update|itr|batch)|\b(?:time|dt|took|eta|lr)\b|\d\s?m?s\b|nll|xent",
@@ -117,6 +119,7 @@ class Generic(Format):
     def __init__(self) -> None:
         super().__init__()
         self._level = Level.NONE
+        self._misses = meaning_after.cache_info().misses
         self._tables = TableReader()
         self._heading: Heading | None = None
         self._bar: StepRecord | None = None  # the last state of a bar; its next state may correct the values
@@ -143,6 +146,8 @@ class Generic(Format):
         row = self._tables.row(text)
         text = text if row is None else row
         self._eval_heading_left -= 1
+        if len(text) > _BEGINNING and meaning_after.cache_info().misses - self._misses > _MOST_LABELS:
+            text = text[:_BEGINNING]
         if (len(text) > 2000 and not _RECORD_WORD.search(text, 0, 200)) or text.startswith('File "'):
             return ()
         bars = read_bars(text) if row is None else []

@@ -1,9 +1,10 @@
 """nanoGPT, old and new, and its forks (llama2.c's trainer among them)."""
 
 import re
+from collections.abc import Iterable
 
 from nanoscope.runs.formats.base import Format, Line
-from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
+from nanoscope.runs.records import CheckpointRecord, EvalRecord, Record, StepRecord
 from nanoscope.runs.run import Traits
 
 
@@ -14,10 +15,12 @@ def _is_whole(evaluation: re.Match[str]) -> bool:
     return not (evaluation.end() == len(evaluation.string) and missing >= 2 and val[-1:] in ".0123456789")
 
 
+_BEFORE_VALUE = r"(?:\s{1,4}|(?=\.\.|…))"  # people who quote a log leave values out: 'train loss..., val loss...'
 EVALUATION = Line(
     EvalRecord,
-    r"(?i:step)\s{1,8}{step}\s?:\s{0,4}train loss:?\s{1,4}(?P<train_loss>[^\s,]{1,24})(?: \([^)]{1,80}\) \||,)\s{0,4}"
-    r"val loss:?\s{1,4}(?P<val>[^\s,]{1,24})",
+    r"(?i:step)\s{1,8}{step}\s?:\s{0,4}"
+    rf"train loss:?{_BEFORE_VALUE}(?P<train_loss>[^\s,]{{1,24}})(?: \([^)]{{1,80}}\) \||,)\s{{0,4}}"
+    rf"val loss:?{_BEFORE_VALUE}(?P<val>[^\s,*]{{1,24}})",
     "val loss",
     check=_is_whole,
 )
@@ -47,6 +50,14 @@ class NanoGPT(Format):
             rest=("tok_s",),
             joined=True,
         ),
+        Line(  # the same without its loss, as people quote it; with words before or values behind, it is another's
+            StepRecord,
+            r"(?<![^\W\d])(?<![^\W\d] )iter\s{1,8}{step}\s?:\s{0,4}(?:(?:loss\s?)?(?:\.{2,3}|…),?\s{1,4})?"
+            r"time\s{1,4}{time_ms}\s?ms(?:,\s{1,4}mfu\s{1,4}{mfu_pct}\s?%)?"
+            r"(?!\s{0,2}[,;|]\s{0,4}[\w ]{1,24}[ :=]\s?[-\d])",
+            "iter",
+            joined=True,
+        ),
         EVALUATION,
         Line(CheckpointRecord, r"(?i)sav(?:ing|ed)(?: \w{1,12}){0,2} (?:checkpoint|model)\b", "av"),
         Line(StepRecord, r"(?:^|\s){step} \| loss {loss} \| lr {lr} \| {time_ms}ms(?: \| mfu {mfu_pct}%)?", " | loss "),
@@ -57,6 +68,12 @@ class NanoGPT(Format):
         ("train_tokens", r"train has ([\d,]+) tokens"),
     )
     override_prefix = "Overriding:"
+
+    def parse(self, line: str) -> Iterable[Record]:
+        records = tuple(super().parse(line))
+        if any(isinstance(record, StepRecord) and record.loss != record.loss for record in records):
+            self.builder.abridged = True
+        return records
 
     def read(self, line: str) -> str | None:
         found = _PLAIN_ITER.fullmatch(line)

@@ -428,6 +428,7 @@ function connect() {
     const said = JSON.parse(event.data);
     table_.runs = new Map(said.runs.map((/** @type {ListedRun} */ run) => [run.name, run]));
     table_.columns = said.columns;
+    table_.total = said.total;
     Object.assign(state, { common: said.common, folder: said.folder });
     heard();
   });
@@ -435,6 +436,7 @@ function connect() {
     const said = JSON.parse(event.data);
     for (const name of said.gone) table_.runs.delete(name);
     for (const run of said.runs) table_.runs.set(run.name, run);
+    table_.total = said.total;
     heard();
   });
   stream.addEventListener("error", () => {

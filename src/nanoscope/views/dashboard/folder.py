@@ -47,6 +47,8 @@ class WatchedFolder:
         self._entries: dict[str, Entry] = {}
         self._search_at = 0.0
         self._lock = threading.Lock()
+        self.total = 0
+        """How many runs there are; the list has at most MAX_RUNS of them."""
         self.columns: list[str] = []
         """Settings that differ between the runs."""
         self.common: dict[str, Setting] = {}
@@ -70,6 +72,7 @@ class WatchedFolder:
         ordered = sorted(
             found.items(), key=lambda item: (item[1].glance.state != "live", -item[1].glance.updated, item[0])
         )
+        self.total = len(ordered)
         return dict(ordered[:MAX_RUNS])
 
     def label(self, name: str) -> str:

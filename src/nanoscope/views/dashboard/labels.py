@@ -46,6 +46,7 @@ def labels(language: Language) -> dict[str, str]:
         "error_no_training": say("No training step was found in it: there is nothing to show yet."),
         "error_too_large": say("The log is too large for this page. For large ones: {command}",
                                command="nanoscope explain FILE"),
+        "error_crowded": say("Too many logs are being sent at once, or this one too slowly. Try again."),
         "error_busy": say("Another text is being written."),
         "error_sample": say("It could not write:"),
         "error_bad_request": say("Invalid request: planned steps must be a whole number."),
@@ -86,6 +87,9 @@ def _table(language: Language) -> dict[str, str]:
         "mean_spread": say("mean of the best validation losses, and their spread"),
         "count_failed": say("{n} failed", n="{n}"),
         "count_shown": say("{runs} runs · {shown} shown", runs="{runs}", shown="{shown}"),
+        "count_newest": say(
+            "the newest {runs} of {total} runs · {shown} shown", runs="{runs}", total="{total}", shown="{shown}"
+        ),
         "compare_with": say("show beside others: {name}", name="{name}"),
     }
 

@@ -7,10 +7,12 @@ import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from io import BytesIO
+from typing import BinaryIO, cast
 
 import msgspec
 
 from nanoscope.analysis.analyse import Options
+from nanoscope.runs.files import unpacked
 from nanoscope.runs.reader import read_stream
 from nanoscope.views.report.payload import DescribedRun, Source, describe_run
 
@@ -18,6 +20,8 @@ PREFIX = "log:"
 MAX_LOGS = 20
 MAX_BYTES = 48_000_000  # of all logs, compressed; the oldest goes first
 ZLIB_LEVEL = 1
+MOST_UNPACKED = 256_000_000  # bytes of one log
+MOST_SECONDS = 20.0  # to read one
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,26 @@ class KeptLogs:
         return describe_log(zlib.decompress(log.content), log.name, log.options) if log else None
 
 
+class TooLargeError(Exception):
+    """A log unpacks to more than a page needs, or takes too long to read."""
+
+
+class _Bounded:
+    """A stream that ends with TooLargeError after so many bytes or seconds: others wait for their logs meanwhile."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._left, self._until = stream, MOST_UNPACKED, time.monotonic() + MOST_SECONDS
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        self._left -= len(chunk)
+        if self._left < 0 or time.monotonic() > self._until:
+            raise TooLargeError("too large")
+        return chunk
+
+
 def describe_log(content: bytes, name: str, options: Options) -> list[DescribedRun]:
-    """All runs of any log; none if it holds no training."""
-    log = read_stream(BytesIO(content), name)
+    """All runs of any log; none if it holds no training. TooLargeError if it takes too much time or memory."""
+    log = read_stream(cast("BinaryIO", _Bounded(unpacked(BytesIO(content)))), name)
     names = [name] if len(log.runs) == 1 else [f"{name}#{i}" for i in range(1, len(log.runs) + 1)]
     return [describe_run(Source(each, run, log), options) for each, run in zip(names, log.runs, strict=True)]

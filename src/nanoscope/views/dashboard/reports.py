@@ -14,7 +14,7 @@ from nanoscope.runs.glance import version_of
 from nanoscope.runs.own import OwnRun
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.logs import KeptLogs
-from nanoscope.views.dashboard.reading import Readers, Reading, read_run
+from nanoscope.views.dashboard.reading import Reading, read_run
 from nanoscope.views.report.payload import DescribedRun, Json
 from nanoscope.views.report.payload import payload as report_payload
 
@@ -71,7 +71,6 @@ class Reports:
         self._runs: OrderedDict[str, OwnRun] = OrderedDict()  # that may grow; least recently used first
         self._described: OrderedDict[str, _Cached] = OrderedDict()
         self._answers: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()
-        self._readers = Readers()
         self._lock = threading.Lock()  # one computation at a time
 
     def answer(self, names: Sequence[str]) -> bytes | StillReading:
@@ -124,18 +123,6 @@ class Reports:
         stale = [
             name for name in names if name not in known or not known[name].is_fresh({name: versions[name]}, leisure)
         ]
-        new = [name for name in stale if name not in self.logs and name not in self._runs]
-        wanted = [(name, self._path(name), self.folder.label(name)) for name in new]
-        if not self._readers.are_for(wanted):
-            self._readers.close()
-        else:
-            for name, found in self._readers.read(wanted, until).items():
-                if isinstance(found, OSError):
-                    raise GoneError(name)
-                self._keep(name, versions[name], found)
-                stale.remove(name)
-            if any(name in stale for name in new):
-                return StillReading(len(names) - len(stale), len(names))
         for done, name in enumerate(stale):
             if done and time.monotonic() > until:
                 return StillReading(len(names) - len(stale) + done, len(names))

@@ -28,7 +28,7 @@ from nanoscope.runs.events import NewerVersionError
 from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
-from nanoscope.views.dashboard.logs import KeptLogs, describe_log
+from nanoscope.views.dashboard.logs import KeptLogs, TooLargeError, describe_log
 from nanoscope.views.dashboard.notify import Facts, Watcher
 from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReading
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
@@ -37,6 +37,8 @@ from nanoscope.views.report.html import render
 from nanoscope.views.report.payload import payload as report_payload
 
 LOG_LIMIT_BYTES = 32_000_000
+MOST_HELD_BYTES = 3 * LOG_LIMIT_BYTES
+BODY_SECONDS = 120.0  # to send a log
 POLL_SECONDS = 2.0  # each look takes time from training
 CATCH_UP_SECONDS = 0.5  # while runs are still to be read
 POLL_LEISURE = 10  # a look at the runs that took a second is repeated after ten seconds at the earliest
@@ -62,6 +64,7 @@ class Dashboard:
         self.language = language
         self._look_seconds = 0.0
         self._one_log = asyncio.Lock()  # a large pasted log takes seconds and memory: one at a time
+        self._held_bytes = 0  # of logs that are being sent, or wait for their turn
 
     def routes(self) -> list[Route]:
         return [
@@ -119,10 +122,16 @@ class Dashboard:
         self._look_seconds = time.monotonic() - began
         return self.logs.entries() | {name: entry.text for name, entry in entries.items()}
 
+    @property
+    def _total(self) -> int:
+        """All runs and logs; the list has only the newest of very many."""
+        return self.folder.total + len(self.logs.entries())
+
     def _json(self, listed: Mapping[str, str], gone: Sequence[str] | None = None) -> str:
         if gone is not None:
-            return f'{{"runs":[{",".join(listed.values())}],"gone":{json.dumps(gone)}}}'
+            return f'{{"runs":[{",".join(listed.values())}],"gone":{json.dumps(gone)},"total":{self._total}}}'
         facts = {
+            "total": self._total,
             "columns": self.folder.columns,
             "common": self.folder.common,
             "folder": printable(self.folder.root.name),
@@ -149,12 +158,11 @@ class Dashboard:
         """The report of a log; the log is kept, and `log` is its name in addresses."""
         asked = request.query_params
         max_iters = asked.get("max_iters") or None
-        if max_iters is not None and not (max_iters.isdecimal() and 0 < int(max_iters[:13]) < 10**12):
+        if max_iters is not None and not (len(max_iters) < 13 and max_iters.isdecimal() and int(max_iters)):
             raise HTTPException(422, "bad_request")
         options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
         name = printable(asked.get("name", "log")[:100]) or "log"
-        content = await _body(request, LOG_LIMIT_BYTES)
-        async with self._one_log:
+        async with self._received(request) as content, self._one_log:
             described = await run_in_threadpool(describe_log, content, name, options)
             if not described:
                 raise NoTrainingError(name)
@@ -163,6 +171,27 @@ class Dashboard:
         text = await run_in_threadpool(report_payload, described, self.language)
         return JSONResponse({**text, "log": key})
 
+    @asynccontextmanager
+    async def _received(self, request: Request) -> AsyncIterator[bytes]:
+        """The log that was sent. What is held of all logs that are being sent or wait is bounded."""
+        pieces: list[bytes] = []
+        kept = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for piece in _pieces(request, LOG_LIMIT_BYTES):
+                    pieces.append(piece)
+                    kept += len(piece)
+                    self._held_bytes += len(piece)
+                    if self._held_bytes > MOST_HELD_BYTES:
+                        raise HTTPException(503, "crowded")
+            content = b"".join(pieces)
+            pieces.clear()
+            yield content
+        except TimeoutError:
+            raise HTTPException(408, "crowded") from None
+        finally:
+            self._held_bytes -= kept
+
     async def remove_log(self, request: Request) -> Response:
         if not self.logs.remove(request.query_params.get("log", "")):
             raise HTTPException(404, "gone")
@@ -170,7 +199,8 @@ class Dashboard:
 
     async def sample(self, request: Request) -> Response:
         try:
-            asked = msgspec.json.decode(await _body(request, PROMPT_BYTES), type=_SampleRequest)
+            content = b"".join([piece async for piece in _pieces(request, PROMPT_BYTES)])
+            asked = msgspec.json.decode(content, type=_SampleRequest)
         except (ValueError, RecursionError):
             raise HTTPException(422, "bad_request") from None
         path = self.folder.path(asked.run)
@@ -220,6 +250,8 @@ def make_app(
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
+        if isinstance(error, TooLargeError):
+            return JSONResponse({"error": "too_large"}, 413)
         if isinstance(error, GoneError):
             return JSONResponse({"error": "gone"}, 404)
         if isinstance(error, NewerVersionError):
@@ -229,7 +261,7 @@ def make_app(
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return JSONResponse({"error": "failed"}, 500)
 
-    handlers = {HTTPException: refused, JobError: refused, Exception: refused}
+    handlers = {HTTPException: refused, JobError: refused, TooLargeError: refused, Exception: refused}
     # The guard is outermost, so that error responses pass through it too.
     app = Starlette(routes=dashboard.routes(), exception_handlers=handlers, lifespan=watching)
     return Guard(app, names, token)
@@ -257,16 +289,16 @@ def _language(request: Request, usual: str) -> str:
     return wanted if wanted in LANGUAGES else usual
 
 
-async def _body(request: Request, limit_bytes: int) -> bytes:
-    """The whole body; one that is too large is not read to the end."""
+async def _pieces(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
+    """The body; one that is too large is not read to the end."""
+    left = limit_bytes
     if int(request.headers.get("content-length", "0")) > limit_bytes:
         raise HTTPException(413, "too_large")
-    content = bytearray()
     async for piece in request.stream():
-        content += piece
-        if len(content) > limit_bytes:
+        left -= len(piece)
+        if left < 0:
             raise HTTPException(413, "too_large")
-    return bytes(content)
+        yield piece
 
 
 async def _attachment(payload: dict[str, Any], name: str) -> Response:

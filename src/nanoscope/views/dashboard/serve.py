@@ -1,6 +1,8 @@
 """Opens the port, prints the address, and serves until Ctrl-C or SIGTERM."""
 
+import asyncio
 import ipaddress
+import logging
 import platform
 import secrets
 import signal
@@ -13,6 +15,7 @@ from urllib.parse import urlencode
 
 import psutil
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.messages import Text
@@ -23,6 +26,51 @@ from nanoscope.views.dashboard.routes import make_app
 from nanoscope.views.dashboard.shell import scripts_and_styles
 
 NICENESS = 10  # training comes first
+MAX_CONNECTIONS = 500
+FILES_RESERVED = 40
+HEADER_SECONDS = 10.0
+LEAST_TOKEN = 12  # characters
+
+
+class _Connection(H11Protocol):
+    """Hangs up if too many are connected, and on whoever does not send the header of a request in time."""
+
+    most = MAX_CONNECTIONS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._was_idle = True
+        self._next_look = self.loop.call_later(HEADER_SECONDS, self._look)
+        if len(self.connections) > self.most:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self._was_idle:
+            self.transport.close()
+        else:
+            self._was_idle = idle
+            self._next_look = self.loop.call_later(HEADER_SECONDS, self._look)
+
+
+def _allow_connections() -> None:
+    """Leave some of the files that a process may open to reading runs."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MAX_CONNECTIONS + FILES_RESERVED
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < allowed:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+            soft = allowed
+        if soft != resource.RLIM_INFINITY:
+            _Connection.most = max(1, min(MAX_CONNECTIONS, soft - FILES_RESERVED))
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a traceback each time that there are too many files
 
 
 class _Server(uvicorn.Server):
@@ -49,6 +97,11 @@ def serve(
     is_local = host in LOOPBACK
     if is_local and token is not None:
         raise UsageError("--token works only with --host: local connections need no token")
+    if token is not None and len(token) < LEAST_TOKEN:
+        raise UsageError(
+            "--token is too short to keep others out: use at least {n} characters, or leave it out for a random one",
+            n=LEAST_TOKEN,
+        )
     if not is_local:
         token = token or secrets.token_urlsafe(24)
     listening = _listen(host, port, ports_tried)
@@ -60,9 +113,10 @@ def serve(
     url += f"?{urlencode({'token': token})}" if token else ""
     with suppress(psutil.Error, OSError, AttributeError):
         psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    _allow_connections()
     config = uvicorn.Config(
         app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=1, http=_Connection,
     )  # fmt: skip
     print(on_terminal(Text("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
     if browse:

@@ -25,6 +25,7 @@ class RunTable {
     this.runs = new Map();
     /** @type {string[]} */
     this.columns = [];
+    this.total = 0; // runs in the folder; of very many, the list has the newest
     this.search = "";
     this.chip = "all";
     this.sort = "updated";
@@ -124,7 +125,7 @@ class RunTable {
     this.grid.style.setProperty("--settings", `repeat(${this.settings.length}, minmax(44px, 72px))`);
     this.grid.classList.toggle("no-settings", !this.settings.length);
     const chosen = this.page.chosen();
-    const text = labels.count_shown.replace("{runs}", grouped(this.runs.size)).replace("{shown}", String(chosen.filter((name) => this.runs.has(name)).length));
+    const text = (this.total > this.runs.size ? labels.count_newest : labels.count_shown).replace("{total}", grouped(this.total)).replace("{runs}", grouped(this.runs.size)).replace("{shown}", String(chosen.filter((name) => this.runs.has(name)).length));
     if (this.count.textContent !== text) this.count.textContent = text;
     if (!rows.some((row) => keyOf(row) === this.current)) this.current = "";
     this.draw();

@@ -62,6 +62,7 @@ def labels(language: Language) -> dict[str, str]:
         "group_memory": say("Memory"),
         "group_utilisation": say("Utilisation"),
         "short_memory_gb": say("process"),
+        "short_gpu_peak_gb": say("GPU, peak"),
         "short_gpu_gb": "GPU",
         "short_cpu_pct": "CPU",
         "short_gpu_pct": "GPU",

@@ -36,7 +36,7 @@ from nanoscope.views.report.concepts import concepts_of_names, lesson
 from nanoscope.views.report.labels import labels
 from nanoscope.views.report.series import Series, extremes, packed, thinned_series
 from nanoscope.views.report.tiles import evidence, facts, tiles
-from nanoscope.views.sections import MOST_ADVICE, safe_error, sections, source_line, tone
+from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
@@ -149,10 +149,10 @@ def _texts(source: Source, analysis: Analysis, language: Language, concepts: Map
         # What the concepts are in this run; empty where the log has no number.
         "here": {key: CONCEPTS[key].here.write(known, language) for key in sorted(opened - {""})},
         "verdicts": [
-            {"tone": tone(v), "title": verdict_title(v, language) + language.say(". "), "text": sentence(v, language)}
+            {"tone": v.tone, "title": verdict_title(v, language) + language.say(". "), "text": sentence(v, language)}
             for v in analysis.verdicts
         ],
-        "errors": [sentence(safe_error(error), language) for error in errors],
+        "errors": error_texts(analysis, errors, language),
         "advice": [sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
         "sections": [(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
         "notes": [text for _, text in notes],

@@ -118,6 +118,7 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
     why = {
         "total_unknown": say("the number of steps is unknown"),
         "no_times": say("the log has no times"),
+        "no_normal_step": say("only steps with an evaluation in the log"),
         "not_finite": say("the loss is not a number"),
     }
     return _tile("left", "time_left", label, NOTHING, [why[reason]])

@@ -2,8 +2,21 @@
 
 import math
 
+from nanoscope.analysis.findings import Overfitting
+from nanoscope.analysis.known import KnownNumbers
 from nanoscope.words.concepts.concept import Concept
-from nanoscope.words.templates import First, Say, Verbatim, has, known
+from nanoscope.words.language import Language
+from nanoscope.words.templates import First, Say, Sentences, Verbatim, Words, known
+from nanoscope.words.verdicts import MESSAGES as VERDICTS
+
+
+class VerdictOnOverfitting(Words):
+    """What the run's own verdict says, word for word."""
+
+    def write(self, numbers: KnownNumbers, language: Language) -> str:
+        verdict = numbers.overfitting
+        return "" if verdict is None else VERDICTS[type(verdict)].write(verdict, language)
+
 
 CONCEPTS = (
     Concept(
@@ -166,12 +179,21 @@ CONCEPTS = (
     Concept(
         "overfitting",
         Say("Overfitting"),
-        Say("The model learns its training text by heart: training loss keeps falling, validation loss rises."),
+        Say(
+            "The model fits its training text at the expense of new text: training loss keeps falling, validation "
+            "loss rises."
+        ),
         here=First(
+            Sentences(
+                First(
+                    Say("It shows here.", lambda numbers: isinstance(numbers.overfitting, Overfitting)),
+                    Say("It does not show here yet.", known("overfitting")),
+                ),
+                VerdictOnOverfitting(),
+            ),
             Say(
-                "It shows here: validation loss was {best_val:loss} at its best ({best_step:at}), and is "
-                "{val:loss} now.",
-                has("overfits", "best_val", "best_step", "val"),
+                "This run has one evaluation, which can't show whether validation loss has turned up.",
+                lambda numbers: numbers.evaluations == 1,
             ),
             Say(
                 "The evaluations of this run do not show it: the best validation loss is {best_val:loss} "
@@ -184,12 +206,13 @@ CONCEPTS = (
             "validation loss, and try more text, more dropout, a smaller model, or fewer steps."
         ),
         mistake=Say(
-            "“Validation loss above training loss is overfitting.” Such a gap is normal; overfitting begins "
-            "where validation loss turns up."
+            "“Validation loss above training loss is overfitting.” Such a gap is normal, and wider where the "
+            "validation text, often the end of a book, is of another kind. Overfitting begins where validation "
+            "loss turns up; only a validation loss several times the training loss shows by itself that it has."
         ),
         aliases=("overfit", "memorising", "memorizing"),
         related=("gap", "val_loss", "dropout", "epoch"),
-        shown=("overfits",),
+        shown=("overfitting",),
     ),
     Concept(
         "gap",

@@ -159,7 +159,7 @@ CONCEPTS = (
             "“The model's file is small, so it trains in little memory.” In float32, AdamW needs four times "
             "the weights, and then the values of a micro-batch."
         ),
-        aliases=("memory_gb", "gpu_gb", "vram", "ram", "oom", "out_of_memory"),
+        aliases=("memory_gb", "gpu_peak_gb", "gpu_gb", "vram", "ram", "oom", "out_of_memory"),
         related=("micro_batch", "parameters", "dtype"),
         shown=("memory_gb",),
     ),

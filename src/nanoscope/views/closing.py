@@ -1,0 +1,31 @@
+"""The last lines of a training run: how it did, by the verdicts that `explain` gives, and what to do next."""
+
+from collections.abc import Sequence
+
+from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text
+
+
+def closing_lines(folder: str) -> Sequence[str]:
+    """The verdicts on a run that has ended, then how to train it longer if more steps may help, or else the advice."""
+    from nanoscope.analysis.analyse import analyse  # late: whoever trains imports this before the first iteration
+    from nanoscope.analysis.findings import Improving, TooShort
+    from nanoscope.runs.console import resume_command
+    from nanoscope.runs.reader import read_log
+    from nanoscope.words.language import choose_language
+    from nanoscope.words.sentences import sentence
+    from nanoscope.words.verdicts import verdict_title
+
+    log, language = read_log(folder), choose_language()
+    run = log.runs[-1]
+    analysis = analyse(run, log=log)
+    verdicts = analysis.verdicts
+    lines = [verdict_title(v, language) + language.say(". ") + sentence(v, language) for v in verdicts]
+    end = run.details.end if run.details else None
+    longer = end is not None and any(isinstance(verdict, Improving | TooShort) for verdict in verdicts)
+    if not longer:  # what would only have saved time is of no use any more
+        lines += [sentence(advice, language) for advice in analysis.advice if advice.saves_s is None]
+    mark = RIGHT_TO_LEFT_MARK if language.right_to_left else ""
+    lines = [mark + line for line in lines]
+    if longer and end is not None:
+        lines.append(Text("train longer: {command}", command=resume_command(folder, end.resume_with)))
+    return lines
