@@ -38,7 +38,7 @@ TERMS = {
     # values and names that one types
     "auto", "cpu", "cuda", "mps", "char", "byte", "bpe", "gpt2", "utf", "cp1252", "overwrite", "temperature", "http",
     "uint16", "table", "sweep", "eta", "explain", "compare", "True", "False", "dtype", "laptop", "shakespeare",
-    "spin", "sleep", "torchrun", "config",
+    "spin", "sleep", "torchrun", "config", "any",
 }  # fmt: skip
 
 

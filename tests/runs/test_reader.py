@@ -6,16 +6,18 @@ import json
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.analysis.analyse import Options
+from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.analysis.compare import compare
 from nanoscope.analysis.schema import explain_json
 from nanoscope.errors import JobError
 from nanoscope.runs.reader import read_log, read_stream
+from nanoscope.runs.run import Log
 
 
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path) -> None:
@@ -66,12 +68,16 @@ PIECES = [
 ]  # fmt: skip
 
 
+def explained(log: Log, options: Options) -> dict[str, Any]:
+    return explain_json(log, [analyse(run, options, log) for run in log.runs])
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=120).map("".join))
 def test_any_text_made_of_log_pieces_gives_valid_json(text) -> None:
     log = read_stream(io.BytesIO(text.encode()), "-")
 
-    document = explain_json(log, Options(max_iters=1000))
+    document = explained(log, Options(max_iters=1000))
     assert document["schema"] == "nanoscope.explain/1"
 
 
@@ -79,7 +85,7 @@ def test_any_text_made_of_log_pieces_gives_valid_json(text) -> None:
 @given(st.binary(max_size=3000))
 def test_any_bytes_can_be_read(data) -> None:
     if not data.startswith(b"\x1f\x8b"):  # a damaged gzip file is refused
-        explain_json(read_stream(io.BytesIO(data), "-"), Options())
+        explained(read_stream(io.BytesIO(data), "-"), Options())
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +107,7 @@ def test_any_bytes_can_be_read(data) -> None:
 )
 def test_any_document_in_the_shape_of_a_notebook_or_state_can_be_read(value) -> None:
     for document in ({"cells": value, "nbformat": 4}, {"best_metric": 1, "log_history": value}):
-        explain_json(read_stream(io.BytesIO(json.dumps(document).encode()), "-"), Options())
+        explained(read_stream(io.BytesIO(json.dumps(document).encode()), "-"), Options())
 
 
 @settings(max_examples=40, deadline=None)
@@ -112,7 +118,7 @@ def test_a_log_with_damaged_bytes_can_be_read(rng: random.Random) -> None:
     for _ in range(rng.randrange(1, 200)):
         data[rng.randrange(len(data))] = rng.randrange(256)
 
-    explain_json(read_stream(io.BytesIO(bytes(data)), "-"), Options(max_iters=100))
+    explained(read_stream(io.BytesIO(bytes(data)), "-"), Options(max_iters=100))
 
 
 ABSURD = [
@@ -132,7 +138,7 @@ ABSURD = [
 def test_absurd_numbers_can_be_analysed(text) -> None:
     log = read_stream(io.BytesIO(text.encode()), "-")
 
-    explain_json(log, Options(max_iters=10))
+    explained(log, Options(max_iters=10))
     if len(log.runs) > 1:
         compare(log.runs[:2], ["a", "b"])
 

@@ -77,7 +77,8 @@ def _check(session: Session, end: End) -> None:
     """Raise JobError if the loss was not finite, or if the last checkpoint could not be saved."""
     folder, last = str(session.folder.path), read_pointer(session.folder.checkpoints, LAST)
     flags = flags_to_continue(session.config, session.for_session, "interrupted")  # not further than it should go
-    again = resume_command(folder, flags) if last else shlex.join(["nanoscope", "train", folder])
+    anew = shlex.join(["nanoscope", "train", folder, "--init_from=auto"])  # the log stays, and is continued
+    again = resume_command(folder, flags) if last else anew
     if end.reason == "non_finite":
         kept = Text("The last good checkpoint, {last}, is intact", last=last)
         kept = kept if last else Text("Nothing was saved before that")

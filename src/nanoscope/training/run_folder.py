@@ -32,7 +32,7 @@ from nanoscope.untrusted import printable
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
 OUR_FOLDERS = {
-    "checkpoints": rf"last|best|(damaged-)?(step-\d+|\.step-\d+\.old)(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*",
+    "checkpoints": rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*",
     "samples": r"step-\d+\.txt",
     "windows": r"(last|best)\.bin",
     "tensorboard": r"events\.out\.tfevents\..*",
