@@ -98,7 +98,7 @@ def test_a_model_that_cannot_fit_has_no_micro_batch() -> None:
 @pytest.mark.parametrize(("dtype", "rel"), [("bfloat16", 0.001), ("float16", 0.001), ("float32", 0.02)])
 def test_a_forward_pass_keeps_on_a_gpu_what_the_plan_counts(recipe: str, dtype: str, rel: float) -> None:
     shape = replace(SHAPES[recipe], n_layer=2, vocab_size=2048, dropout=0.1)
-    counted = _count(shape, 2, sparse=False, clips=False, device_type="cuda", dtype=dtype)
+    counted = _count(shape, 2, sparse=False, device_type="cuda", dtype=dtype)
     with on_fake_cuda(), _Live() as live:
         model, loss, _ = forward_pass(shape, gpu(dtype=dtype))
         kept = live.bytes - sum(each.nbytes for each in (*model.parameters(), *model.buffers()))

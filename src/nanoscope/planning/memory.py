@@ -51,7 +51,7 @@ def training_memory(shape: ModelConfig, config: TrainConfig, micro_batch: int, d
     sparse = device_type == "cpu" and config.compile is not True
 
     def counted(layers: int, sequences: int) -> _Counted:
-        return _count(replace(shape, n_layer=layers), sequences, sparse, config.grad_clip > 0, device_type, dtype)
+        return _count(replace(shape, n_layer=layers), sequences, sparse, device_type, dtype)
 
     in_depth = [
         _between(SHALLOW, [counted(layers, sequences) for layers in SHALLOW], shape.n_layer) for sequences in SEQUENCES
@@ -84,7 +84,7 @@ def _between(places: tuple[int, int], counted: list[_Counted], place: int) -> _C
 
 
 @lru_cache(maxsize=64)
-def _count(shape: ModelConfig, sequences: int, sparse: bool, clips: bool, device_type: str, dtype: str) -> _Counted:
+def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, dtype: str) -> _Counted:
     live = _Live()
     with as_on(device_type), FakeTensorMode(), live:
         model = build_model(shape)
@@ -105,8 +105,7 @@ def _count(shape: ModelConfig, sequences: int, sparse: bool, clips: bool, device
                 peaks.append(live.peak)
             gradients = live.bytes - begin - _bytes(loss)
             live.restart()
-            if clips:
-                clip_gradients(model.parameters(), 1.0)
+            clip_gradients(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         state = live.bytes - weights - _bytes(tokens) - _bytes(loss)
