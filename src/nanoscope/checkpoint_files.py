@@ -60,8 +60,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     if content["version"] != STATE_VERSION:
         raise OtherVersionError(
             "{folder} was written by another version of nanoscope (format {version})",
-            folder=folder, version=f"{content['version']!r:.20}",
-        )  # fmt: skip
+            folder=folder,
+            version=f"{content['version']!r:.20}",
+        )
     if content.get("checksum") != state_checksum(content):
         raise JobError("{file} is damaged: its checksum differs from the one it holds", file=folder / STATE)
     return dict(content)

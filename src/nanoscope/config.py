@@ -179,9 +179,11 @@ class InvalidConfigError(UsageError):
     def __init__(self, mistakes: list[Text]) -> None:
         self.mistakes = mistakes
         several = Count(
-            "{n} mistake in the configuration:\n- {listed}", "{n} mistakes in the configuration:\n- {listed}",
-            len(mistakes), listed=Joined("\n- ", mistakes),
-        )  # fmt: skip
+            "{n} mistake in the configuration:\n- {listed}",
+            "{n} mistakes in the configuration:\n- {listed}",
+            len(mistakes),
+            listed=Joined("\n- ", mistakes),
+        )
         super().__init__(several if len(mistakes) > 1 else mistakes[0])
 
 

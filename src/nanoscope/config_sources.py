@@ -92,8 +92,9 @@ def resolve(words: Iterable[str]) -> Resolved:
         raise UsageError(
             "{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
             "Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}",
-            theirs=theirs, quoted=shlex.quote(theirs),
-        )  # fmt: skip
+            theirs=theirs,
+            quoted=shlex.quote(theirs),
+        )
     name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
@@ -141,8 +142,9 @@ def _run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
             "the settings of {run} are lost: its config.toml is missing, empty or damaged, and no checkpoint holds "
             "them\nPut config.toml back if you have a copy. Or begin a new run; --init_from={quoted} begins it with "
             "this run's weights, if any were saved.",
-            run=run, quoted=shlex.quote(str(run)),
-        )  # fmt: skip
+            run=run,
+            quoted=shlex.quote(str(run)),
+        )
     return values
 
 
@@ -178,9 +180,11 @@ def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> di
         notes.append(
             Text(
                 "recipe={recipe} instead of {other} also changes {changes}",
-                recipe=now.recipe, other=before.recipe, changes=", ".join(changes),
+                recipe=now.recipe,
+                other=before.recipe,
+                changes=", ".join(changes),
             )
-        )  # fmt: skip
+        )
     return both
 
 
@@ -261,8 +265,10 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
             raise UsageError("config {source} does not exist\nPresets: {known}", source=source, known=known)
         raise UsageError(
             "no preset or config file is named {source!r}.{hint}\nPresets: {known}",
-            source=source, hint=did_you_mean(source, presets()), known=known,
-        )  # fmt: skip
+            source=source,
+            hint=did_you_mean(source, presets()),
+            known=known,
+        )
     try:
         text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -275,8 +281,9 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     raise UsageError(
         "config {source} is neither a .toml file nor a .py file of nanoGPT\n"
         "If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}",
-        source=source, name=name,
-    )  # fmt: skip
+        source=source,
+        name=name,
+    )
 
 
 def presets() -> list[str]:
@@ -339,9 +346,14 @@ def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dic
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.UAdd: operator.pos, ast.USub: operator.neg,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 
 
 def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
@@ -396,9 +408,11 @@ def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
         mistakes.notes.append(
             Text(
                 "{where}: {key} is not a setting, and was ignored.{hint}",
-                where=where, key=briefly(key), hint=did_you_mean(key, KEYS),
+                where=where,
+                key=briefly(key),
+                hint=did_you_mean(key, KEYS),
             )
-        )  # fmt: skip
+        )
 
 
 def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:

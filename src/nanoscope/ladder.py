@@ -113,9 +113,14 @@ def in_words(place: Place) -> Text:
     if place.better.known is None:
         return Text(
             "better than guessing ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
-            loss=place.better.loss, more=more, more_loss=place.worse.loss,
-        )  # fmt: skip
+            loss=place.better.loss,
+            more=more,
+            more_loss=place.worse.loss,
+        )
     return Text(
         "better than knowing {what} ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
-        what=knowledge(place.better.known, place.unit), loss=place.better.loss, more=more, more_loss=place.worse.loss,
-    )  # fmt: skip
+        what=knowledge(place.better.known, place.unit),
+        loss=place.better.loss,
+        more=more,
+        more_loss=place.worse.loss,
+    )

@@ -51,8 +51,9 @@ def read_small(path: Path, limit_bytes: int = JSON_LIMIT_BYTES) -> bytes:
     if len(content) > limit_bytes:
         raise JobError(
             "{path} was not read: it is larger than {limit:,} bytes, the limit for such a file",
-            path=path, limit=limit_bytes,
-        )  # fmt: skip
+            path=path,
+            limit=limit_bytes,
+        )
     return content
 
 

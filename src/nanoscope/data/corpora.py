@@ -77,14 +77,19 @@ def obtain(file: PublicFile) -> Path:
     except OSError as error:
         raise JobError(
             "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
-            folder=path.parent, reason=why(error),
-        ) from error  # fmt: skip
+            folder=path.parent,
+            reason=why(error),
+        ) from error
     raise JobError(
         "Could not get {what}: {reasons}.\n"
         "Try again with a network or a package index, or save {url} as\n"
         "{path}, or {alternative}.",
-        what=file.what, reasons=Joined("; ", reasons), url=file.url, path=path, alternative=file.alternative,
-    )  # fmt: skip
+        what=file.what,
+        reasons=Joined("; ", reasons),
+        url=file.url,
+        path=path,
+        alternative=file.alternative,
+    )
 
 
 def _is_genuine(file: PublicFile, content: bytes) -> bool:

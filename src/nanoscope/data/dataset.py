@@ -96,8 +96,10 @@ class TokenSplit:
                 raise JobError(
                     "{path} contains the token id {largest}, but the vocabulary ends at {last}.\n"
                     "The file is damaged or made with another tokenizer: prepare it again.",
-                    path=self._paths[shard], largest=part.max(), last=self._vocab_size - 1,
-                )  # fmt: skip
+                    path=self._paths[shard],
+                    largest=part.max(),
+                    last=self._vocab_size - 1,
+                )
             parts.append(part)
             start, count, shard = start + part.size, count - part.size, shard + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -136,8 +138,10 @@ def open_dataset(folder: Path | str) -> Dataset:
     raise JobError(
         "{folder} is not a prepared dataset: it has neither {meta} nor train.bin.\n"
         "Prepare one with: nanoscope prepare FILE --out {quoted}",
-        folder=folder, meta=META, quoted=shlex.quote(str(folder)),
-    )  # fmt: skip
+        folder=folder,
+        meta=META,
+        quoted=shlex.quote(str(folder)),
+    )
 
 
 def read_meta(folder: Path) -> DatasetMeta:
@@ -162,8 +166,9 @@ def read_meta(folder: Path) -> DatasetMeta:
 def _damaged(path: Path, reason: Text | str) -> JobError:
     return JobError(
         "{path} is damaged: {reason}.\nPrepare the dataset again (nanoscope prepare … --overwrite).",
-        path=path, reason=reason,
-    )  # fmt: skip
+        path=path,
+        reason=reason,
+    )
 
 
 def _open_ours(folder: Path) -> Dataset:
@@ -214,8 +219,9 @@ def _open_nanogpt(folder: Path) -> Dataset:
         if size == 0 or size % 2:
             raise JobError(
                 "{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again.",
-                path=path, size=size,
-            )  # fmt: skip
+                path=path,
+                size=size,
+            )
         splits[name] = TokenSplit([path], vocab_size)
         with path.open("rb") as handle:  # size, start and end: large files are not read in full
             digest.update(b"%d" % size + handle.read(1 << 20))
@@ -235,13 +241,15 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
         raise JobError(
             "{path} is not nanoGPT's metadata ({reason}), and nothing in it was run.\n"
             "Delete it if the ids are GPT-2's, or run its prepare.py again.",
-            path=path, reason=printable(str(error)[:80]),
-        ) from error  # fmt: skip
+            path=path,
+            reason=printable(str(error)[:80]),
+        ) from error
     if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
         raise JobError(
             "{path} has an invalid vocab_size for uint16 ids: {vocab_size}.",
-            path=path, vocab_size=reprlib.repr(vocab_size),
-        )  # fmt: skip
+            path=path,
+            vocab_size=reprlib.repr(vocab_size),
+        )
     try:
         alphabet = [characters[i] for i in range(vocab_size)]
         if not all(isinstance(character, str) and len(character) == 1 for character in alphabet):

@@ -56,8 +56,11 @@ def check_space(folder: Path, needed_bytes: int, way_out: Text) -> None:
     if free < needed_bytes + SPARE_BYTES:
         raise JobError(
             "The disk of {folder} is too full: {needed:,} MB are needed, {free:,} MB are left.\n{way_out}",
-            folder=folder, needed=needed_bytes >> 20, free=free >> 20, way_out=way_out,
-        )  # fmt: skip
+            folder=folder,
+            needed=needed_bytes >> 20,
+            free=free >> 20,
+            way_out=way_out,
+        )
 
 
 def download(url: str, on_progress: OnProgress | None = None) -> Download:
@@ -74,8 +77,9 @@ def download(url: str, on_progress: OnProgress | None = None) -> Download:
     except OSError as error:
         raise JobError(
             "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
-            folder=folder, reason=why(error),
-        ) from error  # fmt: skip
+            folder=folder,
+            reason=why(error),
+        ) from error
 
 
 class _Transfer:
@@ -100,8 +104,10 @@ class _Transfer:
                     continue
                 raise JobError(
                     "Cannot download {url}: the server answered {code} {reason}.\nCheck the address in a browser.",
-                    url=self.shown, code=error.code, reason=error.reason,
-                ) from None  # fmt: skip
+                    url=self.shown,
+                    code=error.code,
+                    reason=error.reason,
+                ) from None
             except (OSError, http.client.HTTPException, ValueError) as error:
                 return self._unreachable(error)
             with response:
@@ -111,8 +117,10 @@ class _Transfer:
         raise JobError(
             "The download of {url} broke off {attempts} times; {kilobytes:,} kB are kept.\n"
             "Run the same command again to continue.",
-            url=self.shown, attempts=ATTEMPTS, kilobytes=self._have() >> 10,
-        )  # fmt: skip
+            url=self.shown,
+            attempts=ATTEMPTS,
+            kilobytes=self._have() >> 10,
+        )
 
     def _have(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
@@ -166,9 +174,11 @@ class _Transfer:
                 url=self.shown,
             )
         self.answer = {
-            "etag": headers.get("ETag", ""), "modified": headers.get("Last-Modified", ""), "url": response.url,
+            "etag": headers.get("ETag", ""),
+            "modified": headers.get("Last-Modified", ""),
+            "url": response.url,
             "type": headers.get_content_type() if "Content-Type" in headers else "",
-        }  # fmt: skip
+        }
         self.complete.unlink(missing_ok=True)  # a changed file replaces it
         self.part.unlink(missing_ok=True)
         write_atomically(self.headers, json.dumps(self.answer))
@@ -188,8 +198,9 @@ class _Transfer:
         raise JobError(
             "Cannot download {url}: {reason}.\n"
             "Check the network and the address, or get the file in another way and give its path.",
-            url=self.shown, reason=why(reason),
-        ) from None  # fmt: skip
+            url=self.shown,
+            reason=why(reason),
+        ) from None
 
     def _result(self, note: str = "") -> Download:
         return Download(self.complete, self.answer.get("url", self.url), self.answer.get("type", ""), note)

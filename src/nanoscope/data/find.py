@@ -31,8 +31,11 @@ def find_dataset(
     if tokenizer not in ("auto", kind):
         raise UsageError(
             "{name} means {corpus} with the {kind} tokenizer; for {tokenizer} use --dataset={corpus}.",
-            name=name, corpus=corpus, kind=kind, tokenizer=tokenizer,
-        )  # fmt: skip
+            name=name,
+            corpus=corpus,
+            kind=kind,
+            tokenizer=tokenizer,
+        )
     if corpus in CORPORA:
         return _prepare_known(corpus, kind, on_progress)
     raise missing(name, tokenizer)
@@ -92,20 +95,27 @@ def missing(name: str, tokenizer: str) -> UsageError:
             return UsageError(
                 "The dataset {name!r} is not prepared yet. Its own script does it: python {script}\n"
                 "To prepare your own text: {command}",
-                name=name, script=shlex.quote(str(script)), command=command,
-            )  # fmt: skip
+                name=name,
+                script=shlex.quote(str(script)),
+                command=command,
+            )
     if path.exists():
         out = shlex.quote(f"data/{path.stem}")
         return UsageError(
             "{name} is not a prepared dataset. Prepare it, then train on the result:\n  {command}\n  --dataset={out}",
-            name=name, command=f"nanoscope prepare {shlex.quote(name)}{option} --out {out}", out=out,
-        )  # fmt: skip
+            name=name,
+            command=f"nanoscope prepare {shlex.quote(name)}{option} --out {out}",
+            out=out,
+        )
     prepared = [folder.name for folder in DATA.glob("*") if is_dataset(folder)]
     known = sorted({*CORPORA, *ALIASES, *prepared})
     return UsageError(
         "There is no dataset {name!r}.{hint}\nAvailable: {known}.\nTo prepare your own text: {command}",
-        name=name, hint=did_you_mean(path.name, known), known=", ".join(known), command=command,
-    )  # fmt: skip
+        name=name,
+        hint=did_you_mean(path.name, known),
+        known=", ".join(known),
+        command=command,
+    )
 
 
 def _check_tokenizer(folder: Path, wanted: str) -> None:
@@ -116,14 +126,17 @@ def _check_tokenizer(folder: Path, wanted: str) -> None:
         raise UsageError(
             "{folder} was prepared with an unknown tokenizer, not with {wanted}.\n"
             "Omit --tokenizer, or prepare the text again with --tokenizer={wanted} into another folder.",
-            folder=folder, wanted=wanted,
-        )  # fmt: skip
+            folder=folder,
+            wanted=wanted,
+        )
     if tokenizer.kind != wanted:
         raise UsageError(
             "{folder} was prepared with the {kind} tokenizer, not with {wanted}.\n"
             "Omit --tokenizer, or prepare the text again with --tokenizer={wanted} into another folder.",
-            folder=folder, kind=tokenizer.kind, wanted=wanted,
-        )  # fmt: skip
+            folder=folder,
+            kind=tokenizer.kind,
+            wanted=wanted,
+        )
 
 
 def _prepare_known(corpus: str, kind: str, on_progress: OnProgress | None) -> Path:
@@ -131,8 +144,10 @@ def _prepare_known(corpus: str, kind: str, on_progress: OnProgress | None) -> Pa
     if not is_dataset(folder):
         text = Text(
             "preparing {corpus} with the {kind} tokenizer in {folder} (on first use)",
-            corpus=corpus, kind=kind, folder=folder,
-        )  # fmt: skip
+            corpus=corpus,
+            kind=kind,
+            folder=folder,
+        )
         print(on_terminal(text), flush=True)
         try:
             prepare([corpus], folder, tokenizer=kind, on_progress=on_progress)

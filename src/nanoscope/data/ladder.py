@@ -65,9 +65,14 @@ def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
             on_progress(Text("measuring n-gram models"), (known + 1) / (MOST_KNOWN + 1))
     kind = dataset.tokenizer.kind if dataset.tokenizer else None
     return Ladder(
-        unit=UNITS.get(kind, "token"), guessing=round(math.log(dataset.vocab_size), 6), losses=losses,
-        train_tokens=train_tokens, val_tokens=len(targets), sampled=len(train) > 1, stderr=round(stderr, 6),
-    )  # fmt: skip
+        unit=UNITS.get(kind, "token"),
+        guessing=round(math.log(dataset.vocab_size), 6),
+        losses=losses,
+        train_tokens=train_tokens,
+        val_tokens=len(targets),
+        sampled=len(train) > 1,
+        stderr=round(stderr, 6),
+    )
 
 
 def _sample(split: TokenSplit, most: int) -> list[TokenArray]:

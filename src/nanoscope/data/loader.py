@@ -30,8 +30,11 @@ def check_length(split: TokenSplit, name: str, block_size: int) -> None:
         raise JobError(
             "block_size={block_size} is longer than the {split} split, which has {n:,} tokens\n"
             "Use --block_size={most} or less, or prepare more text.",
-            block_size=block_size, split=name, n=len(split), most=max(len(split) - 1, 1),
-        )  # fmt: skip
+            block_size=block_size,
+            split=name,
+            n=len(split),
+            most=max(len(split) - 1, 1),
+        )
 
 
 class WindowOrder:

@@ -9,14 +9,50 @@ from typing import Any
 
 # Tuples are missing on purpose: as keys they can be nested so that a few bytes take years to hash.
 ALLOWED = {
-    "PROTO", "FRAME", "MARK", "STOP", "POP", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET",
-    "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT",
-    "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
-    "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "LIST", "APPEND", "APPENDS",
-}  # fmt: skip
+    "PROTO",
+    "FRAME",
+    "MARK",
+    "STOP",
+    "POP",
+    "MEMOIZE",
+    "PUT",
+    "BINPUT",
+    "LONG_BINPUT",
+    "GET",
+    "BINGET",
+    "LONG_BINGET",
+    "NONE",
+    "NEWTRUE",
+    "NEWFALSE",
+    "INT",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINFLOAT",
+    "UNICODE",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "EMPTY_DICT",
+    "DICT",
+    "SETITEM",
+    "SETITEMS",
+    "EMPTY_LIST",
+    "LIST",
+    "APPEND",
+    "APPENDS",
+}
 ALLOWED_WITH_TENSORS = ALLOWED | {
-    "GLOBAL", "REDUCE", "BUILD", "BINPERSID", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
-}  # fmt: skip
+    "GLOBAL",
+    "REDUCE",
+    "BUILD",
+    "BINPERSID",
+    "EMPTY_TUPLE",
+    "TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+}
 DICTIONARY = "collections OrderedDict"
 CALLED = {DICTIONARY, "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"}
 STORAGE = re.compile(r"torch \w+Storage")

@@ -67,8 +67,10 @@ def prepare(
         hint = did_you_mean(tokenizer, KINDS)
         raise UsageError(
             "There is no tokenizer {tokenizer!r}: choose auto, {kinds}.{hint}",
-            tokenizer=tokenizer, kinds=", ".join(KINDS), hint=hint,
-        )  # fmt: skip
+            tokenizer=tokenizer,
+            kinds=", ".join(KINDS),
+            hint=hint,
+        )
     if not 0 < val_fraction < 1:
         raise UsageError(
             "val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.",
@@ -145,8 +147,11 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
     if not BPE_SMALLEST_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
         raise UsageError(
             "vocab_size must be between {least} and {most}, got {vocab_size}; {usual} suits a small model.",
-            least=BPE_SMALLEST_VOCAB_SIZE, most=MAX_VOCAB_SIZE, vocab_size=vocab_size, usual=BPE_VOCAB_SIZE,
-        )  # fmt: skip
+            least=BPE_SMALLEST_VOCAB_SIZE,
+            most=MAX_VOCAB_SIZE,
+            vocab_size=vocab_size,
+            usual=BPE_VOCAB_SIZE,
+        )
     return vocab_size
 
 
@@ -158,8 +163,9 @@ def _check_sizes(splits: dict[Split, SplitMeta], characters: int) -> None:
                 "The text is too short to train on: of {characters:,} characters, the {split} split has fewer "
                 "than 2 tokens.\n"
                 "Prepare more text: a model begins to learn words from about 100,000 characters.",
-                characters=characters, split=name,
-            )  # fmt: skip
+                characters=characters,
+                split=name,
+            )
 
 
 def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:
@@ -169,8 +175,9 @@ def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> It
     if tokenizer.kind == "bpe" and tokenizer.vocab_size < vocab_size:
         yield Text(
             "the vocabulary has {size:,} tokens instead of {wanted:,}: the text has no more pairs that repeat",
-            size=tokenizer.vocab_size, wanted=vocab_size,
-        )  # fmt: skip
+            size=tokenizer.vocab_size,
+            wanted=vocab_size,
+        )
 
 
 @dataclass

@@ -92,8 +92,10 @@ class Documents:
                     raise JobError(
                         "{name} is not {encoding}: byte {position:,} is invalid.\n"
                         "If the text has another encoding, name it, for example --encoding=cp1252.",
-                        name=file.name, encoding=encoding.upper(), position=offset - waiting + error.start,
-                    ) from error  # fmt: skip
+                        name=file.name,
+                        encoding=encoding.upper(),
+                        position=offset - waiting + error.start,
+                    ) from error
                 if offset == 0:
                     text = text.removeprefix("\ufeff")  # the byte order mark
                 yield newlines.decode(text, final=not block)
@@ -122,8 +124,9 @@ class Documents:
             if len(rest) > LINE_LIMIT_CHARACTERS:
                 raise JobError(
                     "{name} has a line of over {limit:,} characters: is this its format?",
-                    name=file.name, limit=LINE_LIMIT_CHARACTERS,
-                )  # fmt: skip
+                    name=file.name,
+                    limit=LINE_LIMIT_CHARACTERS,
+                )
         if rest:
             yield rest
 
@@ -153,8 +156,9 @@ class Documents:
         except SeveralArraysError as error:
             raise JobError(
                 "{name} has several lists of records: {lists}.\nSave one of them as a file of its own.",
-                name=file.name, lists=error,
-            ) from error  # fmt: skip
+                name=file.name,
+                lists=error,
+            ) from error
 
     def _record(self, record: Any, where: Text | str) -> Iterator[Piece]:
         """Yield the text of a JSON record: an object with the field, or the text itself."""
@@ -181,14 +185,19 @@ class Documents:
                 if row and len(row) <= column:
                     raise JobError(
                         "{name}, line {line_num} has {columns} columns instead of {expected}.",
-                        name=file.name, line_num=rows.line_num, columns=len(row), expected=len(columns),
-                    )  # fmt: skip
+                        name=file.name,
+                        line_num=rows.line_num,
+                        columns=len(row),
+                        expected=len(columns),
+                    )
                 yield from self._document(row[column] if row else "", file.name)
         except csv.Error as error:
             raise JobError(
                 "{name}, line {line_num} is not CSV: {reason}.",
-                name=file.name, line_num=rows.line_num, reason=why(error),
-            ) from error  # fmt: skip
+                name=file.name,
+                line_num=rows.line_num,
+                reason=why(error),
+            ) from error
 
     def _parquet_file(self, file: TextFile) -> Iterator[Piece]:
         try:
@@ -236,8 +245,10 @@ class Documents:
         if not isinstance(text, str):
             raise JobError(
                 "{where}: the field {field!r} is {kind}, not text.",
-                where=where, field=self.field, kind=type(text).__name__,
-            )  # fmt: skip
+                where=where,
+                field=self.field,
+                kind=type(text).__name__,
+            )
         for start in range(0, len(text), BLOCK_SIZE):
             yield Piece(text[start : start + BLOCK_SIZE], ends_document=start + BLOCK_SIZE >= len(text))
 
@@ -248,15 +259,20 @@ class Documents:
             names = [str(name)[:40] for name in record]
             return JobError(
                 "{where} has no field {field!r}.\nNone of its fields holds text: {names}.",
-                where=where, field=self.field, names=", ".join(names[:20]) or Text("it has none"),
-            )  # fmt: skip
+                where=where,
+                field=self.field,
+                names=", ".join(names[:20]) or Text("it has none"),
+            )
         close = get_close_matches(self.field, texts, n=1)
         best = close[0] if close else max(texts, key=lambda name: len(texts[name]))
         words = ["nanoscope", "prepare", *self.sources, f"--field={best}"]
         return JobError(
             "{where} has no field {field!r}. These hold text: {names}.\nFor example: {command}",
-            where=where, field=self.field, names=", ".join([*texts][:20]), command=shlex.join(words),
-        )  # fmt: skip
+            where=where,
+            field=self.field,
+            names=", ".join([*texts][:20]),
+            command=shlex.join(words),
+        )
 
 
 _READERS = {
@@ -275,6 +291,7 @@ def _not_text(file: TextFile, head: bytes) -> JobError:
         if head[start::2].count(0) > len(head) // 5 > head[1 - start :: 2].count(0):
             return JobError(
                 "{name} is not UTF-8. It looks like UTF-16: add --encoding={encoding}",
-                name=file.name, encoding=encoding,
-            )  # fmt: skip
+                name=file.name,
+                encoding=encoding,
+            )
     return JobError("{name} is not a text file: it has NUL bytes.", name=file.name)

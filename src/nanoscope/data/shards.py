@@ -132,8 +132,9 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         raise JobError(
             "The dataset could not be written to {out}: {reason}.\n"
             "Nothing was kept. Free some space, or choose another folder with --out.",
-            out=out, reason=why(error),
-        ) from error  # fmt: skip
+            out=out,
+            reason=why(error),
+        ) from error
     finally:
         for folder in (temporary, replaced):
             shutil.rmtree(folder, ignore_errors=True)

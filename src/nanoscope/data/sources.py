@@ -36,13 +36,21 @@ COMPRESSED: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
 }
 MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz"}
 MEDIA_TYPES = {
-    "text/plain": ".txt", "text/markdown": ".md", "text/csv": ".csv", "text/tab-separated-values": ".tsv",
-    "application/json": ".json", "application/jsonl": ".jsonl", "application/x-ndjson": ".jsonl",
+    "text/plain": ".txt",
+    "text/markdown": ".md",
+    "text/csv": ".csv",
+    "text/tab-separated-values": ".tsv",
+    "application/json": ".json",
+    "application/jsonl": ".jsonl",
+    "application/x-ndjson": ".jsonl",
     "application/zip": ".zip",
-}  # fmt: skip
+}
 UNICODE_MARKS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
-    b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16",
-}  # fmt: skip
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
 LOOKS_LIKE_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
 HEAD_BYTES = 1 << 13
 SPOOL_BLOCK_BYTES = 1 << 22
@@ -155,16 +163,18 @@ class Sources:
         if file.suffix == ".zst":
             raise JobError(
                 "{name} is compressed with zstd. Try: zstd -dc {quoted} | nanoscope prepare -",
-                name=file.name, quoted=shlex.quote(file.name),
-            )  # fmt: skip
+                name=file.name,
+                quoted=shlex.quote(file.name),
+            )
         self.files.append(file)
 
     def _add_folder(self, folder: Path) -> None:
         if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
             raise UsageError(
                 "{folder} is a training run, not text. Try: nanoscope explain {quoted}",
-                folder=folder, quoted=shlex.quote(str(folder)),
-            )  # fmt: skip
+                folder=folder,
+                quoted=shlex.quote(str(folder)),
+            )
 
         def candidates() -> Iterator[tuple[PurePath, TextFile | None]]:
             for path in sorted(folder.rglob("*")):
@@ -237,8 +247,10 @@ class Sources:
         supported = " ".join(TEXT_SUFFIXES + ROW_SUFFIXES)
         return JobError(
             "{missing}\nSupported: {supported} (also with {compressed}), others with --ext or by their names.",
-            missing=missing, supported=supported, compressed=" ".join(COMPRESSED),
-        )  # fmt: skip
+            missing=missing,
+            supported=supported,
+            compressed=" ".join(COMPRESSED),
+        )
 
     def _standard_input(self) -> TextFile:
         """Copy standard input to a file, because a dataset takes two passes. The system removes the file."""
@@ -294,9 +306,12 @@ class Sources:
 
 # Why files of a folder are skipped, if not for their extensions.
 KINDS = {
-    "hidden": Text("hidden"), "not a file": Text("not a file"), "without extension": Text("without extension"),
-    "empty": Text("empty"), "binary": Text("binary"),
-}  # fmt: skip
+    "hidden": Text("hidden"),
+    "not a file": Text("not a file"),
+    "without extension": Text("without extension"),
+    "empty": Text("empty"),
+    "binary": Text("binary"),
+}
 
 
 def listed(skipped: Counter[str]) -> Text:
@@ -311,5 +326,7 @@ def bomb(name: str, size_bytes: int) -> JobError:
     return JobError(
         "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
         "If it really holds text, unpack it yourself and prepare the result.",
-        name=name, size=size_bytes >> 30, ratio=BOMB_RATIO,
-    )  # fmt: skip
+        name=name,
+        size=size_bytes >> 30,
+        ratio=BOMB_RATIO,
+    )

@@ -79,8 +79,12 @@ def _to_beat(measured: dict[str, Any] | None) -> list[Text]:
         Text(
             "  to beat     val loss {guessing:.2f} by guessing, {last_loss:.2f} knowing {last}, {three_loss:.2f} "
             "{three}, {best_loss:.2f} {best}",
-            guessing=ladder.guessing, last_loss=last.loss, last=knowledge(last.known or 0, ladder.unit),
-            three_loss=three.loss, three=knowledge(three.known or 0, ladder.unit),
-            best_loss=best.loss, best=knowledge(best.known or 0, ladder.unit),
+            guessing=ladder.guessing,
+            last_loss=last.loss,
+            last=knowledge(last.known or 0, ladder.unit),
+            three_loss=three.loss,
+            three=knowledge(three.known or 0, ladder.unit),
+            best_loss=best.loss,
+            best=knowledge(best.known or 0, ladder.unit),
         )
-    ]  # fmt: skip
+    ]

@@ -307,8 +307,9 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         return BpeTokenizer(data.get("merges"))
     raise JobError(
         "The tokenizer is damaged: its kind is {kind}, not one of {kinds}.",
-        kind=reprlib.repr(kind), kinds=", ".join(KINDS),
-    )  # fmt: skip
+        kind=reprlib.repr(kind),
+        kinds=", ".join(KINDS),
+    )
 
 
 def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:

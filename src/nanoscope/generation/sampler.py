@@ -169,8 +169,9 @@ def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
         raise UsageError(
             "the model does not know {shown}: its vocabulary is the {vocab_size} characters of its training text\n"
             "Remove them from the prompt, or train on a text that contains them or with --tokenizer=bpe.",
-            shown=shown, vocab_size=tokenizer.vocab_size,
-        )  # fmt: skip
+            shown=shown,
+            vocab_size=tokenizer.vocab_size,
+        )
     ids = [int(token) for token in tokenizer.encode(prompt)]
     if not ids:  # the model needs at least one token
         ids = [0 if tokenizer.end_of_text is None else tokenizer.end_of_text]

@@ -43,15 +43,19 @@ def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits
         raise DoesNotFitError(
             "training {billions:.2f}B parameters needs {needed}, this device has {available}\n"
             "Reduce --n_layer or --n_embd.",
-            billions=parameters / 1e9, needed=_gigabytes(model_bytes), available=_gigabytes(available),
-        )  # fmt: skip
+            billions=parameters / 1e9,
+            needed=_gigabytes(model_bytes),
+            available=_gigabytes(available),
+        )
     logits_bytes = 4 * batch_size * logits_per_sequence
     if logits_bytes > available:
         raise DoesNotFitError(
             "batch_size={batch_size} needs {needed} for the logits alone, this device has {available}\n"
             "Reduce --batch_size and increase --gradient_accumulation_steps.",
-            batch_size=batch_size, needed=_gigabytes(logits_bytes), available=_gigabytes(available),
-        )  # fmt: skip
+            batch_size=batch_size,
+            needed=_gigabytes(logits_bytes),
+            available=_gigabytes(available),
+        )
 
 
 def available_bytes(device: torch.device) -> int:

@@ -93,8 +93,10 @@ def named_device(name: str) -> KnownDevice:
     hint = did_you_mean(name, [*names, *labels, *labels.values()])
     raise UsageError(
         "unknown device {name!r}.{hint}\n`nanoscope plan --all_devices` lists the {count} that are known.",
-        name=name, hint=hint, count=len(all_devices()),
-    )  # fmt: skip
+        name=name,
+        hint=hint,
+        count=len(all_devices()),
+    )
 
 
 def _device(kind: Kind, row: dict[str, Any]) -> KnownDevice:

@@ -152,9 +152,10 @@ def with_fallbacks(choice: "Choice") -> tuple["Choice", list[str]]:
             notes.append(
                 Text(
                     "{dtype} takes {times:.0f} times as long as float32 on this CPU",
-                    dtype=choice.dtype, times=found.times_float32,
+                    dtype=choice.dtype,
+                    times=found.times_float32,
                 )
-            )  # fmt: skip
+            )
     if choice.compile and (problem := probe_compile(choice.type, choice.dtype).problem):
         notes.append(
             Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)

@@ -30,9 +30,11 @@ def set_threads(threads: int | Auto = "auto") -> list[Text]:
     return [
         Text(
             "this container may use {quota:.2g} cores: threads reduced from {usual:d} to {threads:d}",
-            quota=quota, usual=usual, threads=torch.get_num_threads(),
+            quota=quota,
+            usual=usual,
+            threads=torch.get_num_threads(),
         )
-    ]  # fmt: skip
+    ]
 
 
 class Waiting:

@@ -65,6 +65,10 @@ def _downloaded(name: str) -> tuple[Path, Path]:
             "cannot download the weights of {name} from Hugging Face ({error})\n"
             "On a machine with a network, download {weights} and {config} of {repository}, and use their folder "
             "instead of {name}.",
-            name=name, error=type(error).__name__, weights=WEIGHTS, config=CONFIG, repository=repository,
-        ) from None  # fmt: skip
+            name=name,
+            error=type(error).__name__,
+            weights=WEIGHTS,
+            config=CONFIG,
+            repository=repository,
+        ) from None
     return Path(weights), Path(config)

@@ -67,8 +67,9 @@ class OpenedModel:
         if self.tokenizer is None:
             raise JobError(
                 "the tokenizer of {folder} is unknown: {reason}",
-                folder=self.folder, reason=self.tokenizer_problem,
-            )  # fmt: skip
+                folder=self.folder,
+                reason=self.tokenizer_problem,
+            )
         return self.tokenizer
 
 
@@ -151,14 +152,23 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
     if tokenizer is not None and tokenizer.vocab_size > found.model_config.vocab_size:
         raise JobError(
             "{folder} is damaged: its tokenizer has {tokens} tokens, its model {vocab_size}",
-            folder=found.folder, tokens=tokenizer.vocab_size, vocab_size=found.model_config.vocab_size,
-        )  # fmt: skip
+            folder=found.folder,
+            tokens=tokenizer.vocab_size,
+            vocab_size=found.model_config.vocab_size,
+        )
     return OpenedModel(
-        name=_name(path), folder=found.folder, config=found.model_config, weights=found.model, tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else Text("its training data had none"), step=progress.step,
+        name=_name(path),
+        folder=found.folder,
+        config=found.model_config,
+        weights=found.model,
+        tokenizer=tokenizer,
+        tokenizer_problem="" if tokenizer else Text("its training data had none"),
+        step=progress.step,
         val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
-        run=run, dataset=str(settings.get("dataset", "")), problems=problems,
-    )  # fmt: skip
+        run=run,
+        dataset=str(settings.get("dataset", "")),
+        problems=problems,
+    )
 
 
 def _without_state(path: Path, checkpoint: str) -> Path | None:
@@ -193,11 +203,17 @@ def _open_weights_alone(folder: Path) -> OpenedModel:
     state = folder / STATE
     unchecked = Text("{state} is missing, so {file} could not be checked for damage", state=state, file=WEIGHTS)
     return OpenedModel(
-        name=_name(folder), folder=folder, config=config, weights=weights, tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else problem, step=int(step[1]) if step else None,
-        run=run, dataset=str(settings.get("dataset", "")),
+        name=_name(folder),
+        folder=folder,
+        config=config,
+        weights=weights,
+        tokenizer=tokenizer,
+        tokenizer_problem="" if tokenizer else problem,
+        step=int(step[1]) if step else None,
+        run=run,
+        dataset=str(settings.get("dataset", "")),
         problems=[unchecked],
-    )  # fmt: skip
+    )
 
 
 def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
@@ -221,10 +237,16 @@ def _open_nanogpt(file: Path) -> OpenedModel:
     found = nanogpt.read_nanogpt(file)
     tokenizer, problem = nanogpt_tokenizer(found)
     return OpenedModel(
-        name=file.absolute().parent.name if file.name == NANOGPT else file.name, folder=file, config=found.config,
-        weights=found.weights, tokenizer=tokenizer, tokenizer_problem=problem, step=found.step,
-        val_loss=found.val_loss, dataset=nanogpt_dataset(found),
-    )  # fmt: skip
+        name=file.absolute().parent.name if file.name == NANOGPT else file.name,
+        folder=file,
+        config=found.config,
+        weights=found.weights,
+        tokenizer=tokenizer,
+        tokenizer_problem=problem,
+        step=found.step,
+        val_loss=found.val_loss,
+        dataset=nanogpt_dataset(found),
+    )
 
 
 def nanogpt_dataset(found: NanogptCheckpoint) -> str:
@@ -264,6 +286,10 @@ def _open_gpt2(source: str) -> OpenedModel:
     config, weights = huggingface.load_gpt2(source)
     tokenizer = Gpt2Tokenizer() if config.vocab_size in GPT2_SIZES else None
     return OpenedModel(
-        name=Path(source).name, folder=Path(source), config=config, weights=weights, tokenizer=tokenizer,
+        name=Path(source).name,
+        folder=Path(source),
+        config=config,
+        weights=weights,
+        tokenizer=tokenizer,
         tokenizer_problem="" if tokenizer else Text("its {n} tokens are not GPT-2's", n=config.vocab_size),
-    )  # fmt: skip
+    )

@@ -52,8 +52,10 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         raise JobError(
             "{file} is not a nanoGPT checkpoint: torch cannot read it as tensors and plain values, and "
             "nothing in it was run\n({error}: {reason})",
-            file=file, error=type(error).__name__, reason=_briefly(error),
-        ) from None  # fmt: skip
+            file=file,
+            error=type(error).__name__,
+            reason=_briefly(error),
+        ) from None
     try:
         if not isinstance(saved, dict):
             raise TypeError(f"it holds a {type(saved).__name__}")

@@ -178,8 +178,10 @@ class _CausalAttention(torch.autograd.Function):
             d_scores = torch._softmax_backward_data(d_used, shares, -1, shares.dtype).mul_(scale)
             dq[:, first:end] = torch.bmm(d_scores, k[:, :end])
             # bmm into a part of a tensor would be a loop over single matrices
-            for out, part in ((dv, torch.bmm(used.transpose(1, 2), dy[:, first:end])),
-                              (dk, torch.bmm(d_scores.transpose(1, 2), q[:, first:end]))):  # fmt: skip
+            for out, part in (
+                (dv, torch.bmm(used.transpose(1, 2), dy[:, first:end])),
+                (dk, torch.bmm(d_scores.transpose(1, 2), q[:, first:end])),
+            ):
                 if more:
                     out[:, :end] += part
                 else:

@@ -54,9 +54,16 @@ def shape_of(weights: dict[str, Tensor], n_head: int, block_size: int) -> ModelC
         block_size = len(weights["transformer.wpe.weight"])
     table, shift = weights.get("ngrams.table"), weights.get("blocks.0.shift_mlp.weight")
     config = ModelConfig(
-        vocab_size, block_size, len(layers), n_head, n_embd, bias="transformer.ln_f.bias" in weights, recipe=recipe,
-        ngrams=1 if table is None else len(table) // NGRAM_ROWS + 1, token_shift=0 if shift is None else len(shift),
-    )  # fmt: skip
+        vocab_size,
+        block_size,
+        len(layers),
+        n_head,
+        n_embd,
+        bias="transformer.ln_f.bias" in weights,
+        recipe=recipe,
+        ngrams=1 if table is None else len(table) // NGRAM_ROWS + 1,
+        token_shift=0 if shift is None else len(shift),
+    )
     check_weights(config, weights)
     return config
 
@@ -81,9 +88,13 @@ def _classic_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
     C = config.n_embd
     outer: Shapes = {"transformer.ln_f.weight": (C,)}
     block: Shapes = {
-        "ln_1.weight": (C,), "attn.c_attn.weight": (3 * C, C), "attn.c_proj.weight": (C, C),
-        "ln_2.weight": (C,), "mlp.c_fc.weight": (4 * C, C), "mlp.c_proj.weight": (C, 4 * C),
-    }  # fmt: skip
+        "ln_1.weight": (C,),
+        "attn.c_attn.weight": (3 * C, C),
+        "attn.c_proj.weight": (C, C),
+        "ln_2.weight": (C,),
+        "mlp.c_fc.weight": (4 * C, C),
+        "mlp.c_proj.weight": (C, 4 * C),
+    }
     if config.bias:
         for shapes in (outer, block):
             shapes |= {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items()}
@@ -101,8 +112,11 @@ def _modern_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
         tables, width = config.ngrams - 1, min(NGRAM_WIDTH, C // 2)
         outer |= {"ngrams.table": (tables * NGRAM_ROWS, width), "ngrams.proj.weight": (C, tables * width)}
     block: Shapes = {
-        "qkv.weight": (3 * C, C), "proj.weight": (C, C), "up.weight": (4 * C, C), "down.weight": (C, 4 * C),
-    }  # fmt: skip
+        "qkv.weight": (3 * C, C),
+        "proj.weight": (C, C),
+        "up.weight": (4 * C, C),
+        "down.weight": (C, 4 * C),
+    }
     if config.token_shift:
         block |= {f"shift_{place}.weight": (config.token_shift, C) for place in ("attention", "mlp")}
     return outer, block
@@ -120,5 +134,6 @@ def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None
     if missing or unexpected:
         raise JobError(
             "the weights do not fit the model: missing {missing}, unexpected {unexpected}",
-            missing=missing[:3], unexpected=unexpected[:3],
-        )  # fmt: skip
+            missing=missing[:3],
+            unexpected=unexpected[:3],
+        )

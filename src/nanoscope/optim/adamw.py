@@ -23,9 +23,13 @@ def without_decay(
 ) -> torch.optim.Optimizer:
     """Build AdamW for embeddings and the output layer, which do not decay."""
     return AdamW(
-        parameters.values(), lr=config.peak_lr, betas=_betas(config), eps=1e-10, weight_decay=0.0,
+        parameters.values(),
+        lr=config.peak_lr,
+        betas=_betas(config),
+        eps=1e-10,
+        weight_decay=0.0,
         fused=_fused(device_type),
-    )  # fmt: skip
+    )
 
 
 def _betas(config: TrainConfig) -> tuple[float, float]:

@@ -46,9 +46,11 @@ def _shorter(request: Request, time: TimePlan, times: StepTimes) -> list[Text]:
     config, tokens = request.config, request.data.train_tokens
     outlook = Outlook(times.micro_seconds(1), time.step_seconds - times.passes_seconds(config), 0, 0)
     expected = Forecast(
-        step=request.done, seconds=time.seconds, memory_available=1,
+        step=request.done,
+        seconds=time.seconds,
+        memory_available=1,
         epochs_per_step=config.tokens_per_step / tokens if tokens else 0.0,
-    )  # fmt: skip
+    )
     return warnings(config, expected, outlook, config.batch_size)
 
 

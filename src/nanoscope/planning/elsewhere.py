@@ -93,11 +93,17 @@ def elsewhere(config: TrainConfig, shape: ModelConfig, device: KnownDevice) -> E
     work = count_work(shape, config, config.batch_size, device.kind, dtype)
     own = memory(config.batch_size)
     return Elsewhere(
-        device=device, dtype=dtype, compiled=compiled, peak_flops=device.flops(dtype),
+        device=device,
+        dtype=dtype,
+        compiled=compiled,
+        peak_flops=device.flops(dtype),
         times=step_times(work, config.gradient_accumulation_steps, device, dtype, compiled),
-        memory=own, process_bytes=process, available_bytes=available, fits=fits(config.batch_size),
+        memory=own,
+        process_bytes=process,
+        available_bytes=available,
+        fits=fits(config.batch_size),
         largest_micro_batch=next((n for n in divisors(config.sequences_per_step) if fits(n)), 0),
-    )  # fmt: skip
+    )
 
 
 def step_times(work: StepWork, passes: int, device: KnownDevice, dtype: str, compiled: bool) -> Times:
@@ -114,10 +120,13 @@ def step_times(work: StepWork, passes: int, device: KnownDevice, dtype: str, com
     return Times(
         least_s=max(at_peak, memory.low, overhead.low),
         step_s=arithmetic and _slowest(arithmetic, memory, overhead),
-        arithmetic_s=arithmetic, memory_s=memory, overhead_s=overhead, mfu=mfu,
+        arithmetic_s=arithmetic,
+        memory_s=memory,
+        overhead_s=overhead,
+        mfu=mfu,
         # At the assumed MFU, arithmetic includes what the runs that it was seen in waited for.
         limit=_largest({"arithmetic": at_peak, "memory": memory.expected, "overhead": overhead.expected}),
-    )  # fmt: skip
+    )
 
 
 def _slowest(*parts: Range) -> Range:

@@ -60,9 +60,14 @@ def training_memory(shape: ModelConfig, config: TrainConfig, micro_batch: int, d
     passes = found.later_peak if config.sequences_per_step > micro_batch else found.first_peak
     logits = 4 * micro_batch * shape.block_size * shape.vocab_size
     return Memory(
-        parameters=found.parameters, weights=found.weights, gradients=found.gradients, optimizer=found.optimizer,
-        activations=found.saved - logits, logits=3 * logits, peak=max(passes, found.update_peak),
-    )  # fmt: skip
+        parameters=found.parameters,
+        weights=found.weights,
+        gradients=found.gradients,
+        optimizer=found.optimizer,
+        activations=found.saved - logits,
+        logits=3 * logits,
+        peak=max(passes, found.update_peak),
+    )
 
 
 class _Counted(NamedTuple):

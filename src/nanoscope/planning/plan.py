@@ -66,9 +66,13 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
         return assemble(request, choice, counted, memory, None, notes)
     report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
     times = measure_steps(
-        config, vocab_size=request.data.vocab_size, data=request.data.folder, seconds=seconds, halves=True,
+        config,
+        vocab_size=request.data.vocab_size,
+        data=request.data.folder,
+        seconds=seconds,
+        halves=True,
         save_in=_disk(config) if _can_save(config, counted) else None,
-    )  # fmt: skip
+    )
     if times.out_of_memory:
         return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
     if not times.works:
@@ -125,18 +129,28 @@ def memory_plan(
 
     own = counted[config.batch_size]
     return MemoryPlan(
-        weight_bytes=own.weights, gradient_bytes=own.gradients, optimizer_bytes=own.optimizer,
-        activation_bytes=own.activations, logit_bytes=own.logits, process_bytes=process.bytes(own),
-        peak_bytes=own.peak + process.bytes(own), available_bytes=available, fits=fits(own), measured=measured,
+        weight_bytes=own.weights,
+        gradient_bytes=own.gradients,
+        optimizer_bytes=own.optimizer,
+        activation_bytes=own.activations,
+        logit_bytes=own.logits,
+        process_bytes=process.bytes(own),
+        peak_bytes=own.peak + process.bytes(own),
+        available_bytes=available,
+        fits=fits(own),
+        measured=measured,
         splits=[
             Split(
-                batch_size=size, gradient_accumulation_steps=config.sequences_per_step // size,
-                activation_bytes=each.activations, logit_bytes=each.logits, peak_bytes=each.peak + process.bytes(each),
+                batch_size=size,
+                gradient_accumulation_steps=config.sequences_per_step // size,
+                activation_bytes=each.activations,
+                logit_bytes=each.logits,
+                peak_bytes=each.peak + process.bytes(each),
                 fits=fits(each),
             )
             for size, each in counted.items()
         ],
-    )  # fmt: skip
+    )
 
 
 def time_plan(request: Request, times: StepTimes) -> TimePlan:
@@ -148,23 +162,38 @@ def time_plan(request: Request, times: StepTimes) -> TimePlan:
     startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
     expected = Pace(config).complete(
         Forecast(
-            step=request.done, steps=left.step, measured=len(times.update_seconds),
+            step=request.done,
+            steps=left.step,
+            measured=len(times.update_seconds),
             step_seconds=usual_step + LINE_SECONDS / config.log_interval,
-            eval_seconds=evaluation, checkpoint_seconds=times.save_seconds, sample_seconds=times.sample_seconds,
+            eval_seconds=evaluation,
+            checkpoint_seconds=times.save_seconds,
+            sample_seconds=times.sample_seconds,
         )
-    )  # fmt: skip
+    )
     judged = judge(times, step, config.block_size)
     speed = config.tokens_per_step / step
     source = MEASURED if times.peak_source == MEASURED else times.peak_source
     return TimePlan(
-        step_seconds=step, tokens_per_second=speed, mfu=mfu(speed, times.flops_per_token, times.peak_flops),
-        mfu_peak_flops=times.peak_flops, mfu_source=source, evaluation_seconds=evaluation,
-        evaluations=left.eval, checkpoint_seconds=times.save_seconds, checkpoints=math.ceil(left.checkpoint),
-        sample_seconds=times.sample_seconds, samples=left.sample, startup_seconds=startup,
-        seconds=startup + (expected.seconds or 0.0), seconds_low=startup + (expected.seconds_low or 0.0),
-        seconds_high=startup + (expected.seconds_high or 0.0), measured=True,
-        limit=judged.limit, limit_reason=judged.reason,
-    )  # fmt: skip
+        step_seconds=step,
+        tokens_per_second=speed,
+        mfu=mfu(speed, times.flops_per_token, times.peak_flops),
+        mfu_peak_flops=times.peak_flops,
+        mfu_source=source,
+        evaluation_seconds=evaluation,
+        evaluations=left.eval,
+        checkpoint_seconds=times.save_seconds,
+        checkpoints=math.ceil(left.checkpoint),
+        sample_seconds=times.sample_seconds,
+        samples=left.sample,
+        startup_seconds=startup,
+        seconds=startup + (expected.seconds or 0.0),
+        seconds_low=startup + (expected.seconds_low or 0.0),
+        seconds_high=startup + (expected.seconds_high or 0.0),
+        measured=True,
+        limit=judged.limit,
+        limit_reason=judged.reason,
+    )
 
 
 def without_stalls(seconds: Sequence[float]) -> float:
@@ -181,20 +210,32 @@ def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int, free: int 
 
 
 def assemble(
-    request: Request, choice: Choice, counted: dict[int, Memory], memory: MemoryPlan, times: StepTimes | None,
+    request: Request,
+    choice: Choice,
+    counted: dict[int, Memory],
+    memory: MemoryPlan,
+    times: StepTimes | None,
     notes: list[str],
-) -> Plan:  # fmt: skip
+) -> Plan:
     config, own = request.config, counted[request.config.batch_size]
     time = time_plan(request, times) if times else None
     size = (times and times.checkpoint_bytes) or own.weights + own.optimizer
     saves = math.ceil(left_to_do(config, request.done).checkpoint)
     disk = disk_plan(config, size, saves, shutil.disk_usage(_disk(config)).free)
     return Plan(
-        **common(request, own.parameters), device=choice.device, device_name=choice.device_name, here=True,
-        dtype=times.dtype if times else choice.dtype, compiled=times.compiled if times else choice.compile,
-        threads=times.threads if times and choice.type == "cpu" else None, memory=memory, time=time, disk=disk,
-        notes=notes, advice=advice(request, memory, disk, time, times),
-    )  # fmt: skip
+        **common(request, own.parameters),
+        device=choice.device,
+        device_name=choice.device_name,
+        here=True,
+        dtype=times.dtype if times else choice.dtype,
+        compiled=times.compiled if times else choice.compile,
+        threads=times.threads if times and choice.type == "cpu" else None,
+        memory=memory,
+        time=time,
+        disk=disk,
+        notes=notes,
+        advice=advice(request, memory, disk, time, times),
+    )
 
 
 def common(request: Request, parameters: int) -> dict[str, Any]:
@@ -202,14 +243,22 @@ def common(request: Request, parameters: int) -> dict[str, Any]:
     config, data = request.config, request.data
     tokens = config.max_iters * config.tokens_per_step
     return {
-        "name": request.name, "recipe": request.shape.recipe, "parameters": parameters,
-        "batch_size": config.batch_size, "gradient_accumulation_steps": config.gradient_accumulation_steps,
-        "tokens_per_step": config.tokens_per_step, "done": request.done,
-        "steps": max(config.max_iters - request.done, 0), "tokens": tokens,
-        "tokens_per_parameter": tokens / parameters, "data": data.name, "prepared": data.folder is not None,
-        "vocab_size": data.vocab_size, "train_tokens": data.train_tokens,
+        "name": request.name,
+        "recipe": request.shape.recipe,
+        "parameters": parameters,
+        "batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "tokens_per_step": config.tokens_per_step,
+        "done": request.done,
+        "steps": max(config.max_iters - request.done, 0),
+        "tokens": tokens,
+        "tokens_per_parameter": tokens / parameters,
+        "data": data.name,
+        "prepared": data.folder is not None,
+        "vocab_size": data.vocab_size,
+        "train_tokens": data.train_tokens,
         "epochs": tokens / data.train_tokens if data.train_tokens else None,
-    }  # fmt: skip
+    }
 
 
 def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:

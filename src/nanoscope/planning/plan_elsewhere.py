@@ -41,10 +41,19 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     if not memory.fits:
         advice.append(smaller(memory))
     return Plan(
-        **common(request, found.memory.parameters), device=device.kind, device_name=device.label, here=False,
-        dtype=found.dtype, compiled=found.compiled, threads=None, memory=memory,
-        time=_time(request, found) if memory.fits else None, disk=disk, notes=notes, advice=advice,
-    )  # fmt: skip
+        **common(request, found.memory.parameters),
+        device=device.kind,
+        device_name=device.label,
+        here=False,
+        dtype=found.dtype,
+        compiled=found.compiled,
+        threads=None,
+        memory=memory,
+        time=_time(request, found) if memory.fits else None,
+        disk=disk,
+        notes=notes,
+        advice=advice,
+    )
 
 
 def _time(request: Request, found: Elsewhere) -> TimePlan | None:
@@ -60,21 +69,35 @@ def _time(request: Request, found: Elsewhere) -> TimePlan | None:
 
     def whole(seconds: float) -> float:
         forecast = Forecast(
-            step=request.done, steps=left.step, step_seconds=seconds, eval_seconds=evaluation(seconds),
+            step=request.done,
+            steps=left.step,
+            step_seconds=seconds,
+            eval_seconds=evaluation(seconds),
             checkpoint_seconds=0.0,
-        )  # fmt: skip
+        )
         return Pace(config).complete(forecast).seconds or 0.0
 
     sources = Joined("; ", used.sources)
     return TimePlan(
-        step_seconds=step.expected, tokens_per_second=config.tokens_per_step / step.expected, mfu=used.expected,
+        step_seconds=step.expected,
+        tokens_per_second=config.tokens_per_step / step.expected,
+        mfu=used.expected,
         mfu_peak_flops=found.peak_flops,
         mfu_source=Text("assumed: {basis}: {sources}", basis=used.basis, sources=sources),
-        evaluation_seconds=evaluation(step.expected), evaluations=left.eval, checkpoint_seconds=None,
-        checkpoints=math.ceil(left.checkpoint), sample_seconds=None, samples=left.sample, startup_seconds=None,
-        seconds=whole(step.expected), seconds_low=whole(step.low), seconds_high=whole(step.high), measured=False,
-        limit=found.times.limit, limit_reason=_reason(found.times),
-    )  # fmt: skip
+        evaluation_seconds=evaluation(step.expected),
+        evaluations=left.eval,
+        checkpoint_seconds=None,
+        checkpoints=math.ceil(left.checkpoint),
+        sample_seconds=None,
+        samples=left.sample,
+        startup_seconds=None,
+        seconds=whole(step.expected),
+        seconds_low=whole(step.low),
+        seconds_high=whole(step.high),
+        measured=False,
+        limit=found.times.limit,
+        limit_reason=_reason(found.times),
+    )
 
 
 def _reason(times: Times) -> Text:
@@ -84,5 +107,7 @@ def _reason(times: Times) -> Text:
     return Text(
         "of an iteration, arithmetic takes {arithmetic:rough} at that MFU, moving data {moving:rough}, starting "
         "operations {starting:rough}; these overlap",
-        arithmetic=seconds(times.arithmetic_s), moving=seconds(times.memory_s), starting=seconds(times.overhead_s),
-    )  # fmt: skip
+        arithmetic=seconds(times.arithmetic_s),
+        moving=seconds(times.memory_s),
+        starting=seconds(times.overhead_s),
+    )

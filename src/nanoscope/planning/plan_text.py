@@ -19,8 +19,10 @@ def lines(plan: Plan) -> Iterator[Text]:
     mode = Text("compiled") if plan.compiled else Text("eager")
     yield Text(
         "{name} on {device}: {settings}",
-        name=plan.name, device=plan.device_name, settings=Joined(", ", [plan.dtype, mode]),
-    )  # fmt: skip
+        name=plan.name,
+        device=plan.device_name,
+        settings=Joined(", ", [plan.dtype, mode]),
+    )
     yield from _work(plan)
     yield from _memory(plan)
     if plan.time is not None:
@@ -38,8 +40,11 @@ def _work(plan: Plan) -> Iterator[Text]:
     yield Text(
         "tokens: {each:,} an iteration (batch_size × gradient_accumulation_steps: {batch}), {total:count} in {steps:,} "
         "iterations",
-        each=plan.tokens_per_step, batch=batch, total=plan.tokens, steps=plan.steps + plan.done,
-    )  # fmt: skip
+        each=plan.tokens_per_step,
+        batch=batch,
+        total=plan.tokens,
+        steps=plan.steps + plan.done,
+    )
     if plan.done:
         yield Text("  {done:,} iterations are done, {left:,} are left", done=plan.done, left=plan.steps)
     if plan.epochs is None or plan.train_tokens is None:
@@ -47,8 +52,10 @@ def _work(plan: Plan) -> Iterator[Text]:
     else:
         yield Text(
             "  {epochs} epochs of {data} ({tokens:count} tokens)",
-            epochs=_number(plan.epochs), data=plan.data, tokens=plan.train_tokens,
-        )  # fmt: skip
+            epochs=_number(plan.epochs),
+            data=plan.data,
+            tokens=plan.train_tokens,
+        )
     if not plan.prepared and plan.time is not None and plan.time.measured:
         yield Text("  {data} is not prepared yet: measured with random tokens", data=plan.data)
     yield Text(
@@ -84,41 +91,63 @@ def _memory(plan: Plan) -> Iterator[Text]:
         yield Text(
             "  {batch:>9}: activations {activations:>8}, logits {logits:>8}, peak {peak:>8}, {verdict}",
             batch=f"{split.batch_size} × {split.gradient_accumulation_steps}",
-            activations=short_bytes(split.activation_bytes), logits=short_bytes(split.logit_bytes),
-            peak=short_bytes(split.peak_bytes), verdict=Text("fits") if split.fits else Text("does not fit"),
-        )  # fmt: skip
+            activations=short_bytes(split.activation_bytes),
+            logits=short_bytes(split.logit_bytes),
+            peak=short_bytes(split.peak_bytes),
+            verdict=Text("fits") if split.fits else Text("does not fit"),
+        )
 
 
 def _time(plan: Plan, time: TimePlan) -> Iterator[Text]:
     yield Text(
         "time: {seconds:duration} in all ({low:duration} to {high:duration})",
-        seconds=time.seconds, low=time.seconds_low, high=time.seconds_high,
-    )  # fmt: skip
+        seconds=time.seconds,
+        low=time.seconds_low,
+        high=time.seconds_high,
+    )
     parts: list[Text] = [
-        Count("{n:,} iteration × {seconds:rough}", "{n:,} iterations × {seconds:rough}", plan.steps,
-              seconds=time.step_seconds),
-        Count("{n:,} evaluation × {seconds:rough}", "{n:,} evaluations × {seconds:rough}", time.evaluations,
-              seconds=time.evaluation_seconds),
-    ]  # fmt: skip
+        Count(
+            "{n:,} iteration × {seconds:rough}",
+            "{n:,} iterations × {seconds:rough}",
+            plan.steps,
+            seconds=time.step_seconds,
+        ),
+        Count(
+            "{n:,} evaluation × {seconds:rough}",
+            "{n:,} evaluations × {seconds:rough}",
+            time.evaluations,
+            seconds=time.evaluation_seconds,
+        ),
+    ]
     if time.startup_seconds is not None:
         parts.insert(0, Text("{seconds:rough} to start", seconds=time.startup_seconds))
     if time.checkpoint_seconds is not None:
         parts.append(
-            Count("at most {n:,} checkpoint × {seconds:rough}", "at most {n:,} checkpoints × {seconds:rough}",
-                  time.checkpoints, seconds=time.checkpoint_seconds)
-        )  # fmt: skip
+            Count(
+                "at most {n:,} checkpoint × {seconds:rough}",
+                "at most {n:,} checkpoints × {seconds:rough}",
+                time.checkpoints,
+                seconds=time.checkpoint_seconds,
+            )
+        )
     if time.sample_seconds is not None:
         parts.append(
-            Count("{n:,} sample × {seconds:rough}", "{n:,} samples × {seconds:rough}", time.samples,
-                  seconds=time.sample_seconds)
-        )  # fmt: skip
+            Count(
+                "{n:,} sample × {seconds:rough}",
+                "{n:,} samples × {seconds:rough}",
+                time.samples,
+                seconds=time.sample_seconds,
+            )
+        )
     yield Text("  {parts}", parts=Joined(" + ", parts))
     yield Text("  {speed:count} tokens/s", speed=time.tokens_per_second)
     if time.mfu is not None:
         yield Text(
             "  MFU {mfu:.1%} of {peak:,.0f} GFLOPS ({source})",
-            mfu=time.mfu, peak=(time.mfu_peak_flops or 0) / 1e9, source=time.mfu_source,
-        )  # fmt: skip
+            mfu=time.mfu,
+            peak=(time.mfu_peak_flops or 0) / 1e9,
+            source=time.mfu_source,
+        )
     if not time.measured:
         yield Text("  without start-up and checkpoints, which depend on the machine around the device")
     if time.limit is not None:
@@ -152,7 +181,10 @@ def table(plans: Sequence[Plan]) -> Iterator[Text]:
             told = Text(
                 "{step:rough} an iteration, {seconds:duration} in all ({low:duration} to {high:duration}), "
                 "MFU {mfu:.0%} assumed",
-                step=time.step_seconds, seconds=time.seconds, low=time.seconds_low, high=time.seconds_high,
+                step=time.step_seconds,
+                seconds=time.seconds,
+                low=time.seconds_low,
+                high=time.seconds_high,
                 mfu=time.mfu,
-            )  # fmt: skip
+            )
         yield Text("{device}  {needs}  {told}", device=f"{plan.device_name:{width}}", needs=f"{needs:>19}", told=told)

@@ -109,8 +109,10 @@ def _resumed(resolved: Resolved) -> Request:
     if done >= config.max_iters:
         raise UsageError(
             "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",
-            run=run, n=done, more=2 * done,
-        )  # fmt: skip
+            run=run,
+            n=done,
+            more=2 * done,
+        )
     return _request(config, run.name, done, run)
 
 

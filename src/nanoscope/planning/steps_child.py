@@ -122,9 +122,14 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     began = time.perf_counter()
     warmed_up = warm_up(learner, session.micro_batch)
     return SetUp(
-        session, warmed_up, [str(note) for note in [*notes, *more]], process_bytes, model_bytes,
-        time.perf_counter() - began, seconds_since_process_start(),
-    )  # fmt: skip
+        session,
+        warmed_up,
+        [str(note) for note in [*notes, *more]],
+        process_bytes,
+        model_bytes,
+        time.perf_counter() - began,
+        seconds_since_process_start(),
+    )
 
 
 def _measured(job: Job, config: TrainConfig) -> StepTimes:
@@ -144,18 +149,34 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
     save_seconds, checkpoint_bytes = _save(session) if job.save else (None, None)
     session.loader.close()
     return StepTimes(
-        device=machine.choice.device, device_name=str(machine.choice.device_name), dtype=machine.choice.dtype,
-        compiled=learner.model is not learner.plain_model, threads=torch.get_num_threads(),
-        notes=ready.notes, peak_flops=machine.peak[0], peak_source=str(machine.peak[1]),
-        parameters=learner.plain_model.parameter_count(), flops_per_token=learner.flops_per_token,
+        device=machine.choice.device,
+        device_name=str(machine.choice.device_name),
+        dtype=machine.choice.dtype,
+        compiled=learner.model is not learner.plain_model,
+        threads=torch.get_num_threads(),
+        notes=ready.notes,
+        peak_flops=machine.peak[0],
+        peak_source=str(machine.peak[1]),
+        parameters=learner.plain_model.parameter_count(),
+        flops_per_token=learner.flops_per_token,
         micro_batch=steps.micro_batch,
-        first_seconds=steps.first, later_seconds=steps.later, half_seconds=steps.halves, update_seconds=steps.updates,
-        data_seconds=steps.data, eval_batch=session.evaluator.batch, eval_seconds=eval_seconds,
-        save_seconds=save_seconds, checkpoint_bytes=checkpoint_bytes, startup_seconds=startup_seconds,
+        first_seconds=steps.first,
+        later_seconds=steps.later,
+        half_seconds=steps.halves,
+        update_seconds=steps.updates,
+        data_seconds=steps.data,
+        eval_batch=session.evaluator.batch,
+        eval_seconds=eval_seconds,
+        save_seconds=save_seconds,
+        checkpoint_bytes=checkpoint_bytes,
+        startup_seconds=startup_seconds,
         sample_seconds=expected.sample_seconds,
-        warm_up_seconds=ready.warm_up_seconds, process_bytes=ready.process_bytes, model_bytes=ready.model_bytes,
-        trained_bytes=steps.trained_bytes, peak_bytes=peak(machine.device),
-    )  # fmt: skip
+        warm_up_seconds=ready.warm_up_seconds,
+        process_bytes=ready.process_bytes,
+        model_bytes=ready.model_bytes,
+        trained_bytes=steps.trained_bytes,
+        peak_bytes=peak(machine.device),
+    )
 
 
 def _dataset(job: Job, config: TrainConfig) -> "Dataset":

@@ -36,10 +36,12 @@ class Worker:
     def __init__(self, run: Path, config: TrainConfig) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nanoscope.planning.trying_worker"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors,
+            [sys.executable, "-m", "nanoscope.planning.trying_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
             start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches the command alone, which ends this
-        )  # fmt: skip
+        )
         self._say((str(run), plain(config)))
         self._answer()
 

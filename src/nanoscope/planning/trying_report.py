@@ -20,9 +20,13 @@ TITLES: dict[Question, Text] = {
     "evaluation": Text("Evaluations"),
 }
 QUESTION_OF: dict[str, Question] = {
-    "warm_up": "warm_up", "lower_learning_rate": "rate", "lower_accumulation": "batch", "regularise": "dropout",
-    "raise_eval_interval": "evaluation", "lower_eval_iters": "evaluation",
-}  # fmt: skip
+    "warm_up": "warm_up",
+    "lower_learning_rate": "rate",
+    "lower_accumulation": "batch",
+    "regularise": "dropout",
+    "raise_eval_interval": "evaluation",
+    "lower_eval_iters": "evaluation",
+}
 """The question that a piece of advice asks; the others can't be tried in short runs."""
 
 
@@ -32,8 +36,10 @@ def plan_line(length: Length) -> Text:
         return Text("trials of {iters:d} iterations, as many as the run has", iters=length.iters)
     return Text(
         "trials of {iters:d} iterations, confirmed in runs of {longer:d}; the run has {whole:d}",
-        iters=length.iters, longer=length.confirmed_iters, whole=length.run_iters,
-    )  # fmt: skip
+        iters=length.iters,
+        longer=length.confirmed_iters,
+        whole=length.run_iters,
+    )
 
 
 def lines(results: Results) -> list[tuple[int, Text | str]]:
@@ -58,36 +64,47 @@ def conclusion(finding: Finding, results: Results) -> Text:
         case "helps" if gained:
             return Text(
                 "{label} helps: validation loss {amount} after {iters:d} iterations, {seeds}",
-                label=label, amount=_amount(gained), iters=_iters(finding, iters), seeds=_seeds(gained),
-            )  # fmt: skip
+                label=label,
+                amount=_amount(gained),
+                iters=_iters(finding, iters),
+                seeds=_seeds(gained),
+            )
         case "fades" if gained:
             return Text(
                 "{label} helps in short runs only: {amount} after {iters:d} iterations, less than after "
                 "{before:d}; too little would be left after {whole:d}",
-                label=label, amount=_amount(gained), iters=iters, before=results.length.iters,
+                label=label,
+                amount=_amount(gained),
+                iters=iters,
+                before=results.length.iters,
                 whole=results.length.run_iters,
-            )  # fmt: skip
+            )
         case "not_confirmed" if gained:
             return Text(
                 "nothing to change: {label} looked best, but with other seeds ({iters:d} iterations) it is {amount}",
-                label=label, iters=_iters(finding, iters), amount=_amount(gained),
-            )  # fmt: skip
+                label=label,
+                iters=_iters(finding, iters),
+                amount=_amount(gained),
+            )
         case "saves" if gained:
             return Text(
-                "{label} saves {share} of the time, checkpoints not counted; what is learned "
-                "stays the same",
-                label=label, share=_share(gained),
-            )  # fmt: skip
+                "{label} saves {share} of the time, checkpoints not counted; what is learned stays the same",
+                label=label,
+                share=_share(gained),
+            )
         case "no_time_saved" if gained:
             return Text(
                 "{label} saves no time that matters here: {share}",
-                label=label, share=_share(gained),
-            )  # fmt: skip
+                label=label,
+                share=_share(gained),
+            )
         case "unfinished" if finding.best and gained:
             return Text(
                 "not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet",
-                reason=finding.reason, label=label, amount=_amount(gained),
-            )  # fmt: skip
+                reason=finding.reason,
+                label=label,
+                amount=_amount(gained),
+            )
         case "unfinished":
             return Text("not finished: {reason}", reason=finding.reason)
     return Text("nothing to change: no change is better by more than the noise")
@@ -103,9 +120,10 @@ def summary(results: Results, command: str | None) -> list[Text | str]:
             Text(
                 "Short runs favor higher learning rates and fewer tokens per iteration: the gains are those after "
                 "{iters:d} iterations, not after {whole:d}.",
-                iters=results.length.confirmed_iters, whole=results.length.run_iters,
+                iters=results.length.confirmed_iters,
+                whole=results.length.run_iters,
             )
-        )  # fmt: skip
+        )
     if results.stopped:
         found.append(Text("Stopped before everything was tried: {reason}.", reason=results.stopped))
     if command is not None:
@@ -161,13 +179,15 @@ def _plain(finding: Finding) -> dict[str, Any]:
         "time_ratio": finding.time_ratio,
         "tried": [
             {
-                "change": dict(tried.change.settings), "factor": tried.change.factor, "verdict": tried.verdict,
+                "change": dict(tried.change.settings),
+                "factor": tried.change.factor,
+                "verdict": tried.verdict,
                 "gain": _plain_gain(tried.gain),
             }
             for tried in finding.tried
         ],
         "reason": None if finding.reason is None else str(finding.reason),
-    }  # fmt: skip
+    }
 
 
 def _plain_gain(gained: Gain | None) -> dict[str, float] | None:

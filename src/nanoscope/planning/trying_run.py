@@ -56,10 +56,12 @@ def advice_of(folder: Path) -> tuple[Advice, ...]:
 
 
 def try_run(
-    folder: Path, advice: tuple[Advice, ...], minutes: float,
+    folder: Path,
+    advice: tuple[Advice, ...],
+    minutes: float,
     on_start: OnStart = lambda length, seconds: None,
     on_progress: Callable[[str, float], None] | None = None,
-) -> Results:  # fmt: skip
+) -> Results:
     """Train the trials, in at most about so many minutes."""
     began = time.monotonic()
     run = resolve([str(folder)]).config
@@ -75,9 +77,12 @@ def try_run(
             raise JobError(
                 "an iteration takes {seconds:rough}: trials of at least {n:d} iterations, which is little for a run "
                 "of {total:d}, take about {needed:duration}\nAllow that: --minutes={minutes:d}",
-                seconds=lab.seconds_per_iteration, n=FEWEST_ITERS, total=run.max_iters, needed=60 * needed,
+                seconds=lab.seconds_per_iteration,
+                n=FEWEST_ITERS,
+                total=run.max_iters,
+                needed=60 * needed,
                 minutes=math.ceil(needed / CONFIRMING_ROOM) + 1,
-            )  # fmt: skip
+            )
         on_start(length, lab.seconds_per_iteration)
         return Trial(lab, length, config).ask_all(advice)
     finally:

@@ -128,10 +128,14 @@ class Workshop:
         from nanoscope.training.evaluate import Evaluator
 
         return Evaluator(
-            {name: self.dataset.split(name) for name in splits}, block_size=config.block_size, windows=windows,
-            vocab_size=model.config.vocab_size, device=self.machine.device, autocast=self.machine.autocast,
+            {name: self.dataset.split(name) for name in splits},
+            block_size=config.block_size,
+            windows=windows,
+            vocab_size=model.config.vocab_size,
+            device=self.machine.device,
+            autocast=self.machine.autocast,
             processes=self.machine.processes,
-        )  # fmt: skip
+        )
 
 
 def main() -> None:

@@ -61,9 +61,14 @@ def tune(resolved: Resolved, minutes: float = MINUTES, report: Callable[[Text], 
     data, vocab_size = data_of(config, report)
     before = _load()
     tuner = Tuner(
-        config, partial(ChildRig, data=data, vocab_size=vocab_size), seconds=60 * minutes, fixed=resolved.typed,
-        logical_cores=_cores(), probe=partial(probe_cpu_dtype, "bfloat16"), report=report,
-    )  # fmt: skip
+        config,
+        partial(ChildRig, data=data, vocab_size=vocab_size),
+        seconds=60 * minutes,
+        fixed=resolved.typed,
+        logical_cores=_cores(),
+        probe=partial(probe_cpu_dtype, "bfloat16"),
+        report=report,
+    )
     tuned = tuner.run()
     return Outcome(resolved, tuned, (before, _load()))
 
@@ -99,9 +104,12 @@ def in_one_line(outcome: Outcome) -> Text:
         return Text("the settings are the fastest found")
     return Text(
         "{settings}: {share:.1%} ± {error:.1%} less time, {after:duration} instead of {before:duration}",
-        settings=flags(outcome.settings), share=tuned.confirmed.share, error=tuned.confirmed.error,
-        after=tuned.tuned.run_seconds, before=tuned.default.run_seconds,
-    )  # fmt: skip
+        settings=flags(outcome.settings),
+        share=tuned.confirmed.share,
+        error=tuned.confirmed.error,
+        after=tuned.tuned.run_seconds,
+        before=tuned.default.run_seconds,
+    )
 
 
 def data_of(config: TrainConfig, report: Callable[[Text], None]) -> tuple[Path | None, int]:

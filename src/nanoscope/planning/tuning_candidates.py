@@ -87,9 +87,16 @@ class Length:
 
 
 def candidates(
-    config: TrainConfig, facts: Facts, fixed: Iterable[str], step_seconds: float, eval_seconds: float,
-    *, logical_cores: int, memory_bytes: int, sixteen_bits: ProbeResult | None,
-) -> Candidates:  # fmt: skip
+    config: TrainConfig,
+    facts: Facts,
+    fixed: Iterable[str],
+    step_seconds: float,
+    eval_seconds: float,
+    *,
+    logical_cores: int,
+    memory_bytes: int,
+    sixteen_bits: ProbeResult | None,
+) -> Candidates:
     """What to try, the most promising first. `fixed` settings were typed by the user, who wants them as they are.
 
     `memory_bytes` is what the run can have; `sixteen_bits` what the probe of bfloat16 found, on a CPU.
@@ -137,10 +144,11 @@ def _splits(found: Candidates, config: TrainConfig, facts: Facts, fixed: set[str
                 split(config, too_large),
                 Text(
                     "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
-                    need=_memory(config, facts, too_large) / 1e9, available=memory_bytes / 1e9,
+                    need=_memory(config, facts, too_large) / 1e9,
+                    available=memory_bytes / 1e9,
                 ),
             )
-        )  # fmt: skip
+        )
 
 
 def possible_micro_batches(config: TrainConfig) -> list[int]:

@@ -57,8 +57,10 @@ def write_file(path: Path, outcome: Outcome) -> None:
     except OSError as error:
         raise JobError(
             "can't write {path}: {reason}\nThe settings are: {settings}",
-            path=path, reason=why(error), settings=in_one_line(outcome),
-        ) from None  # fmt: skip
+            path=path,
+            reason=why(error),
+            settings=in_one_line(outcome),
+        ) from None
 
 
 def toml(outcome: Outcome, when: datetime | None = None) -> str:
@@ -102,9 +104,10 @@ def remarks(outcome: Outcome) -> list[Text]:
         found.append(
             Text(
                 "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
-                others=load.others, cores=load.cores,
+                others=load.others,
+                cores=load.cores,
             )
-        )  # fmt: skip
+        )
     if outcome.settings.get("dtype", "float32") != "float32":
         found.append(
             Text(
@@ -134,9 +137,13 @@ def document(outcome: Outcome, words: Sequence[str], path: Path) -> dict[str, An
         "schema": "nanoscope.tune/1",
         "source": list(words),
         "machine": {
-            "device": tuned.facts.device, "device_name": tuned.facts.device_name, "dtype": tuned.facts.dtype,
-            "threads": tuned.facts.threads, "memory_bytes": tuned.memory_bytes,
-            "busy_cores": max(load.others for load in outcome.loads), "busy": busy is not None,
+            "device": tuned.facts.device,
+            "device_name": tuned.facts.device_name,
+            "dtype": tuned.facts.dtype,
+            "threads": tuned.facts.threads,
+            "memory_bytes": tuned.memory_bytes,
+            "busy_cores": max(load.others for load in outcome.loads),
+            "busy": busy is not None,
         },
         "seconds": tuned.seconds,
         "interrupted": tuned.interrupted,
@@ -148,14 +155,16 @@ def document(outcome: Outcome, words: Sequence[str], path: Path) -> dict[str, An
         "compile_seconds": tuned.compile_seconds,
         "trials": [
             {
-                "settings": trial.settings, "gain": _finite(trial), "used": trial.reason is None,
+                "settings": trial.settings,
+                "gain": _finite(trial),
+                "used": trial.reason is None,
                 "reason": None if trial.reason is None else str(trial.reason),
             }
             for trial in tuned.trials
         ],
         "file": str(path),
         "command": command(path),
-    }  # fmt: skip
+    }
 
 
 def _finite(trial: Trial) -> dict[str, Any] | None:

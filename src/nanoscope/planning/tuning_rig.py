@@ -47,9 +47,12 @@ class ChildRig:
         self._lines: queue.Queue[bytes] = queue.Queue()
         try:
             self._child = psutil.Popen(
-                [sys.executable, "-m", CHILD], stdin=PIPE, stdout=PIPE, stderr=self._errors,
+                [sys.executable, "-m", CHILD],
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=self._errors,
                 start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches this process alone
-            )  # fmt: skip
+            )
         except OSError as error:
             self._folder.cleanup()
             raise JobError("can't start a process to measure steps in: {reason}", reason=why(error)) from None

@@ -105,9 +105,10 @@ class Tuner:
         self._report(
             Text(
                 "{step:seconds3} an iteration, {evaluation:seconds2} an evaluation",
-                step=self._seconds["step"], evaluation=self._seconds["eval"],
+                step=self._seconds["step"],
+                evaluation=self._seconds["eval"],
             )
-        )  # fmt: skip
+        )
         self._explore_all()
         self._confirm()
         return self._finished()
@@ -121,16 +122,22 @@ class Tuner:
     def _explore_all(self) -> None:
         on_cpu = self.tuned.facts.device == "cpu"
         found = candidates(
-            self.config, self.tuned.facts, self.fixed, self._seconds["step"], self._seconds["eval"],
-            logical_cores=self.cores, memory_bytes=self.tuned.memory_bytes,
+            self.config,
+            self.tuned.facts,
+            self.fixed,
+            self._seconds["step"],
+            self._seconds["eval"],
+            logical_cores=self.cores,
+            memory_bytes=self.tuned.memory_bytes,
             sixteen_bits=self._probe() if on_cpu and self._probe and "dtype" not in self.fixed else None,
-        )  # fmt: skip
+        )
         needed = min((self._budget.to_try({}, each.steps[0]) for each in found.directions), default=0.0)
         if needed > self._budget.left:
             self.tuned.too_slow = Text(
                 "comparing settings takes longer than {seconds:duration} here; use --minutes={minutes:.0f}",
-                seconds=self._budget.seconds, minutes=(self._budget.spent + 3 * needed) / 60 + 0.5,
-            )  # fmt: skip
+                seconds=self._budget.seconds,
+                minutes=(self._budget.spent + 3 * needed) / 60 + 0.5,
+            )
         for direction in found.directions:
             if not set(direction.steps[0]) & set(self.best):  # the other way brought something already
                 self._explore(direction)
@@ -210,9 +217,10 @@ class Tuner:
             raise RigError(
                 Text(
                     "it leaves less than a tenth of the memory: {need:.1f} of {available:.1f} GB",
-                    need=rig.memory_bytes / 1e9, available=self.tuned.memory_bytes / 1e9,
+                    need=rig.memory_bytes / 1e9,
+                    available=self.tuned.memory_bytes / 1e9,
                 )
-            )  # fmt: skip
+            )
 
     # The confirmation.
 
@@ -236,7 +244,7 @@ class Tuner:
             if trial.reason is None and not trial.settings.items() <= settings.items() and not self._passed(trial)
             else trial
             for trial in self.tuned.trials
-        ]  # fmt: skip
+        ]
 
     def _passed(self, trial: Trial) -> bool:
         """Whether a change was a step on the way to a confirmed one."""
@@ -333,6 +341,8 @@ class Tuner:
 def _mean_figures(side: Iterable[Figures]) -> Figures:
     each = list(side)
     return Figures(
-        mean(one.step_seconds for one in each), mean(one.eval_seconds for one in each),
-        mean(one.run_seconds for one in each), max(one.memory_bytes for one in each),
-    )  # fmt: skip
+        mean(one.step_seconds for one in each),
+        mean(one.eval_seconds for one in each),
+        mean(one.run_seconds for one in each),
+        max(one.memory_bytes for one in each),
+    )

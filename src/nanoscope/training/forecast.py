@@ -72,15 +72,17 @@ def forecast(session: Session, measured: WarmUp, outlook: Outlook) -> Forecast:
     config, learner = session.config, session.learner
     epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
     return Forecast(
-        step=session.state.step, steps=config.max_iters - session.state.step,
+        step=session.state.step,
+        steps=config.max_iters - session.state.step,
         step_seconds=outlook.step_seconds(config.sequences_per_step),
         eval_seconds=evaluation_seconds(learner, session.evaluator, measured.fastest),
         checkpoint_seconds=save_seconds(checkpoint_bytes(learner.optimizer), session.folder.path),
         sample_seconds=sample_seconds(learner) if config.sample_interval else None,
-        epochs_per_step=epochs_per_step, epochs=config.max_iters * epochs_per_step,
+        epochs_per_step=epochs_per_step,
+        epochs=config.max_iters * epochs_per_step,
         memory_bytes=outlook.memory_bytes(session.micro_batch),
         memory_available=available_bytes(session.machine.device),
-    )  # fmt: skip
+    )
 
 
 def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_batch: int, world: int = 1) -> list[Text]:
@@ -115,21 +117,27 @@ def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_ba
         found.append(
             Text(
                 "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
-                need=need, available=available / 1e9, advice=advice,
+                need=need,
+                available=available / 1e9,
+                advice=advice,
             )
-        )  # fmt: skip
+        )
     if not hopeless:
         advice = Text(
             "{advice} (about {seconds:duration}, {epochs:.2g} times the split)",
-            advice=advice, seconds=better_seconds, epochs=better_epochs,
-        )  # fmt: skip
+            advice=advice,
+            seconds=better_seconds,
+            epochs=better_epochs,
+        )
     if too_long and too_often:
         found.append(
             Text(
                 "an iteration takes about {seconds:duration} and reads the training split {epochs:.3g} times; {advice}",
-                seconds=seconds, epochs=epochs, advice=advice,
+                seconds=seconds,
+                epochs=epochs,
+                advice=advice,
             )
-        )  # fmt: skip
+        )
     elif too_long:
         found.append(Text("an iteration takes about {seconds:duration}; {advice}", seconds=seconds, advice=advice))
     elif too_often:
@@ -141,7 +149,9 @@ def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_ba
         found.append(
             Text(
                 "the run takes about {seconds:duration}; use {flag} to end after about {shorter:duration}",
-                seconds=expected.seconds, flag=f"--max_iters={expected.step + steps}", shorter=steps * better_seconds,
+                seconds=expected.seconds,
+                flag=f"--max_iters={expected.step + steps}",
+                shorter=steps * better_seconds,
             )
-        )  # fmt: skip
+        )
     return found

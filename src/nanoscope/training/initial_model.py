@@ -80,17 +80,21 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     if shape.recipe == "classic" and wanted > shape.block_size:
         raise UsageError(
             "block_size={wanted} exceeds the context length of {model}, {block_size}",
-            wanted=wanted, model=weights.name, block_size=shape.block_size,
-        )  # fmt: skip
+            wanted=wanted,
+            model=weights.name,
+            block_size=shape.block_size,
+        )
     own["block_size"] = wanted
     if refused := [key for key in own if typed.get(key, own[key]) != own[key]]:
         lines = [
             Text(
                 "{typed} was typed, but {model} has {own}",
-                typed=f"{key}={typed[key]}", model=weights.name, own=f"{key}={own[key]}",
+                typed=f"{key}={typed[key]}",
+                model=weights.name,
+                own=f"{key}={own[key]}",
             )
             for key in refused
-        ]  # fmt: skip
+        ]
         raise UsageError(
             "{lines}\nThe shape comes from the weights: leave these out, or train from scratch.",
             lines=Joined("\n", lines),
@@ -112,17 +116,28 @@ def _in_words(shape: ModelConfig) -> Text:
     return Count(
         "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
         "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        shape.n_layer, recipe=shape.recipe, heads=shape.n_head, width=shape.n_embd, context=shape.block_size,
-    )  # fmt: skip
+        shape.n_layer,
+        recipe=shape.recipe,
+        heads=shape.n_head,
+        width=shape.n_embd,
+        context=shape.block_size,
+    )
 
 
 def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:
     return ModelConfig(
-        vocab_size=padded_vocabulary(vocab_size), block_size=config.block_size, n_layer=config.n_layer,
-        n_head=config.n_head, n_embd=config.n_embd, dropout=config.dropout, bias=config.bias, recipe=config.recipe,
-        ngrams=config.ngrams if config.recipe == "modern" else 1, ngram_dropout=config.ngram_dropout,
+        vocab_size=padded_vocabulary(vocab_size),
+        block_size=config.block_size,
+        n_layer=config.n_layer,
+        n_head=config.n_head,
+        n_embd=config.n_embd,
+        dropout=config.dropout,
+        bias=config.bias,
+        recipe=config.recipe,
+        ngrams=config.ngrams if config.recipe == "modern" else 1,
+        ngram_dropout=config.ngram_dropout,
         token_shift=config.token_shift,
-    )  # fmt: skip
+    )
 
 
 def padded_vocabulary(size: int) -> int:
@@ -136,5 +151,8 @@ def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
         raise UsageError(
             "{model} has a vocabulary of {available} tokens, {folder} one of {needed}\n"
             "Prepare the data with the tokenizer that the model was trained with.",
-            model=model, available=available, folder=dataset.folder, needed=needed,
-        )  # fmt: skip
+            model=model,
+            available=available,
+            folder=dataset.folder,
+            needed=needed,
+        )

@@ -85,8 +85,10 @@ def _check(session: Session, end: End) -> None:
         raise JobError(
             "the loss is not finite at iteration {step}: training stopped without saving\n"
             "{kept}. Try lower learning rates: {command}",
-            step=end.step, kept=kept, command=f"{again} {_lower_rates(session.config)}",
-        )  # fmt: skip
+            step=end.step,
+            kept=kept,
+            command=f"{again} {_lower_rates(session.config)}",
+        )
     if session.machine.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = Text("the newest complete one is {last}", last=last) if last else Text("there is none")
         raise JobError(

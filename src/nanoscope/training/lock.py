@@ -122,8 +122,10 @@ class RunLock:
                 text = Text(
                     "{folder} was last being trained by {holder}, on another machine; "
                     "waiting for a sign of life from it for another {left:duration} before taking over",
-                    folder=self.folder, holder=holder.text(), left=left,
-                )  # fmt: skip
+                    folder=self.folder,
+                    holder=holder.text(),
+                    left=left,
+                )
                 print(on_terminal(text), file=sys.stderr, flush=True)
                 say_at = time.monotonic() + 30
             time.sleep(min(left, 1.0))
@@ -177,16 +179,20 @@ class RunLock:
                 "{silence:duration} ago.\n"
                 "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
                 "Or delete {note} and try again.",
-                folder=self.folder, holder=holder.text(), silence=silence,
-                left=SILENT_SECONDS - silence, note=self.note,
-            )  # fmt: skip
+                folder=self.folder,
+                holder=holder.text(),
+                silence=silence,
+                left=SILENT_SECONDS - silence,
+                note=self.note,
+            )
 
     def _in_use(self, holder: Holder | None) -> LockedError:
         return LockedError(
             "{folder} is being trained by {holder}\n"
             "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
-            folder=self.folder, holder=holder.text() if holder else Text("another process"),
-        )  # fmt: skip
+            folder=self.folder,
+            holder=holder.text() if holder else Text("another process"),
+        )
 
     def _take(self, certain: bool) -> None:
         with suppress(OSError):  # Windows can't open folders
@@ -226,8 +232,9 @@ class RunLock:
                 "{folder} is now being trained by {holder}, which took over because this process was silent for "
                 "minutes: stopped, or cut off from the file server.\n"
                 "This one ends and changes nothing there; that one continues from the last checkpoint.",
-                folder=self.folder, holder=holder.text(),
-            )  # fmt: skip
+                folder=self.folder,
+                holder=holder.text(),
+            )
             raise LockLostError(text)
         else:
             text = Text(

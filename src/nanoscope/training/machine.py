@@ -71,7 +71,8 @@ def choose_machine(
     if config.sequences_per_step < processes.world:
         raise UsageError(
             "{processes} processes cannot share {sequences} sequences an iteration",
-            processes=processes.world, sequences=config.sequences_per_step,
-        )  # fmt: skip
+            processes=processes.world,
+            sequences=config.sequences_per_step,
+        )
     machine = Machine(choice, processes)
     return machine, [*about_threads, *notes, *machine.waiting.begin(config.waiting, choice.type)]

@@ -29,11 +29,19 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
     tokenizer, _ = nanogpt_tokenizer(found)
     sequences = found.step * settings.get("batch_size", 12) * settings.get("gradient_accumulation_steps", 40)
     progress = TrainingState(
-        step=found.step, sequences=sequences, best_val_loss=found.val_loss,
+        step=found.step,
+        sequences=sequences,
+        best_val_loss=found.val_loss,
         best_step=None if found.val_loss is None else found.step,
-    )  # fmt: skip
+    )
     checkpoint = LoadedCheckpoint(
-        folder=file, model=found.weights, optimizer=found.optimizer, progress=progress, model_config=found.config,
-        tokenizer=tokenizer.to_json() if tokenizer else None, scaler={}, run={"evaluation": RANDOM},
-    )  # fmt: skip
+        folder=file,
+        model=found.weights,
+        optimizer=found.optimizer,
+        progress=progress,
+        model_config=found.config,
+        tokenizer=tokenizer.to_json() if tokenizer else None,
+        scaler={},
+        run={"evaluation": RANDOM},
+    )
     return checkpoint, settings

@@ -116,11 +116,15 @@ class Pace:
         slower = 1.0 if as_expected else times
         revised = self.complete(
             Forecast(
-                step=done, steps=self.config.max_iters - done, measured=self._steps, step_seconds=real,
-                eval_seconds=slower * (expected.eval_seconds or 0.0), checkpoint_seconds=expected.checkpoint_seconds,
+                step=done,
+                steps=self.config.max_iters - done,
+                measured=self._steps,
+                step_seconds=real,
+                eval_seconds=slower * (expected.eval_seconds or 0.0),
+                checkpoint_seconds=expected.checkpoint_seconds,
                 sample_seconds=slower * (expected.sample_seconds or 0.0),
             )
-        )  # fmt: skip
+        )
         wrong = not UNSURE[0] <= times <= UNSURE[1]
         return [revised] if wrong and max(expected.seconds, revised.seconds or 0.0) > self.WORTH_SECONDS else []
 

@@ -99,9 +99,10 @@ def update_records(checkpoint: LoadedCheckpoint, config: TrainConfig, evaluation
             Count(
                 "the last evaluation brought no lower val loss; {setting} counts anew",
                 "the last {n} evaluations brought no lower val loss; {setting} counts anew",
-                without, setting=f"patience={config.patience}",
+                without,
+                setting=f"patience={config.patience}",
             )
-        ]  # fmt: skip
+        ]
     return []
 
 
@@ -113,8 +114,9 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
     if _ends_at_zero(now) and now.decay_iters <= step < now.max_iters:
         text = Text(
             "the learning rate is 0 from iteration {step:d} on, so the model won't change: resume with {flag}",
-            step=now.decay_iters, flag=f"--lr_decay_iters={now.max_iters}",
-        )  # fmt: skip
+            step=now.decay_iters,
+            flag=f"--lr_decay_iters={now.max_iters}",
+        )
         return [Note(text=text, level="warning")]
     then, here = (state.lr_factor * learning_rate(step, config) for config in (before, now))
     if before.max_iters == now.max_iters or abs(here - then) <= 0.01 * max(here, then):
@@ -123,9 +125,13 @@ def schedule_notes(resumed: Resumed, state: TrainingState) -> list[Note]:
     text = Text(
         "the learning rate goes from {then:.3g} to {here:.3g} here: {setting} moves the end of its schedule "
         "from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
-        then=then, here=here, setting=f"max_iters={now.max_iters}",
-        old_end=before.decay_iters, new_end=now.decay_iters, end=end,
-    )  # fmt: skip
+        then=then,
+        here=here,
+        setting=f"max_iters={now.max_iters}",
+        old_end=before.decay_iters,
+        new_end=now.decay_iters,
+        end=end,
+    )
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
         flag = f"--lr_decay_iters={before.decay_iters}"
         text = Text("{change}. To keep that schedule, resume with {flag}", change=text, flag=flag)

@@ -206,8 +206,9 @@ def _check_room(folder: RunFolder) -> None:
         raise UsageError(
             "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
             "Or train in another folder: --out_dir=ANOTHER",
-            path=folder.path, quoted=shlex.quote(str(folder.path)),
-        )  # fmt: skip
+            path=folder.path,
+            quoted=shlex.quote(str(folder.path)),
+        )
     _check_foreign(folder)
 
 
@@ -216,8 +217,9 @@ def _check_foreign(folder: RunFolder) -> None:
         raise UsageError(
             "{path} holds {names}, not known to be from a run of nanoscope: nothing was changed\n"
             "Train in another folder: --out_dir=ANOTHER. Or move that away first.",
-            path=folder.path, names=", ".join(printable(name) for name in foreign[:5]),
-        )  # fmt: skip
+            path=folder.path,
+            names=", ".join(printable(name) for name in foreign[:5]),
+        )
 
 
 def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
@@ -260,8 +262,10 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
         ways.insert(0, Text("nanoscope's: {command}", command=_resume(folder.checkpoints)))
     raise UsageError(
         "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-        path=folder.path, file=file, ways=Joined("\n", ways),
-    )  # fmt: skip
+        path=folder.path,
+        file=file,
+        ways=Joined("\n", ways),
+    )
 
 
 def _resume(source: Path, *flags: str) -> str:
@@ -279,9 +283,12 @@ def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
             return [
                 Text(
                     "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path, step=step, total=seen.total, command=_resume(path),
+                    run=path,
+                    step=step,
+                    total=seen.total,
+                    command=_resume(path),
                 )
-            ]  # fmt: skip
+            ]
     return []
 
 
@@ -322,10 +329,11 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
         lines = [
             Text(
                 "{typed} was typed, the run was trained with {saved}",
-                typed=f"{key}={typed[key]}", saved=f"{key}={saved[key]}",
+                typed=f"{key}={typed[key]}",
+                saved=f"{key}={saved[key]}",
             )
             for key in refused
-        ]  # fmt: skip
+        ]
         raise UsageError(
             "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
             lines=Joined("\n", lines),
@@ -391,8 +399,9 @@ def _locked(path: Path) -> RunFolder:
 def _unwritable(path: Path, error: OSError) -> JobError:
     return JobError(
         "the run's folder {path} cannot be written: {reason}\nChoose another with --out_dir=FOLDER",
-        path=path, reason=why(error),
-    )  # fmt: skip
+        path=path,
+        reason=why(error),
+    )
 
 
 def _remove_run(folder: RunFolder) -> None:

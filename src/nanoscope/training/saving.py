@@ -46,8 +46,10 @@ def save_at_the_end(session: Session, stop: StopRequest) -> None:
         if left:
             text = Count(
                 "trying again in {seconds:g} s, once (Ctrl-C gives up)",
-                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)", left, seconds=seconds,
-            )  # fmt: skip
+                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
+                left,
+                seconds=seconds,
+            )
             session.books.reporter.emit(Note(text=text))
             with session.books.clock.phase("checkpoint"):
                 if stop.wait(seconds):
@@ -61,12 +63,19 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
     session.write_config(if_missing=True)
     with session.books.clock.phase("checkpoint") as timed:
         snapshot = take_snapshot(
-            session.learner.plain_model, session.learner.optimizer, session.state,
-            scaler=session.learner.scaler.state_dict(), tokenizer=session.dataset.tokenizer, best=best,
-            run={"seed": session.config.seed, "dataset_fingerprint": session.dataset.fingerprint,
-                 "evaluation": session.evaluation},
+            session.learner.plain_model,
+            session.learner.optimizer,
+            session.state,
+            scaler=session.learner.scaler.state_dict(),
+            tokenizer=session.dataset.tokenizer,
+            best=best,
+            run={
+                "seed": session.config.seed,
+                "dataset_fingerprint": session.dataset.fingerprint,
+                "evaluation": session.evaluation,
+            },
             settings=session.settings,
-        )  # fmt: skip
+        )
         failure = _write(session, snapshot)
     if failure is not None:
         if retry and _keep_copy(session, snapshot):

@@ -51,8 +51,11 @@ class ScoredText:
                 raise JobError(
                     "{model} can't be evaluated on {text}: it has a vocabulary of {tokens} tokens, the data one of "
                     "{needed}, and a tokenizer is unknown",
-                    model=model.name, text=self.name, tokens=model.config.vocab_size, needed=self.dataset.vocab_size,
-                )  # fmt: skip
+                    model=model.name,
+                    text=self.name,
+                    tokens=model.config.vocab_size,
+                    needed=self.dataset.vocab_size,
+                )
             if unknown or _same(model.tokenizer, self.dataset.tokenizer):
                 return DATASET_TOKENS, self.dataset.split(self.split)
         tokenizer = model.known_tokenizer()
@@ -76,8 +79,9 @@ class ScoredText:
             raise JobError(
                 "{name} has {n:,} tokens, too many to encode them anew for every tokenizer\n"
                 "Evaluate models with the tokenizer of the dataset, or prepare a smaller text.",
-                name=self.name, n=len(tokens),
-            )  # fmt: skip
+                name=self.name,
+                n=len(tokens),
+            )
         ids = tokens.read(0, len(tokens))
         ends: list[int] = np.flatnonzero(ids == tokenizer.end_of_text).tolist()  # none if there is no such token
         for part in np.split(ids, ends):
@@ -166,13 +170,24 @@ def score(
 
 @torch.no_grad()
 def _measure(
-    model: OpenedModel, key: str, split: TokenSplit, text: ScoredText, block_size: int, choice: Choice,
-    windows: int | None, on_progress: OnProgress,
-) -> Measured:  # fmt: skip
+    model: OpenedModel,
+    key: str,
+    split: TokenSplit,
+    text: ScoredText,
+    block_size: int,
+    choice: Choice,
+    windows: int | None,
+    on_progress: OnProgress,
+) -> Measured:
     evaluator = Evaluator(
-        {"text": split}, block_size=block_size, windows=windows, vocab_size=model.config.vocab_size,
-        device=torch.device(choice.device), autocast=lambda: autocast(choice), processes=Processes(),
-    )  # fmt: skip
+        {"text": split},
+        block_size=block_size,
+        windows=windows,
+        vocab_size=model.config.vocab_size,
+        device=torch.device(choice.device),
+        autocast=lambda: autocast(choice),
+        processes=Processes(),
+    )
     starts = evaluator.starts["text"]
     losses: list[float] = []
     try:
@@ -184,9 +199,16 @@ def _measure(
     tokenizer = model.tokenizer or (text.dataset.tokenizer if text.dataset else None)
     measured_bytes, characters = _lengths(split, starts[: len(losses)], block_size, tokenizer)
     return Measured(
-        name=model.name, path=str(model.folder), step=model.step, tokens=key, available=(len(split) - 1) // block_size,
-        wanted=len(starts), losses=losses, bytes=measured_bytes, characters=characters,
-    )  # fmt: skip
+        name=model.name,
+        path=str(model.folder),
+        step=model.step,
+        tokens=key,
+        available=(len(split) - 1) // block_size,
+        wanted=len(starts),
+        losses=losses,
+        bytes=measured_bytes,
+        characters=characters,
+    )
 
 
 def _lengths(

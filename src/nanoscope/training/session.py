@@ -27,9 +27,20 @@ from nanoscope.training.resuming import update_records
 from nanoscope.training.run_folder import Changes, Resumed, RunFolder
 
 ENVIRONMENT = (
-    "nanoscope", "torch", "python", "platform", "device", "device_name", "dtype", "compiled", "processes",
-    "peak_flops", "peak_source", "dataset_fingerprint", "parameters",
-)  # fmt: skip
+    "nanoscope",
+    "torch",
+    "python",
+    "platform",
+    "device",
+    "device_name",
+    "dtype",
+    "compiled",
+    "processes",
+    "peak_flops",
+    "peak_source",
+    "dataset_fingerprint",
+    "parameters",
+)
 """The fields of `Start` that the run's settings come with."""
 
 
@@ -163,11 +174,18 @@ class Session:
 
 def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:
     return BatchLoader(
-        dataset.split("train"), block_size=config.block_size, sequences_per_step=config.sequences_per_step,
-        micro_batch=micro_batch(config, state), seed=config.seed, order=config.order, first_step=state.step,
-        first_sequence=state.sequences, rank=machine.processes.rank, world=machine.processes.world,
+        dataset.split("train"),
+        block_size=config.block_size,
+        sequences_per_step=config.sequences_per_step,
+        micro_batch=micro_batch(config, state),
+        seed=config.seed,
+        order=config.order,
+        first_step=state.step,
+        first_sequence=state.sequences,
+        rank=machine.processes.rank,
+        world=machine.processes.world,
         pin_memory=machine.choice.type == "cuda",
-    )  # fmt: skip
+    )
 
 
 def micro_batch(config: TrainConfig, state: TrainingState) -> int:

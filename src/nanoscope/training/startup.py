@@ -176,9 +176,12 @@ def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[st
             "the run was trained with another tokenizer ({before}, a vocabulary of {tokens}) than that of {folder} "
             "({kind}, {needed})\n"
             "The same token ids would mean other texts: resume with the run's own tokenizer.",
-            before=before, tokens=checkpoint.model_config.vocab_size, folder=dataset.folder,
-            kind=dataset.tokenizer.kind, needed=dataset.vocab_size,
-        )  # fmt: skip
+            before=before,
+            tokens=checkpoint.model_config.vocab_size,
+            folder=dataset.folder,
+            kind=dataset.tokenizer.kind,
+            needed=dataset.vocab_size,
+        )
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
         return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
     return []
@@ -213,18 +216,26 @@ def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -
 
 
 def assemble(
-    config: TrainConfig, folder: RunFolder, dataset: Dataset, learner: Learner, books: Books,
+    config: TrainConfig,
+    folder: RunFolder,
+    dataset: Dataset,
+    learner: Learner,
+    books: Books,
     checkpoint: LoadedCheckpoint | None,
-) -> Session:  # fmt: skip
+) -> Session:
     machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
     writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
-        {name: dataset.split(name) for name in ("train", "val")}, block_size=config.block_size,
+        {name: dataset.split(name) for name in ("train", "val")},
+        block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
-        vocab_size=learner.plain_model.config.vocab_size, device=machine.device, autocast=machine.autocast,
-        processes=machine.processes, batch=config.eval_batch_size,
-    )  # fmt: skip
+        vocab_size=learner.plain_model.config.vocab_size,
+        device=machine.device,
+        autocast=machine.autocast,
+        processes=machine.processes,
+        batch=config.eval_batch_size,
+    )
     loader = open_loader(config, dataset, state, machine)
     return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
 
@@ -249,16 +260,31 @@ def start_event(session: Session) -> Start:
     config, dataset, choice = session.config, session.dataset, session.machine.choice
     peak_flops, peak_source = session.machine.peak
     return Start(
-        run=session.folder.path.name, config=dataclasses.asdict(config), nanoscope=__version__,
-        torch=str(torch.__version__), python=platform.python_version(), platform=platform.platform(),
-        device=choice.device, device_name=choice.device_name, device_reasons=choice.reasons, dtype=choice.dtype,
-        compiled=choice.compile, processes=session.machine.processes.world, peak_flops=peak_flops or 0.0,
-        peak_source=peak_source, data_folder=str(dataset.folder), dataset_fingerprint=dataset.fingerprint,
+        run=session.folder.path.name,
+        config=dataclasses.asdict(config),
+        nanoscope=__version__,
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        device=choice.device,
+        device_name=choice.device_name,
+        device_reasons=choice.reasons,
+        dtype=choice.dtype,
+        compiled=choice.compile,
+        processes=session.machine.processes.world,
+        peak_flops=peak_flops or 0.0,
+        peak_source=peak_source,
+        data_folder=str(dataset.folder),
+        dataset_fingerprint=dataset.fingerprint,
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
-        parameters=session.learner.plain_model.parameter_count(), tokens_per_step=config.tokens_per_step,
-        first_step=session.state.step, vocab_size=dataset.vocab_size, train_tokens=len(dataset.split("train")),
-        val_tokens=len(dataset.split("val")), ladder=stored_ladder(dataset),
-    )  # fmt: skip
+        parameters=session.learner.plain_model.parameter_count(),
+        tokens_per_step=config.tokens_per_step,
+        first_step=session.state.step,
+        vocab_size=dataset.vocab_size,
+        train_tokens=len(dataset.split("train")),
+        val_tokens=len(dataset.split("val")),
+        ladder=stored_ladder(dataset),
+    )
 
 
 def prepare_first_step(session: Session) -> None:

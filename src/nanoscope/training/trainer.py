@@ -69,11 +69,20 @@ def train(session: Session, stop: StopRequest) -> End:
             steps, mean_seconds, max_seconds = pace.since_last_line()
             speed = pace.tokens_per_second
             iteration = Iter(
-                step=step, loss=loss, seconds=seconds, data_seconds=waiting.seconds, steps=steps,
-                mean_seconds=mean_seconds, max_seconds=max_seconds, lr=lr, grad_norm=grad_norm, tokens_per_second=speed,
-                mfu=mfu(speed, learner.flops_per_token, machine.peak[0]), eta_seconds=pace.eta_seconds(step + 1),
+                step=step,
+                loss=loss,
+                seconds=seconds,
+                data_seconds=waiting.seconds,
+                steps=steps,
+                mean_seconds=mean_seconds,
+                max_seconds=max_seconds,
+                lr=lr,
+                grad_norm=grad_norm,
+                tokens_per_second=speed,
+                mfu=mfu(speed, learner.flops_per_token, machine.peak[0]),
+                eta_seconds=pace.eta_seconds(step + 1),
                 **metrics.sample(),
-            )  # fmt: skip
+            )
             reporter.emit(iteration, *spikes.notice(step, loss))
         reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
         reporter.emit(*(Note(text=text) for text in machine.waiting.check()))
@@ -124,10 +133,15 @@ def evaluate(session: Session, stop: StopRequest) -> None:
         state.best_val_loss, state.best_step, state.evaluations_since_best = val.loss, state.step, 0
         session.best_stderr = val.stderr if math.isfinite(val.stderr) else None
     evaluation = Eval(
-        step=state.step, train_loss=train.loss, train_stderr=train.stderr, val_loss=val.loss,
+        step=state.step,
+        train_loss=train.loss,
+        train_stderr=train.stderr,
+        val_loss=val.loss,
         val_stderr=val.stderr if math.isfinite(val.stderr) else None,  # one window has none
-        windows=val.windows, seconds=timed.seconds, best=best,
-    )  # fmt: skip
+        windows=val.windows,
+        seconds=timed.seconds,
+        best=best,
+    )
     books.reporter.emit(evaluation)
     if not session.read_only:
         keep_window_losses(session, val, best)
@@ -179,11 +193,16 @@ def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
     elif reason != "eval_only" and step > 0:
         save_at_the_end(session, stop)
     end = End(
-        reason=reason, step=step, wall_seconds=books.clock.wall_seconds, phases=books.clock.seconds(),
+        reason=reason,
+        step=step,
+        wall_seconds=books.clock.wall_seconds,
+        phases=books.clock.seconds(),
         signal=stop.signal_name if reason == "interrupted" else None,
-        best_val_loss=state.best_val_loss, best_step=state.best_step, best_place=session.best_place,
+        best_val_loss=state.best_val_loss,
+        best_step=state.best_step,
+        best_place=session.best_place,
         saved_step=session.checkpoints.saved_step,
         resume_with=flags_to_continue(session.config, session.for_session, reason),
-    )  # fmt: skip
+    )
     books.reporter.emit(end)
     return end

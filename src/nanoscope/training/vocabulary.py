@@ -48,8 +48,11 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | 
     new = size - shared.count
     known_tokens = Text(
         "{known:d} of the {size:d} tokens of {folder} are known to {model}",
-        known=shared.count, size=size, folder=dataset.folder, model=model.name,
-    )  # fmt: skip
+        known=shared.count,
+        size=size,
+        folder=dataset.folder,
+        model=model.name,
+    )
     return shared, [
         Text("{known}; the other {new:d} begin untrained", known=known_tokens, new=new) if new else known_tokens
     ]
@@ -62,9 +65,12 @@ def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
         raise UsageError(
             "{model} has a vocabulary of {available} tokens, {folder} one of {needed}, and {unknown}\n"
             "Prepare the data with the tokenizer that the model was trained with.",
-            model=model.name, available=model.config.vocab_size, folder=dataset.folder, needed=dataset.vocab_size,
+            model=model.name,
+            available=model.config.vocab_size,
+            folder=dataset.folder,
+            needed=dataset.vocab_size,
             unknown=unknown,
-        )  # fmt: skip
+        )
     return [Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)]
 
 
@@ -84,8 +90,12 @@ def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
         raise UsageError(
             "init_from={model} needs data in {needed} tokens, but {folder} has {found} tokens\n"
             "Use {way} --tokenizer={needed}",
-            model=model, needed=needed, folder=folder, found=found, way=way,
-        )  # fmt: skip
+            model=model,
+            needed=needed,
+            folder=folder,
+            found=found,
+            way=way,
+        )
 
 
 @torch.no_grad()
