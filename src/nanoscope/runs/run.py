@@ -148,6 +148,15 @@ class LoggedError:
 
 
 @dataclass(eq=False, repr=False)
+class Doubt:
+    """A field that the log does not settle: readings that contradict each other, as (value, why)."""
+
+    field: str
+    readings: list[tuple[Any, str]]
+    refused: list[tuple[Any, str]] = field(default_factory=list)
+
+
+@dataclass(eq=False, repr=False)
 class Run:
     """One training run, according to a log."""
 
@@ -180,6 +189,7 @@ class Run:
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
+    doubts: list[Doubt] = field(default_factory=list)
     unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
