@@ -2,25 +2,26 @@
 
 import math
 import re
-import sys
 from array import array
-from collections.abc import Iterable
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from nanoscope.runs.builder import RunBuilder
-from nanoscope.runs.columns import LINE_BITS, Collector, Tables
-from nanoscope.runs.files import lines_of
+from nanoscope.runs.columns import Tables
 from nanoscope.runs.meaning import Rows, Understanding, understand
 from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, StepRecord
-from nanoscope.runs.run import MISSING, Log, Run, Series, Traits
+from nanoscope.runs.run import LINE_BITS, MISSING, LineRows, Log, Run, Series, Traits
 from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
-from nanoscope.runs.trackers import open_log
-from nanoscope.runs.wrapping import unwrapped
 
-SERIES = {"bar_left": 1.0, "loss_scale": 1.0, "memory_gb": 1.0, "memory_mb": 1e-3, "data_s": 1.0, "eta_s": 1.0, "lr_share": 1.0}
+SERIES = {
+    "bar_left": 1.0,
+    "loss_scale": 1.0,
+    "memory_gb": 1.0,
+    "memory_mb": 1e-3,
+    "data_s": 1.0,
+    "eta_s": 1.0,
+    "lr_share": 1.0,
+}
 _SAME_SERIES = {"memory_mb": "memory_gb", "bar_left": "eta_s"}
 BULK = 16
 _LANGUAGE = re.compile(r"\b(?:ppl|perplexity|bp[bc]|tok(?:en)?s?|kt/s|wps|lm loss|mlm|language)\b")
@@ -96,13 +97,19 @@ class Assembler:
     def _place_many(self, rows: Rows, start: int, end: int) -> bool:
         if rows.steps is None or rows.evaluates or rows.clock is not None or rows.epoch is not None or self.waiting:
             return False
-        if any(rows.table.get(role) for role in ("tok_s", "tok_s_each", *SERIES)) or rows.time is None or rows.loss is None:
+        if (
+            any(rows.table.get(role) for role in ("tok_s", "tok_s_each", *SERIES))
+            or rows.time is None
+            or rows.loss is None
+        ):
             return False
         columns = [rows.steps[start:end], rows.loss.values[start:end], rows.time[start:end]]
         if not math.isfinite(sum(columns[1]) + sum(columns[2])):
             return False
         missing = array("d", [MISSING]) * (end - start)
-        rest = [column.values[start:end] if (column := rows.table.get(role)) else missing for role in ("lr", "grad_norm")]
+        rest = [
+            column.values[start:end] if (column := rows.table.get(role)) else missing for role in ("lr", "grad_norm")
+        ]
         mfu = rows.table.get("mfu_pct")
         rest += [missing, mfu.values[start:end] if mfu else missing]
         return self.builder.place_next_steps(*(column.tolist() for column in (*columns, *rest)))
@@ -134,7 +141,9 @@ class Assembler:
 
         clock = None
         if rows.clock is not None and rows.clock[index] == rows.clock[index]:
-            clock = Clock(rows.clock[index], rows.source, rows.resolution_s, rows.starts_with_run and rows.steps[index] <= 100_000)
+            clock = Clock(
+                rows.clock[index], rows.source, rows.resolution_s, rows.starts_with_run and rows.steps[index] <= 100_000
+            )
         extra = {}
         for name, factor in SERIES.items():
             column = table.get(name)
@@ -167,7 +176,11 @@ class Assembler:
 
     def _evaluation(self, rows: Rows, index: int) -> None:
         assert rows.val is not None
-        if rows.only_last and index + 1 < len(rows.table) and rows.table.at[index + 1] - rows.table.at[index] < (3 << LINE_BITS):
+        if (
+            rows.only_last
+            and index + 1 < len(rows.table)
+            and rows.table.at[index + 1] - rows.table.at[index] < (3 << LINE_BITS)
+        ):
             return
         val = rows.val.values[index]
         if val != val:
@@ -226,8 +239,15 @@ def _finite(value: float) -> float:
 def _evaluations_lead(rows: list[Rows]) -> bool:
     """Whether evaluations without a step are printed before the step that they belong to: those steps are then
     multiples of one interval."""
-    places = sorted(at for each in rows if each.evaluates and not each.trains and each.steps is None for at in each.table.at)
-    steps = sorted((at, step) for each in rows if each.trains and each.steps for at, step in zip(each.table.at, each.steps, strict=True))
+    places = sorted(
+        at for each in rows if each.evaluates and not each.trains and each.steps is None for at in each.table.at
+    )
+    steps = sorted(
+        (at, step)
+        for each in rows
+        if each.trains and each.steps
+        for at, step in zip(each.table.at, each.steps, strict=True)
+    )
     before, after, index = [], [], 0
     for at in places:
         while index < len(steps) and steps[index][0] < at:
@@ -245,8 +265,15 @@ def _evaluations_lead(rows: list[Rows]) -> bool:
 def _is_mean(rows: Rows) -> bool:
     """Whether the printed loss is smoothed: torchvision's meters, Lightning's bar, Keras's."""
     table = rows.table
-    meter = rows.loss is not None and rows.loss.part == "" and rows.loss in table.columns and table.part_of(rows.loss, "mean")
-    return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and ("v num" in table.unused or table.bar == "keras"))
+    meter = (
+        rows.loss is not None
+        and rows.loss.part == ""
+        and rows.loss in table.columns
+        and table.part_of(rows.loss, "mean")
+    )
+    return bool(meter and table.head.startswith("epoch")) or (
+        table.bar is not None and ("v num" in table.unused or table.bar == "keras")
+    )
 
 
 def _settle(run: Run, meaning: Understanding, language: bool) -> None:
@@ -280,27 +307,18 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
             run.loss_in_bits = sum(abs(2**a / b - 1) < 0.05 for a, b in pairs) > nats
 
 
-def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
-    """Read numbered, clean lines of one log."""
-    collector = Collector()
-    collector.read(unwrapped(lines))
-    found = collector.finish()
+def assemble(found: Tables, source: str) -> Log:
+    """The log that these tables are of."""
     assembler = Assembler(found)
     runs = assembler.runs()
     for run in runs:
         _settle(run, assembler.meaning, assembler.language)
+    lines = [
+        LineRows("step" if rows.trains else "eval", rows.table.at, rows.steps, mfu.values if mfu else None)
+        for rows in assembler.meaning.rows
+        if (rows.trains or rows.evaluates) and ((mfu := rows.table.get("mfu_pct")) or True)
+    ]
+    saved = array("q", (event.at for event in found.events if event.kind == "saved"))
+    lines.append(LineRows("checkpoint", saved))
     name = assembler.format if runs else "none"
-    return Log(source, name, runs, assembler.builder.errors, found.lines, found.rejoined)
-
-
-def read_stream(stream: BinaryIO, source: str) -> Log:
-    """Read a log from an open binary stream."""
-    return read_lines(lines_of(stream), source)
-
-
-def read_log(path: str) -> Log:
-    """Read a log file."""
-    if path == "-":
-        return read_stream(sys.stdin.buffer, "-")
-    with open_log(Path(path)) as stream:
-        return read_stream(stream, path)
+    return Log(source, name, runs, assembler.builder.errors, found.lines, found.rejoined, lines)

@@ -8,13 +8,14 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from nanoscope.runs.bars2 import read_bars
-from nanoscope.runs.heads import TableHead
+from nanoscope.runs.bars import read_bars
 from nanoscope.runs.roles import COUNTERS, role_of
+from nanoscope.runs.run import LINE_BITS
 from nanoscope.runs.scan import Cell, cells, frame, label_of, value_of
 from nanoscope.runs.surroundings import Event, Surroundings
+from nanoscope.runs.tables import TableHead
 from nanoscope.runs.text import prefix_end
 from nanoscope.runs.trainers import vocabulary
 
@@ -22,7 +23,6 @@ MOST_TABLES = 2_000  # kinds of lines; a log with more names than any trainer ha
 MOST_FRAMES = 400
 RECENT_FRAMES = 6
 BLOCK = 4096  # rows that wait as text
-LINE_BITS = 10  # rows that one line may have, as a power of two
 SAMPLE = 1000  # rows at either end by which a column is judged
 _MAY_BE_ROW = re.compile(r"\d")
 _LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "ppl", "val_ppl"))

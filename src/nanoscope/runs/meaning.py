@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from nanoscope.runs.columns import LINE_BITS, Column, Table, Tables
+from nanoscope.runs.columns import Column, Table, Tables
 from nanoscope.runs.roles import is_validation
-from nanoscope.runs.run import MISSING, Doubt, TimeSource
+from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
 from nanoscope.runs.trainers import Trainer, trainer_of
 
 BLOCK_LINES = 12  # below a heading, that belong to it
@@ -114,7 +114,9 @@ class _Meaning:
         for table in self.tables:
             trainer, _ = trainer_of(_signs(table))
             if trainer:
-                trains = table.get("loss", "time_s", "elapsed_s") is not None and table.get("val_loss", "val_bpb") is None
+                trains = (
+                    table.get("loss", "time_s", "elapsed_s") is not None and table.get("val_loss", "val_bpb") is None
+                )
                 scores[trainer.name] += len(table) * (1000 if trains else 1)
                 by_name[trainer.name] = trainer
         if scores:
@@ -218,7 +220,7 @@ class _Meaning:
             if self.result.trainer and self.result.trainer.name == "lecture-gpt":
                 lines = []
                 epochs = []
-        if lines and sum(len(rows.table) for rows in lines) >= LEAST_ROWS or self._is_sample(lines):
+        if (lines and sum(len(rows.table) for rows in lines) >= LEAST_ROWS) or self._is_sample(lines):
             return lines + self._timed_rows(lines)
         if epochs and (sum(len(rows.table) for rows in epochs) >= LEAST_ROWS or self._is_sample(epochs)):
             self.result.unit = "epoch"
@@ -295,9 +297,13 @@ class _Meaning:
         named = [c for c in whole if c.role in ("global_step", "step", "batch")]
         bare = [c for c in whole if not c.label and not c.unit and c not in pairs]
         named.sort(key=lambda c: ("global_step", "step", "batch").index(c.role or ""))
-        if len(named) > 1 and named[0].role == named[1].role == "step":  # 'iter 5 step 2': the one that tells rows apart
+        if (
+            len(named) > 1 and named[0].role == named[1].role == "step"
+        ):  # 'iter 5 step 2': the one that tells rows apart
             named[:2] = sorted(named[:2], key=lambda c: -len(set(c.sample())))
-        unknown = [c for c in whole if c.role is None and c.label and c not in pairs and c.rises() > 0.9 and len(table) > 3]
+        unknown = [
+            c for c in whole if c.role is None and c.label and c not in pairs and c.rises() > 0.9 and len(table) > 3
+        ]
         unknown = unknown if table.get("epoch") is None else []
         for inner in (*named, *pairs[::-1], *bare[::-1][-1:], *unknown):
             outer = epoch
@@ -348,7 +354,11 @@ class _Meaning:
         if batches:
             first = min(next((e for e in outer.values if e == e), 0.0), 1.0)
             rows.steps = array(
-                "q", (int((e - first if e == e else 0) * batches + i) for i, e in zip(inner.values, outer.values, strict=True))
+                "q",
+                (
+                    int((e - first if e == e else 0) * batches + i)
+                    for i, e in zip(inner.values, outer.values, strict=True)
+                ),
             )
             rows.total = epochs * batches if epochs else None if rises or inner.role != "step" else batches
         else:
@@ -453,7 +463,9 @@ class _Meaning:
         found = [
             bar
             for bar in self.bars
-            if bar.columns[0].role == "bar" and not _NOT_TRAINING.search(bar.bar or "") and len(bar) >= 3
+            if bar.columns[0].role == "bar"
+            and not _NOT_TRAINING.search(bar.bar or "")
+            and len(bar) >= 3
             and (not bar.bar or _TRAINING.search(bar.bar))
         ]
         longest = max(found, key=lambda bar: len(set(bar.columns[0].values)), default=None)
@@ -473,7 +485,12 @@ class _Meaning:
             if i + 1 == len(bar)
             or position.values[i + 1] != position.values[i]
             or elapsed[i + 1] < elapsed[i]
-            or (elapsed[i + 1] == elapsed[i] and loss and loss.values[i + 1] != loss.values[i] and position.values[i] == of.values[i])
+            or (
+                elapsed[i + 1] == elapsed[i]
+                and loss
+                and loss.values[i + 1] != loss.values[i]
+                and position.values[i] == of.values[i]
+            )
         ]
         last = [i for i in last if position.values[i] > 0 or (bar.get("loss") is not None and len(last) < 3)]
         if bar.bar == "keras":
@@ -497,7 +514,9 @@ class _Meaning:
             rich = (bar.bar or "").startswith("rich")
             first = 0.0 if rich else min(epoch.values[0], 1.0)
             epochs = epochs + 1 if epochs and rich else epochs
-            rows.steps = array("q", (int((e - first) * batches + p) for e, p in zip(epoch.values, position.values, strict=True)))
+            rows.steps = array(
+                "q", (int((e - first) * batches + p) for e, p in zip(epoch.values, position.values, strict=True))
+            )
             rows.total = epochs * batches if epochs and epochs > max(epoch.values) - first else None
         else:
             rows.steps, laps = _laps(position, of, rows.loss)
@@ -558,13 +577,16 @@ class _Meaning:
             rows.clock, rows.source = stamp.values, "timestamps"
             rows.resolution_s = 0.001 if any(not v.is_integer() for v in stamp.sample()[:20]) else 1.0
 
-
     def _is_mean(self, rows: Rows, values: Sequence[float]) -> bool:
         """Whether printed times are means since the run began: differences of the clock beside them tell more."""
         elapsed, steps = rows.table.get("elapsed_s", "bare_elapsed"), rows.steps
         if elapsed is None or steps is None or not _is_clock(elapsed.values):
             return False
-        pairs = [(e * elapsed.factor, v * s) for e, v, s in zip(elapsed.values, values, steps, strict=True) if s > 20 and v > 0]
+        pairs = [
+            (e * elapsed.factor, v * s)
+            for e, v, s in zip(elapsed.values, values, steps, strict=True)
+            if s > 20 and v > 0
+        ]
         near = sum(abs(e - whole) <= 0.02 * whole + 1 for e, whole in pairs[:2000])
         return len(pairs) > 10 and near > 0.9 * len(pairs[:2000])
 
@@ -616,7 +638,9 @@ def _repeated(several: list[Rows]) -> list[Rows]:
     """Without shapes that were seen once, where the same is said in others that came again."""
     again = {(rows.val or rows.loss or rows.table.columns[0]).label for rows in several if len(rows.table) > 1}
     return [
-        rows for rows in several if len(rows.table) > 1 or not again or (rows.val or rows.loss or rows.table.columns[0]).label in again
+        rows
+        for rows in several
+        if len(rows.table) > 1 or not again or (rows.val or rows.loss or rows.table.columns[0]).label in again
     ]
 
 

@@ -202,6 +202,19 @@ class Run:
         return self.steps.step[-1] if self.steps else None
 
 
+LINE_BITS = 10  # a place in a file is its line, shifted by so many bits, and which of its rows
+
+
+@dataclass(eq=False, repr=False)
+class LineRows:
+    """Which lines are of one kind: their places in the file, with steps and MFU where they have them."""
+
+    kind: Literal["step", "eval", "checkpoint"]
+    at: "array[int]"
+    steps: "array[int] | None" = None
+    mfu: "array[float] | None" = None
+
+
 @dataclass(eq=False, repr=False)
 class Log:
     """All that was read from one source, with its runs in order of appearance."""
@@ -212,3 +225,5 @@ class Log:
     errors: list[LoggedError]
     lines: int
     rejoined_lines: int = 0
+    rows: list[LineRows] = field(default_factory=list)
+    read_instead: str = ""  # the file beside it that was read, since it holds more

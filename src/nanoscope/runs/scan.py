@@ -213,7 +213,10 @@ def _day(year: int, month: int, day: int) -> float:
 # --- frames ---
 
 _ANY_NUMBER = rf"(?:{_DIGITS}|{_NO_NUMBER})"
-_GROUPS = {"stamp": _STAMP.pattern.replace("(\\d", "(?:\\d").replace("([0", "(?:[0"), "duration": rf"(?:{_CLOCK}|{_SPOKEN})"}
+_GROUPS = {
+    "stamp": _STAMP.pattern.replace("(\\d", "(?:\\d").replace("([0", "(?:[0"),
+    "duration": rf"(?:{_CLOCK}|{_SPOKEN})",
+}
 _RUN = re.compile(r"\d+|\s+|[^\d\s]+")
 
 

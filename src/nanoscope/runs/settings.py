@@ -2,9 +2,9 @@
 
 import re
 
+from nanoscope.runs.run import ConfigValue
 from nanoscope.runs.scan import Cell, cells
 from nanoscope.runs.trainers import vocabulary
-from nanoscope.runs.run import ConfigValue
 
 # The settings whose values are words; all others are numbers.
 _WORDS = re.compile(r"dtype|dataset|model_type|optimizer|init_from|compile|bias|decay_lr|always_save_checkpoint")
@@ -76,7 +76,9 @@ def _read_sentences(line: str, facts: dict[str, ConfigValue], typed: set[str]) -
     found = False
     for cell in cells(line):
         key = next((key for label, after, key in sentences if _fits(cell, label, after, line)), None)
-        value = cell.value * _MULTIPLES.get(cell.unit.upper(), 1.0) if key and key not in typed and cell.part == "" else 0
+        value = (
+            cell.value * _MULTIPLES.get(cell.unit.upper(), 1.0) if key and key not in typed and cell.part == "" else 0
+        )
         if key and 0 < value < 1e16:
             facts[key] = int(value)
             found = True

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from nanoscope.runs.failures import ErrorFinder
 from nanoscope.runs.saving import saved_step
 from nanoscope.runs.settings import read_settings
-from nanoscope.runs.text import without_prefix
+from nanoscope.runs.text import prefix_end
 from nanoscope.runs.trainers import vocabulary
 
 _RESUMING = re.compile(
@@ -75,7 +75,7 @@ class Surroundings:
         saved = saved_step(line)
         if saved is not None:
             yield Event("saved", number, saved)
-        elif _END.search(line) or without_prefix(line).startswith(vocabulary().ends):
+        elif _END.search(line) or vocabulary().ends.match(line, prefix_end(line)):
             yield Event("end", number)
 
     def finish(self) -> Iterable[Event]:

@@ -8,6 +8,7 @@ Files in the user's configuration folder (nanoscope/trainers) are read too.
 """
 
 import os
+import re
 import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,9 +19,37 @@ from typing import Any
 from nanoscope.runs.run import Traits
 
 # nanoscope's settings (which are nanoGPT's) that analysis or comparison uses; any other assignment in a log is ignored.
-OWN_SETTINGS = """always_save_checkpoint batch_size beta2 bias block_size compile dataset decay_lr device dropout dtype
-eval_interval eval_iters grad_clip gradient_accumulation_steps init_from learning_rate log_interval lr_decay_iters
-max_iters min_lr n_embd n_head n_layer optimizer seed vocab_size warmup_iters weight_decay""".split()
+OWN_SETTINGS = [
+    "always_save_checkpoint",
+    "batch_size",
+    "beta2",
+    "bias",
+    "block_size",
+    "compile",
+    "dataset",
+    "decay_lr",
+    "device",
+    "dropout",
+    "dtype",
+    "eval_interval",
+    "eval_iters",
+    "grad_clip",
+    "gradient_accumulation_steps",
+    "init_from",
+    "learning_rate",
+    "log_interval",
+    "lr_decay_iters",
+    "max_iters",
+    "min_lr",
+    "n_embd",
+    "n_head",
+    "n_layer",
+    "optimizer",
+    "seed",
+    "vocab_size",
+    "warmup_iters",
+    "weight_decay",
+]
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +87,11 @@ class Vocabulary:
         rows: dict[str, str] = {}
         for trainer in trainers:
             self.settings |= {name: name for name in trainer.kept}
-            for theirs, ours in ((self.settings, trainer.settings), (sentences, trainer.sentences), (rows, trainer.rows)):
+            for theirs, ours in (
+                (self.settings, trainer.settings),
+                (sentences, trainer.sentences),
+                (rows, trainer.rows),
+            ):
                 for key, names in ours.items():
                     theirs.update(dict.fromkeys([names] if isinstance(names, str) else names, key))
         self.table_rows = self.settings | rows
@@ -68,7 +101,8 @@ class Vocabulary:
         self.override_prefixes = tuple(trainer.overrides for trainer in trainers if trainer.overrides)
         self.says = [item for trainer in trainers for item in trainer.says.items()]
         self.labels = {label for trainer in trainers for label in trainer.roles}  # whose meaning only a trainer tells
-        self.ends = tuple(end for trainer in trainers for end in trainer.ends)
+        ends = (re.escape(end).replace(r"\#", r"[\d,.]{1,20}") for trainer in trainers for end in trainer.ends)
+        self.ends = re.compile("|".join(ends))
 
 
 def load(folder: Path, samples: bool = False) -> list[Trainer]:
