@@ -61,7 +61,7 @@ def test_the_heading_of_a_test_says_whose_loss_follows(read) -> None:
     ],
 )  # fmt: skip
 def test_the_position_is_found(read, line, step, total) -> None:
-    (run,) = read(line.format(loss="2.5") + "\n").runs
+    (run,) = read(2 * (line.format(loss="2.5") + "\n")).runs
 
     assert list(run.steps.step) == [step]
     assert list(run.steps.loss) == [2.5]

@@ -7,9 +7,10 @@ from typing import Any
 
 from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.columns import Tables
-from nanoscope.runs.meaning import Rows, Understanding, understand
+from nanoscope.runs.meaning import SAME_VAL, Rows, Understanding, understand
 from nanoscope.runs.records import CheckpointRecord, Clock, EndRecord, EvalRecord, StepRecord
 from nanoscope.runs.run import LINE_BITS, MISSING, LineRows, Log, Run, Series, Traits
+from nanoscope.runs.scan import LEFT_OUT
 from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
@@ -46,6 +47,7 @@ class Assembler:
         self.format = trainer.name if trainer else "generic"
         self.builder = RunBuilder(self.format, trainer.traits if trainer else Traits())
         self.language = False
+        self.last_val = MISSING
 
     def runs(self) -> list[Run]:
         rows = self.meaning.rows
@@ -55,7 +57,8 @@ class Assembler:
             if each is not main:
                 stops += [(at, each, index) for index, at in enumerate(each.table.at)]
         stops.sort(key=lambda stop: stop[0])
-        self.leads = _evaluations_lead(rows)
+        before = self.meaning.trainer and self.meaning.trainer.means.get("evaluation_printed") == "before"
+        self.leads = before or _evaluations_lead(rows)
         self.waiting: list[EvalRecord] = []
         done = 0
         for at, what, index in stops:
@@ -152,11 +155,13 @@ class Assembler:
         total = rows.total
         if total is None and rows.totals is not None and rows.totals.values[index] == rows.totals.values[index]:
             total = int(rows.totals.values[index])
+        loss = rows.loss.values[index] if rows.loss else MISSING
+        loss = MISSING if loss == LEFT_OUT else loss
         for evaluation in self.waiting:
             evaluation.step = rows.steps[index] if self.leads or rows.steps[index] > 1 else 0
         record = StepRecord(
             rows.steps[index],
-            rows.loss.values[index] if rows.loss else MISSING,
+            loss,
             rows.time[index] if rows.time is not None else MISSING,
             _finite(value("lr")),
             value("grad_norm"),
@@ -171,7 +176,7 @@ class Assembler:
             self.builder.place(evaluation)
         self.waiting.clear()
         self.builder.place(record)
-        if rows.loss is None and self.format == "nanogpt":
+        if loss != loss and self.format == "nanogpt":
             self.builder.abridged = True
 
     def _evaluation(self, rows: Rows, index: int) -> None:
@@ -183,9 +188,13 @@ class Assembler:
         ):
             return
         val = rows.val.values[index]
-        if val != val:
+        if val != val or (rows.repeats_val and abs(val - self.last_val) < SAME_VAL):
             return
+        self.last_val = val
+        val = val if val > LEFT_OUT else MISSING
         train = rows.loss.values[index] if rows.loss else None
+        train = None if train == LEFT_OUT else train
+        error = rows.table.part_of(rows.val, "error") if rows.val in rows.table.columns else None
         took = rows.table.get("eval_s")
         seconds = took.values[index] * took.factor if took else None
         step = None
@@ -196,7 +205,9 @@ class Assembler:
         clock = None
         if not rows.trains and (elapsed := rows.table.get("elapsed_s", "bare_elapsed")):
             clock = Clock(elapsed.values[index] * elapsed.factor)
-        evaluation = EvalRecord(step, val, train, rows.metric, seconds, None, clock, rows.total)
+        evaluation = EvalRecord(
+            step, val, train, rows.metric, seconds, error.values[index] if error else None, clock, rows.total
+        )
         if step is None and (self.leads or self.builder.last_step is None):
             self.waiting = [evaluation]
         else:
@@ -255,11 +266,21 @@ def _evaluations_lead(rows: list[Rows]) -> bool:
         if index and index < len(steps):
             before.append(steps[index - 1][1])
             after.append(steps[index][1])
-    if not before:
-        return bool(places) and len(steps) > 0 and steps[0][0] > places[0] and steps[0][1] == 0
-    if len(before) < 2:
-        return after[0] % 5 == 0 != before[0] % 5
+    if places and steps and steps[0][0] > places[0] and steps[0][1] == 0:
+        return True
+    if len(set(after)) < 2:
+        return bool(after) and after[0] % 5 == 0 != before[0] % 5
     return math.gcd(*after) > max(1, math.gcd(*before))
+
+
+def _count_tokens(run: Run, meaning: Understanding) -> None:
+    """Tokens a step, where a row says how many were seen."""
+    for rows in meaning.rows:
+        seen = rows.table.get("tokens_seen") if rows.trains else None
+        if seen is not None and rows.steps and len(rows.steps) > 1 and rows.steps[-1] > rows.steps[-2]:
+            each = (seen.values[-1] - seen.values[-2]) / (rows.steps[-1] - rows.steps[-2])
+            if each >= 1 and "tokens_per_step" not in run.config:
+                run.config["tokens_per_step"] = round(each)
 
 
 def _is_mean(rows: Rows) -> bool:
@@ -295,6 +316,7 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     if run.is_language_model is None:
         says_so = run.traits.trains_language_models or language or "vocab_size" in run.config
         run.is_language_model = True if says_so or any(e.metric == "bpb" for e in run.evals) else None
+    _count_tokens(run, meaning)
     each = any(t.get("tok_s_each") for t in tables) and not any(t.get("tok_s") for t in tables)
     run.tok_s_per_device = run.traits.tok_s_per_device or each
     run.loss_is_average = bool(_AVERAGE.search(labels)) or any(_is_mean(rows) for rows in meaning.rows if rows.trains)

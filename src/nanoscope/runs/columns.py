@@ -87,7 +87,7 @@ class Table:
         if not self._waiting:
             return
         for column, texts in zip(self.columns, zip(*self._waiting, strict=True), strict=True):
-            if not column.part or column.part in ("of", "mean"):
+            if not column.part or column.part in ("of", "mean", "error"):
                 try:
                     values = array("d", map(float, texts))
                     total = sum(values)
@@ -251,7 +251,8 @@ class Collector:
                 return None
             first = next((cell.start for cell in kept if cell.part != "stamp"), 0)
             head = label_of(line[prefix_end(line) : first]) if bar is None else ""
-            unused = [cell.label for cell in found if cell not in kept and cell.part == "" and cell.label]
+            unused = [_name(line, cell) for cell in found if cell.part == "" and (cell not in kept or _is_unused(cell))]
+            unused = [name for name in unused if name and not _NO_MEASURE.fullmatch(name)]
             table = self._by_key[key] = Table(bar, head, kept, unused, len(line))
             self.found.tables.append(table)
         self._add(table, number, tuple(cell.text for cell in kept))
@@ -278,6 +279,20 @@ class Collector:
         self.found.events.append(event._replace(at=self._at))
 
 
+_NAME = re.compile(r"(?<!\w)([A-Za-z_][\w./@%-]{0,40}(?: [A-Za-z_][\w./@%-]{0,24}){0,3})['\"]?\s{0,8}[:=]?\s{0,16}['\"]?[\[(]?$")
+_NO_MEASURE = re.compile(r"v_num|rank|local_rank|pid|gpus?|device|node|seed|line|\S*\.py", re.IGNORECASE)
+
+
+def _name(line: str, cell: Cell) -> str:
+    """The label of a number, letter by letter."""
+    found = _NAME.search(line[max(0, cell.start - 100) : cell.start])
+    return found[1] if found and cell.label else ""
+
+
+def _is_unused(cell: Cell) -> bool:
+    return (role_of(cell.label, cell.unit) or ("",))[0] in ("samples_s", "bpb")
+
+
 def _kept(found: list[Cell]) -> list[Cell]:
     """The cells that become columns: those that may mean something, and what may be a counter."""
     roles = [(role_of(cell.label, cell.unit) or ("",))[0] for cell in found]
@@ -296,7 +311,7 @@ def _split(found: list[Cell]) -> list[list[Cell]]:
         return [found]
     first = next((cell for cell in found if cell.label), None)
     starts = [at for at, cell in enumerate(found) if first and cell.label == first.label and cell.part == ""]
-    if len(starts) < 3 or (role_of(found[starts[0]].label, "") or ("",))[0] not in (*COUNTERS, "epoch"):
+    if len(starts) < 3:
         return [found]
     rows = [found[a:b] for a, b in pairwise([*starts, len(found)])]
     return rows if all("loss" in " ".join(cell.label for cell in row) for row in rows) else [found]

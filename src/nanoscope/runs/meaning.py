@@ -17,10 +17,12 @@ from typing import Any, Literal
 from nanoscope.runs.columns import Column, Table, Tables
 from nanoscope.runs.roles import is_validation
 from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
+from nanoscope.runs.scan import LEFT_OUT, Cell, label_of
 from nanoscope.runs.trainers import Trainer, trainer_of
 
 BLOCK_LINES = 12  # below a heading, that belong to it
 LEAST_ROWS = 2
+SAME_VAL = 0.002
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
@@ -51,6 +53,7 @@ class Rows:
     starts_with_run: bool = False
     spans: bool = False  # a time is the mean of the steps since the row before
     ends: bool = False  # such a row comes when training is over
+    repeats_val: bool = False  # each row has the last validation loss again (LitGPT)
     only_last: bool = False  # of neighbouring rows: an evaluation on its way
 
 
@@ -78,8 +81,11 @@ class _Meaning:
         self.events = found.events
         self.result = Understanding()
         self.batches: dict[str, int] = {}  # by the label of a counter: how many there are in an epoch
-        self.bars = [table for table in found.tables if table.bar is not None]
         self.tables = [table for table in found.tables if table.bar is None]
+        self.bars = _merged([table for table in found.tables if table.bar is not None])
+        for bar in [bar for bar in self.bars if bar.bar == "keras"]:
+            self.bars.remove(bar)
+            self.tables.append(_epochs_of(bar, any(_is_heading(table) and len(table) > 1 for table in self.tables)))
         self._choose_trainer()
         self._rename()
 
@@ -99,20 +105,35 @@ class _Meaning:
         evaluating = _repeated(evaluating)
         if training:
             self._times(training)
+            self._total_of_bar(training)
         for rows in evaluating:
             rows.evaluates = True
         for rows in training:
             rows.evaluates = rows.val is not None
+            pairs = list(pairwise(v for v in rows.val.sample() if v == v)) if rows.val else []
+            rows.repeats_val = sum(abs(a - b) < SAME_VAL for a, b in pairs) > 0.5 * len(pairs)
         self.result.rows = [*training, *evaluating, *self._endings()]
         return self.result
+
+    def _total_of_bar(self, training: list[Rows]) -> None:
+        """The total of a bar that stands where the run stands: it may show this run."""
+        main = max(training, key=lambda rows: len(rows.table))
+        steps = main.steps or array("q")
+        if main.total or main.totals or len(steps) < 2 or self.result.unit == "epoch":
+            return
+        for bar in self.bars:
+            at, of = bar.columns[0].values[-1], bar.columns[1].values[-1]
+            if not _NOT_TRAINING.search(bar.bar or "") and of > 0 and abs(at - steps[-1]) <= 2 * max(1, steps[-1] - steps[-2]):
+                main.total = int(of)
 
     # --- trainer ---
 
     def _choose_trainer(self) -> None:
         scores: Counter[str] = Counter()
         by_name: dict[str, Trainer] = {}
+        saves = any(event.kind == "saved" for event in self.events)
         for table in self.tables:
-            trainer, _ = trainer_of(_signs(table))
+            trainer, _ = trainer_of(_signs(table), saves)
             if trainer:
                 trains = (
                     table.get("loss", "time_s", "elapsed_s") is not None and table.get("val_loss", "val_bpb") is None
@@ -240,6 +261,8 @@ class _Meaning:
             table = rows.table
             if rows.loss is not None or rows.val is not None or rows.ends or table.get("step", "global_step") is None:
                 continue
+            if is_validation(table.head):
+                continue
             printed = table.get("time_s", "steps_s", "bare_time")
             if (printed or (table.get("elapsed_s", "grad_norm") if not beside else None)) is None or table.width > 400:
                 continue
@@ -307,8 +330,8 @@ class _Meaning:
         unknown = unknown if table.get("epoch") is None else []
         for inner in (*named, *pairs[::-1], *bare[::-1][-1:], *unknown):
             outer = epoch
-            if inner in pairs and outer is None and len(pairs) > 1:
-                outer = pairs[0]
+            if inner in pairs and outer is None:
+                outer = pairs[0] if len(pairs) > 1 else next((c for c in whole if c.role == "bare_train" and c not in pairs), None)
             if inner in bare and len(bare) > 1 and outer is None:
                 inner, outer = bare[1], bare[0]
             if outer is None:
@@ -356,7 +379,7 @@ class _Meaning:
             rows.steps = array(
                 "q",
                 (
-                    int((e - first if e == e else 0) * batches + i)
+                    int(min(1e15, (e - first if e == e else 0) * batches + i))
                     for i, e in zip(inner.values, outer.values, strict=True)
                 ),
             )
@@ -380,7 +403,10 @@ class _Meaning:
         every = self.settings.get("logging_steps")
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
         # Lines come late, never early: the bar behind a row may have moved on, and logs are written at round steps.
-        nearest = [b if b and a and a % 5 and b % 5 == 0 else a or b for a, b in zip(after, before, strict=True)]
+        glued = _glued(bar, table)
+        nearest = [
+            b if b and (g or (a and a % 5 and b % 5 == 0)) else a or b for a, b, g in zip(after, before, glued, strict=True)
+        ]
         steps = [step for step in nearest if step]
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
         if len(steps) == len(table) and all(b > a for a, b in pairwise(steps)):
@@ -478,6 +504,8 @@ class _Meaning:
         """The states of a bar as steps, the last state of each position; a bar for every epoch is unrolled."""
         position, of = bar.columns[:2]
         epoch = next((c for c in bar.columns[2:] if c.role == "epoch" and c.part == "" and c.is_whole()), None)
+        if (counter := bar.get("step")) is not None and bar.part_of(counter, "of"):
+            position, of = counter, bar.part_of(counter, "of") or of
         elapsed, loss = bar.columns[2].values, bar.get("loss", "part_loss")
         last = [
             i
@@ -493,8 +521,6 @@ class _Meaning:
             )
         ]
         last = [i for i in last if position.values[i] > 0 or (bar.get("loss") is not None and len(last) < 3)]
-        if bar.bar == "keras":
-            return None
         if not last:
             return None
         table = Table(bar.bar, "", [], bar.unused, 0)
@@ -505,6 +531,9 @@ class _Meaning:
             table.columns.append(copy)
         rows = Rows(table, loss=table.get("loss", "part_loss"), val=table.get("val_loss"))
         position, of = table.columns[:2]
+        counter = table.get("step")
+        if counter is not None and (total := table.part_of(counter, "of")):  # it counts batches, the bar counts updates
+            position, of = counter, total
         epochs = None
         if epoch is not None:
             epoch = next(c for c in table.columns[2:] if c.role == "epoch")
@@ -562,14 +591,17 @@ class _Meaning:
                 continue
             rising = _is_clock(values)
             if role.endswith("time") or role == "time_s":
-                if not rising:
+                if not rising or (self.result.trainer and self.result.trainer.means.get("time_of_line")):
                     if self._is_mean(rows, values):
                         continue
                     rows.time, rows.source = values, "printed"
                     self._divide(rows)
                     return
-            elif not rising and _falls(values):
+            elif _falls(values):
                 continue  # it shows the time left
+            elif len(values) > 3 and column.rises() < 0.5:
+                rows.time, rows.source = values, "printed"
+                return
             rows.clock, rows.source = values, "cumulative"
             return
         stamp = next((c for c in table.columns if c.part == "stamp"), None)
@@ -606,6 +638,8 @@ class _Meaning:
 
     def _covers(self, rows: Rows, interval: int) -> bool:
         """Whether a printed time is all that passed since the line before: by the clock, the first step, the speed."""
+        if self.result.trainer and self.result.trainer.means.get("time_of_line"):
+            return True
         assert rows.steps is not None
         assert rows.time is not None
         stamp = next((c for c in rows.table.columns if c.part == "stamp"), None)
@@ -630,13 +664,55 @@ class _Meaning:
         return False
 
 
+def _merged(bars: list[Table]) -> list[Table]:
+    """One table for each bar, whatever values are shown beside it."""
+    merged = []
+    for name in dict.fromkeys((bar.bar, bar.columns[0].role) for bar in bars):
+        same = [bar for bar in bars if (bar.bar, bar.columns[0].role) == name]
+        whole = Table(name[0], "", [], [label for bar in same for label in bar.unused], 0)
+        kinds = {(c.label, c.part): c for bar in same for c in bar.columns}
+        whole.columns = [_empty(column) for column in kinds.values()]
+        for at, bar, index in sorted(((at, bar, i) for bar in same for i, at in enumerate(bar.at)), key=lambda row: row[0]):
+            values = {(c.label, c.part): c.values[index] for c in bar.columns}
+            whole.at.append(at)
+            for column in whole.columns:
+                column.values.append(values.get((column.label, column.part), NAN))
+        merged.append(whole)
+    return merged
+
+
+def _epochs_of(bar: Table, headed: bool) -> Table:
+    """Bars that show one epoch each (Keras): their last states are the rows; without headings they are counted."""
+    position, of = bar.columns[0].values, bar.columns[1].values
+    val = bar.get("val_loss")
+    ends = [i for i in range(len(bar)) if position[i] == of[i] or (val and val.values[i] == val.values[i])]
+    ends = [i for i, j in zip(ends, [*ends[1:], len(bar) + 9], strict=True) if j > i + 1 or position[j] < of[j]]
+    table = Table(None, "", [], bar.unused, 0)
+    table.at = array("q", (bar.at[i] for i in ends))
+    for column in bar.columns[5:]:
+        copy = _empty(column)
+        copy.values = array("d", (column.values[i] for i in ends))
+        table.columns.append(copy)
+    if not headed and table.get("epoch") is None:
+        table.columns.insert(0, Column(Cell("epoch", "", "", "", 0, 0)))
+        table.columns[0].values = array("d", range(1, len(ends) + 1))
+    return table
+
+
+def _is_cut(table: Table, whole: Table) -> bool:
+    """Whether the only row of a table is the last line of the log, and the beginning of another table's line."""
+    labels, others = [c.label for c in table.columns], [c.label for c in whole.columns]
+    return len(table) == 1 < len(whole) and table.at[0] > whole.at[-1] and len(labels) < len(others) and others[: len(labels)] == labels
+
+
 def _signs(table: Table) -> set[str]:
-    return {c.label or c.unit for c in table.columns if c.part != "stamp"} | set(table.unused)
+    return {c.label or c.unit for c in table.columns if c.part != "stamp"} | set(map(label_of, table.unused))
 
 
 def _repeated(several: list[Rows]) -> list[Rows]:
     """Without shapes that were seen once, where the same is said in others that came again."""
     again = {(rows.val or rows.loss or rows.table.columns[0]).label for rows in several if len(rows.table) > 1}
+    several = [rows for rows in several if not any(_is_cut(rows.table, other.table) for other in several)]
     return [
         rows
         for rows in several
@@ -645,7 +721,7 @@ def _repeated(several: list[Rows]) -> list[Rows]:
 
 
 def _is_heading(table: Table) -> bool:
-    named = {c.role for c in table.columns if c.part == "" and c.label}
+    named = {c.role for c in table.columns if c.part == "" and c.label} - {None, "bare_train"}
     return bool(named) and named <= {"epoch", "step", "batch"} and table.width < 120
 
 
@@ -653,14 +729,14 @@ def _is_value(table: Table) -> bool:
     """A row with values and no counter."""
     roles = {c.role for c in table.columns if c.part != "of"}
     counted = any(c.part == "" and (not c.label or c.role is None) and not c.unit for c in table.columns)
-    values = {"loss", "part_loss", "val_loss", "ppl", "val_ppl", "time_s", "bare_time", "elapsed_s", "lr"}
+    values = {"loss", "part_loss", "val_loss", "ppl", "val_ppl", "time_s", "bare_time", "elapsed_s", "lr", "grad_norm"}
     return bool(roles & values) and not roles & {"global_step", "step", "batch", "epoch", "total"} and not counted
 
 
 def _may_be_loss(column: Column) -> bool:
     """A loss is no count: not only whole numbers, unless they are zero."""
     finite = [v for v in column.sample() if math.isfinite(v)]
-    return not finite or any(not v.is_integer() for v in finite) or max(finite) < (20 if len(finite) < 3 else 1)
+    return not finite or any(not v.is_integer() for v in finite) or max(finite) < 100
 
 
 def _empty(column: Column) -> Column:
@@ -698,7 +774,10 @@ def _whole(values: Sequence[float]) -> "array[int]":
 
 
 def _scaled(column: Column) -> "array[float]":
-    return column.values if column.factor == 1.0 else array("d", (v * column.factor for v in column.values))
+    if column.factor == 1.0:
+        return column.values
+    divisor = round(1 / column.factor) or 1
+    return array("d", (v / divisor for v in column.values) if divisor > 1 else (v * column.factor for v in column.values))
 
 
 def _counter_label(rows: Rows) -> str:
@@ -732,13 +811,19 @@ def _around(bar: Table | None, places: Sequence[int]) -> tuple[list[int | None],
     before: list[int | None] = []
     after: list[int | None] = []
     if bar is None:
-        return before, after
+        return [None] * len(places), [None] * len(places)
     values = bar.columns[0].values
     for at in places:
         index = bisect_left(bar.at, at)
         before.append(int(values[index - 1]) if index > 0 else None)
         after.append(int(values[index]) if index < len(bar) else None)
     return before, after
+
+
+def _glued(bar: Table | None, table: Table) -> list[bool]:
+    """Whether a row stands on the line of the bar before it."""
+    lines = {at >> LINE_BITS for at in bar.at} if bar else set()
+    return [bool(lines) and at >> LINE_BITS in lines and at - 1 in bar_places for bar_places in [set(bar.at) if bar else set()] for at in table.at]
 
 
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)

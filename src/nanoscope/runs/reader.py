@@ -1,8 +1,8 @@
 """Reads any log into runs: clean → scan → columns → meaning → assemble."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,13 +26,13 @@ def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
 
 def read_stream(stream: BinaryIO, source: str) -> Log:
     """Read a log from an open binary stream; it may hold the events of a nanoscope run."""
-    lines: Iterator[tuple[int, str]] = iter(lines_of(stream))
-    first = next(lines, (0, ""))
-    if first[1].startswith("{") and '"event"' in first[1]:
+    lines = iter(lines_of(stream))
+    head = list(islice(lines, 2))
+    if head and all(line.startswith("{") and '"event"' in line for _, line in head):
         from nanoscope.runs.own import read_events  # imported late: it takes a while
 
-        return read_events(chain([first], lines), source)
-    return read_lines(chain([first], lines) if first[0] else (), source)
+        return read_events(chain(head, lines), source)
+    return read_lines(chain(head, lines), source)
 
 
 def read_log(path: str) -> Log:

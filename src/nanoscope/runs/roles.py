@@ -85,6 +85,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch i(?:n)?d(?:e)?x)$"),
     Meaning("epoch", r"^(?!.*\bloss\b).*(?<!\S)(?:epoch|epochs|ep)(?: train)?$"),
+    Meaning("eval_s", r"(?:^| )(?:eval|val|validation|evaluation) (?:run)?time$"),
     Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale)$"),
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
     Meaning(None, _LOSS, unit=("other",)),  # a percentage is not a loss

@@ -12,9 +12,11 @@ from nanoscope.runs.roles import COUNTERS, SECONDS, WITHOUT_UNIT, role_of
 from nanoscope.runs.text import prefix_end
 
 MOST_CELLS = 1200
+LEFT_OUT = float("-inf")  # a value that somebody who quotes the log has left out
 _DIGITS = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?|[-+]?\.\d{1,18}(?:[eE][-+]?\d{1,3})?"
 _NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![a-z])"
-_PLAIN = rf"(?<![\w.])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
+_LEFT_OUT = r"(?<=loss)\s?(?:\.{2,3}|…)"  # people who quote a log leave values out: 'train loss..., val loss...'
+_PLAIN = rf"{_LEFT_OUT}|(?<![\w.])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
 _HOURS, _MINUTES, _SECS = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in)?,?\s?", r"\s?s(?:ec)?"
 _CLOCK = r"(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 _SPOKEN = (
@@ -42,6 +44,7 @@ _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_AFTER = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
 _GLUED = re.compile(r"(?:(?!x\b|e\b)[A-Za-z]){2,20}")
 _OF = re.compile(r"\s{0,8}(?:/|of|out of)\s{0,12}")
+_ERROR = re.compile(r"\s{0,2}(?:±|\+/?-)\s{0,2}")
 _IN_BRACKETS = re.compile(r"\s{0,2}\(\s{0,6}")
 _NUMBER_BEHIND = re.compile(r"\s{1,4}[-+]?\d")
 _DATE_BEHIND = re.compile(r"/\d\d(?:/\d{2,4}|,? \d\d:\d\d)")
@@ -49,11 +52,12 @@ _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
 _STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 _VALUE_AT = re.compile(r"(.{2,40}) (?:at|after|for) (step|iter|iteration|epoch)")
 _DURATION_PART = re.compile(r"(\d{1,4})\s?([dhms])", re.IGNORECASE)
+_TYPED_KEYS = re.compile(r"^[a-z]{1,2}(?=(?:iter|step|epoch)$)")  # somebody pressed keys while it was printed
 _has_word = re.compile(r"[^\W\d_]").search
 
 
 class Cell(NamedTuple):
-    """A number of a line. `part` says which: the value itself, the 'of' in a/b, the 'mean' in brackets, a time
+    """A number of a line. `part` says which: the value itself, the 'of' in a/b, the 'mean' in brackets, the 'error' behind ±, a time
     written with colons or letters ('duration'), or a logger's time of day ('stamp')."""
 
     label: str
@@ -71,7 +75,8 @@ class Cell(NamedTuple):
 @lru_cache(maxsize=8192)
 def label_of(text: str) -> str:
     """A label as words in lower case, from the text before a number, which a trainer repeats letter by letter."""
-    return _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip()).removesuffix(" tensor")
+    label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip()).removesuffix(" tensor")
+    return _TYPED_KEYS.sub("", label)
 
 
 def cells(line: str) -> list[Cell]:
@@ -97,7 +102,7 @@ def cells(line: str) -> list[Cell]:
         unit, end = ("s", behind) if part else _unit_at(line, behind, before)
         label, end = _label(line, before, unit, begin == first, end)
         if not unit and (glued := _GLUED.match(line, end)):  # '1epoch', '2nd'; but '33iter 7800' is a key and a label
-            label = label_of(glued.group()) if not label else ""
+            label = label_of(glued.group())
             if _NUMBER_BEHIND.match(line, glued.end()) or (role_of(label, "") or ("",))[0] not in (*COUNTERS, "epoch"):
                 continue
             end = glued.end()
@@ -120,6 +125,8 @@ def _inside(line: str, match: "re.Match[str]", before: str, previous: Cell) -> C
         part = "of" if previous.text.replace(",", "").isdigit() and len(text) < 13 else ""
     elif previous.part == "" and _IN_BRACKETS.fullmatch(before) and line[match.end() :].lstrip()[:1] == ")":
         part = "mean"
+    elif previous.part == "" and _ERROR.fullmatch(before):
+        part = "error"
     return Cell(previous.label, previous.unit, part, text, *match.span()) if part else None
 
 
@@ -173,7 +180,7 @@ def number(text: str) -> float:
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        return float("nan")
+        return LEFT_OUT if text[-1:] in (".", "…") else float("nan")
     return value if value - value == 0 else float("inf")
 
 
@@ -212,7 +219,7 @@ def _day(year: int, month: int, day: int) -> float:
 
 # --- frames ---
 
-_ANY_NUMBER = rf"(?:{_DIGITS}|{_NO_NUMBER})"
+_ANY_NUMBER = rf"(?:{_DIGITS}|{_NO_NUMBER}|\.{{2,3}}|…)"
 _GROUPS = {
     "stamp": _STAMP.pattern.replace("(\\d", "(?:\\d").replace("([0", "(?:[0"),
     "duration": rf"(?:{_CLOCK}|{_SPOKEN})",

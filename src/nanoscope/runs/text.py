@@ -86,7 +86,7 @@ def clean(line: str) -> str:
 
 
 # What loggers and launchers write before a line: a rank, a time, a logger's name and level.
-_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: ")
+_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: (?!(?:train(?:ing)? )?loss)")
 _PREFIXES = frozenset("[(0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # what they begin with
 _DATE = r"(?:\d{4}[-/]\d\d[-/]\d\d|\d\d/\d\d/\d{2,4})"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 
 SAMPLE = 600  # lines looked at for the width
-LEAST_WIDTH, MOST_WIDTH = 40, 260
+LEAST_WIDTH, MOST_WIDTH = 28, 260
 LEAST_FULL = 4  # lines of exactly that width
 MOST_PIECES = 12
 KNOWN_BEGINNING = 3  # lines that begin alike

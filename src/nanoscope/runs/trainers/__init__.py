@@ -126,7 +126,7 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(trainers())
 
 
-def trainer_of(labels: set[str]) -> tuple[Trainer | None, float]:
+def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:
     """The trainer whose signs are all among the labels of a line, and how telling they are: a label that few trainers
     print tells more."""
     common = _common_labels()
@@ -134,7 +134,8 @@ def trainer_of(labels: set[str]) -> tuple[Trainer | None, float]:
         (sum(1 / common[label] for label in signs), trainer)
         for trainer in trainers()
         for signs in trainer.signs
-        if (labels | {"="} if labels == {*signs} - {"="} else labels).issuperset(signs)
+        if (not saves or trainer.means.get("saves") is not False)
+        and (labels | {"="} if labels == {*signs} - {"="} else labels).issuperset(signs)
     ]
     score, trainer = max(fitting, key=lambda each: each[0], default=(0.0, None))
     return trainer, score
