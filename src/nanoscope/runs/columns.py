@@ -25,7 +25,7 @@ RECENT_FRAMES = 6
 BLOCK = 4096  # rows that wait as text
 SAMPLE = 1000  # rows at either end by which a column is judged
 _MAY_BE_ROW = re.compile(r"\d")
-_LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "ppl", "val_ppl"))
+LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "ppl", "val_ppl"))
 _TIMES = frozenset(("time_s", "bare_time", "steps_s", "elapsed_s", "bare_elapsed", "grad_norm"))
 
 
@@ -38,6 +38,7 @@ class Column:
         self.role, self.factor = role or (None, 1.0)
         if cell.label.startswith("bar"):
             self.role = f"{cell.label.replace(' ', '_')}{'_of' if cell.part == 'of' else ''}"
+        self.has_point = "." in cell.text  # printed with decimals, so it is no count
         self.values = array("d")
 
     def sample(self) -> "array[float]":
@@ -107,7 +108,7 @@ class Table:
     def is_record(self) -> bool:
         """Whether these are lines of a trainer, not sentences with numbers."""
         roles = {column.role for column in self.columns}
-        return bool(roles & _LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
+        return bool(roles & LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
 
     def part_of(self, column: Column, part: str) -> Column | None:
         """The 'of' or 'mean' behind a column."""

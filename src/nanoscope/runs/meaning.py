@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from nanoscope.runs.columns import Column, Table, Tables
+from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.roles import is_validation
 from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
 from nanoscope.runs.scan import LEFT_OUT, Cell, label_of
@@ -67,6 +67,7 @@ class Understanding:
     epochs: int | None = None
     bar_total: int | None = None
     steps_are_lines: bool = False
+    averaged: bool = False  # the losses are means since the epoch began
     doubts: list[Doubt] = field(default_factory=list)
 
 
@@ -85,6 +86,7 @@ class _Meaning:
         self.bars = _merged([table for table in found.tables if table.bar is not None])
         for bar in [bar for bar in self.bars if bar.bar == "keras"]:
             self.bars.remove(bar)
+            self.result.averaged = True
             self.tables.append(_epochs_of(bar, any(_is_heading(table) and len(table) > 1 for table in self.tables)))
         self._choose_trainer()
         self._rename()
@@ -110,8 +112,7 @@ class _Meaning:
             rows.evaluates = True
         for rows in training:
             rows.evaluates = rows.val is not None
-            pairs = list(pairwise(v for v in rows.val.sample() if v == v)) if rows.val else []
-            rows.repeats_val = sum(abs(a - b) < SAME_VAL for a, b in pairs) > 0.5 * len(pairs)
+            rows.repeats_val = bool(self.result.trainer and self.result.trainer.means.get("repeats_validation"))
         self.result.rows = [*training, *evaluating, *self._endings()]
         return self.result
 
@@ -235,8 +236,8 @@ class _Meaning:
         alone = [rows for rows in lines if rows.val is None]
         if alone and len(alone) < len(lines):  # lines with both losses are evaluations where training has its own
             both = [rows for rows in lines if rows.val is not None]
-            same = {_counter_label(rows) for rows in alone}
-            lines = alone + [rows for rows in both if _timed(rows.table) and _counter_label(rows) in same]
+            same = {(_counter_label(rows), rows.loss.label) for rows in alone if rows.loss}
+            lines = alone + [rows for rows in both if rows.loss and (_counter_label(rows), rows.loss.label) in same]
         elif lines and not alone and not any(_timed(rows.table) or rows.table.width == 0 for rows in lines):
             if self.result.trainer and self.result.trainer.name == "lecture-gpt":
                 lines = []
@@ -514,7 +515,8 @@ class _Meaning:
             or position.values[i + 1] != position.values[i]
             or elapsed[i + 1] < elapsed[i]
             or (
-                elapsed[i + 1] == elapsed[i]
+                epoch is None
+                and elapsed[i + 1] == elapsed[i]
                 and loss
                 and loss.values[i + 1] != loss.values[i]
                 and position.values[i] == of.values[i]
@@ -670,13 +672,13 @@ def _merged(bars: list[Table]) -> list[Table]:
     for name in dict.fromkeys((bar.bar, bar.columns[0].role) for bar in bars):
         same = [bar for bar in bars if (bar.bar, bar.columns[0].role) == name]
         whole = Table(name[0], "", [], [label for bar in same for label in bar.unused], 0)
-        kinds = {(c.label, c.part): c for bar in same for c in bar.columns}
+        kinds = {(c.label, c.unit, c.part): c for bar in same for c in bar.columns}
         whole.columns = [_empty(column) for column in kinds.values()]
         for at, bar, index in sorted(((at, bar, i) for bar in same for i, at in enumerate(bar.at)), key=lambda row: row[0]):
-            values = {(c.label, c.part): c.values[index] for c in bar.columns}
+            values = {(c.label, c.unit, c.part): c.values[index] for c in bar.columns}
             whole.at.append(at)
             for column in whole.columns:
-                column.values.append(values.get((column.label, column.part), NAN))
+                column.values.append(values.get((column.label, column.unit, column.part), NAN))
         merged.append(whole)
     return merged
 
@@ -686,13 +688,16 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
     position, of = bar.columns[0].values, bar.columns[1].values
     val = bar.get("val_loss")
     ends = [i for i in range(len(bar)) if position[i] == of[i] or (val and val.values[i] == val.values[i])]
-    ends = [i for i, j in zip(ends, [*ends[1:], len(bar) + 9], strict=True) if j > i + 1 or position[j] < of[j]]
+    loss = bar.get("loss", "part_loss")
+    if not headed and loss:  # a bar that is drawn again
+        ends = [i for i, j in zip(ends, [*ends[1:], -1], strict=True) if j != i + 1 or loss.values[i] != loss.values[j]]
     table = Table(None, "", [], bar.unused, 0)
     table.at = array("q", (bar.at[i] for i in ends))
     for column in bar.columns[5:]:
         copy = _empty(column)
         copy.values = array("d", (column.values[i] for i in ends))
-        table.columns.append(copy)
+        if any(value == value for value in copy.values):
+            table.columns.append(copy)
     if not headed and table.get("epoch") is None:
         table.columns.insert(0, Column(Cell("epoch", "", "", "", 0, 0)))
         table.columns[0].values = array("d", range(1, len(ends) + 1))
@@ -721,8 +726,8 @@ def _repeated(several: list[Rows]) -> list[Rows]:
 
 
 def _is_heading(table: Table) -> bool:
-    named = {c.role for c in table.columns if c.part == "" and c.label} - {None, "bare_train"}
-    return bool(named) and named <= {"epoch", "step", "batch"} and table.width < 120
+    roles = {c.role for c in table.columns if c.part == ""}
+    return bool(roles & {"epoch", "step", "batch"}) and not roles & (LOSSES - {"bare_train"}) and table.width < 120
 
 
 def _is_value(table: Table) -> bool:
@@ -736,7 +741,7 @@ def _is_value(table: Table) -> bool:
 def _may_be_loss(column: Column) -> bool:
     """A loss is no count: not only whole numbers, unless they are zero."""
     finite = [v for v in column.sample() if math.isfinite(v)]
-    return not finite or any(not v.is_integer() for v in finite) or max(finite) < 100
+    return not finite or column.has_point or any(not v.is_integer() for v in finite) or max(finite) < 100
 
 
 def _empty(column: Column) -> Column:
