@@ -295,7 +295,6 @@ def test_a_line_that_is_quoted_without_its_loss_is_still_a_step(read, line) -> N
 @pytest.mark.parametrize(
     ("line", "format_name"),
     [
-        
         ("iter {s}: time 168ms, nll {loss:.4f}", "generic"),
         ("test iter {s}: time 168ms", "none"),
         ("epoch {s}: time 12s", "none"),

@@ -158,6 +158,9 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
+        if log.read_instead:
+            with open_log(Path(path)) as stream:
+                log.rows = read_stream(stream, path).rows
         events = Path(path) / "events.jsonl"
         again = open_log(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]

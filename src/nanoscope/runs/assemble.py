@@ -27,8 +27,9 @@ _SAME_SERIES = {"memory_mb": "memory_gb", "bar_left": "eta_s"}
 BULK = 16
 _LANGUAGE = re.compile(r"\b(?:ppl|perplexity|bp[bc]|tok(?:en)?s?|kt/s|wps|lm loss|mlm|language)\b")
 _OTHER_TASK = re.compile(
-    r"loss (?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl) loss\b|acc ?[15]\b|top ?[15]\b"
-    r"|\bm?iou\b|\bdice\b|\bmap\b|\bwer\b|\bcer\b|\bctc|psnr|\bfid\b|acc seg|\bauc\b|decode |\b[dg] loss\b|\bloss [dg]\b"
+    r"loss (?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl) loss\b"
+    r"|acc ?[15]\b|top ?[15]\b|\bm?iou\b|\bdice\b|\bmap\b|\bwer\b|\bcer\b|\bctc|psnr|\bfid\b|acc seg|\bauc\b|decode "
+    r"|\b[dg] loss\b|\bloss [dg]\b"
 )
 _AVERAGE = re.compile(r"(?:avg|average|mean|running|smooth\w*) (?:train )?loss|loss (?:avg|mean)")
 
@@ -106,7 +107,7 @@ class Assembler:
             or rows.loss is None
         ):
             return False
-        columns = [rows.steps[start:end], rows.loss.values[start:end], rows.time[start:end]]
+        columns: list[Any] = [rows.steps[start:end], rows.loss.values[start:end], rows.time[start:end]]
         if not math.isfinite(sum(columns[1]) + sum(columns[2])):
             return False
         missing = array("d", [MISSING]) * (end - start)
@@ -291,15 +292,15 @@ def _is_mean(rows: Rows) -> bool:
         and rows.loss in table.columns
         and table.part_of(rows.loss, "mean")
     )
-    return bool(meter and table.head.startswith("epoch")) or (
-        table.bar is not None and "v num" in table.unused
-    )
+    return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and "v num" in table.unused)
 
 
 def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     """What the rows as a whole say about a run."""
     tables = [rows.table for rows in meaning.rows if rows.trains or rows.evaluates]
-    labels = " | ".join({c.label for t in tables for c in t.columns} | {label_of(name) for t in tables for name in t.unused})
+    labels = " | ".join(
+        {c.label for t in tables for c in t.columns} | {label_of(name) for t in tables for name in t.unused}
+    )
     run.unit = meaning.unit
     run.steps_are_lines = meaning.steps_are_lines
     if run.unit == "epoch":
@@ -318,7 +319,9 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     _count_tokens(run, meaning)
     each = any(t.get("tok_s_each") for t in tables) and not any(t.get("tok_s") for t in tables)
     run.tok_s_per_device = run.traits.tok_s_per_device or each
-    run.loss_is_average = meaning.averaged or bool(_AVERAGE.search(labels)) or any(_is_mean(rows) for rows in meaning.rows if rows.trains)
+    run.loss_is_average = (
+        meaning.averaged or bool(_AVERAGE.search(labels)) or any(_is_mean(rows) for rows in meaning.rows if rows.trains)
+    )
     run.unused_columns = tuple(dict.fromkeys(label for t in tables for label in t.unused))[:50]
     run.time_spans_steps = run.time_spans_steps or any(rows.spans for rows in meaning.rows)
     for rows in meaning.rows:

@@ -35,7 +35,8 @@ class Column:
     def __init__(self, cell: Cell) -> None:
         self.label, self.unit, self.part = cell.label, cell.unit, cell.part
         role = role_of(cell.label, cell.unit) if cell.part in ("", "duration") else None
-        self.role, self.factor = role or (None, 1.0)
+        self.role: str | None = role[0] if role else None
+        self.factor = role[1] if role else 1.0
         if cell.label.startswith("bar"):
             self.role = f"{cell.label.replace(' ', '_')}{'_of' if cell.part == 'of' else ''}"
         self.has_point = "." in cell.text  # printed with decimals, so it is no count
@@ -280,7 +281,9 @@ class Collector:
         self.found.events.append(event._replace(at=self._at))
 
 
-_NAME = re.compile(r"(?<!\w)([A-Za-z_][\w./@%-]{0,40}(?: [A-Za-z_][\w./@%-]{0,24}){0,3})['\"]?\s{0,8}[:=]?\s{0,16}['\"]?[\[(]?$")
+_NAME = re.compile(
+    r"(?<!\w)([A-Za-z_][\w./@%-]{0,40}(?: [A-Za-z_][\w./@%-]{0,24}){0,3})['\"]?\s{0,8}[:=]?\s{0,16}['\"]?[\[(]?$"
+)
 _NO_MEASURE = re.compile(r"v_num|rank|local_rank|pid|gpus?|device|node|seed|line|\S*\.py", re.IGNORECASE)
 
 

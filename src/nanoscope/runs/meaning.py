@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Literal
 
 from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.roles import is_validation
 from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
-from nanoscope.runs.scan import LEFT_OUT, Cell, label_of
+from nanoscope.runs.scan import Cell, label_of
 from nanoscope.runs.trainers import Trainer, trainer_of
 
 BLOCK_LINES = 12  # below a heading, that belong to it
@@ -112,7 +113,7 @@ class _Meaning:
             rows.evaluates = True
         for rows in training:
             rows.evaluates = rows.val is not None
-            rows.repeats_val = bool(self.result.trainer and self.result.trainer.means.get("repeats_validation"))
+            rows.repeats_val = self._means("repeats_validation")
         self.result.rows = [*training, *evaluating, *self._endings()]
         return self.result
 
@@ -124,7 +125,11 @@ class _Meaning:
             return
         for bar in self.bars:
             at, of = bar.columns[0].values[-1], bar.columns[1].values[-1]
-            if not _NOT_TRAINING.search(bar.bar or "") and of > 0 and abs(at - steps[-1]) <= 2 * max(1, steps[-1] - steps[-2]):
+            if (
+                not _NOT_TRAINING.search(bar.bar or "")
+                and of > 0
+                and abs(at - steps[-1]) <= 2 * max(1, steps[-1] - steps[-2])
+            ):
                 main.total = int(of)
 
     # --- trainer ---
@@ -143,6 +148,10 @@ class _Meaning:
                 by_name[trainer.name] = trainer
         if scores:
             self.result.trainer = by_name[scores.most_common(1)[0][0]]
+
+    def _means(self, name: str) -> bool:
+        """Whether this is so, according to the trainer's file."""
+        return bool(self.result.trainer and self.result.trainer.means.get(name))
 
     def _rename(self) -> None:
         roles = self.result.trainer.roles if self.result.trainer else {}
@@ -239,9 +248,7 @@ class _Meaning:
             same = {(_counter_label(rows), rows.loss.label) for rows in alone if rows.loss}
             lines = alone + [rows for rows in both if rows.loss and (_counter_label(rows), rows.loss.label) in same]
         elif lines and not alone and not any(_timed(rows.table) or rows.table.width == 0 for rows in lines):
-            if self.result.trainer and self.result.trainer.name == "lecture-gpt":
-                lines = []
-                epochs = []
+            lines = [] if self._means("only_evaluates") else lines
         if (lines and sum(len(rows.table) for rows in lines) >= LEAST_ROWS) or self._is_sample(lines):
             return lines + self._timed_rows(lines)
         if epochs and (sum(len(rows.table) for rows in epochs) >= LEAST_ROWS or self._is_sample(epochs)):
@@ -332,7 +339,11 @@ class _Meaning:
         for inner in (*named, *pairs[::-1], *bare[::-1][-1:], *unknown):
             outer = epoch
             if inner in pairs and outer is None:
-                outer = pairs[0] if len(pairs) > 1 else next((c for c in whole if c.role == "bare_train" and c not in pairs), None)
+                outer = (
+                    pairs[0]
+                    if len(pairs) > 1
+                    else next((c for c in whole if c.role == "bare_train" and c not in pairs), None)
+                )
             if inner in bare and len(bare) > 1 and outer is None:
                 inner, outer = bare[1], bare[0]
             if outer is None:
@@ -406,7 +417,8 @@ class _Meaning:
         # Lines come late, never early: the bar behind a row may have moved on, and logs are written at round steps.
         glued = _glued(bar, table)
         nearest = [
-            b if b and (g or (a and a % 5 and b % 5 == 0)) else a or b for a, b, g in zip(after, before, glued, strict=True)
+            b if b and (g or (a and a % 5 and b % 5 == 0)) else a or b
+            for a, b, g in zip(after, before, glued, strict=True)
         ]
         steps = [step for step in nearest if step]
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
@@ -593,7 +605,7 @@ class _Meaning:
                 continue
             rising = _is_clock(values)
             if role.endswith("time") or role == "time_s":
-                if not rising or (self.result.trainer and self.result.trainer.means.get("time_of_line")):
+                if not rising or self._means("time_of_line"):
                     if self._is_mean(rows, values):
                         continue
                     rows.time, rows.source = values, "printed"
@@ -640,7 +652,7 @@ class _Meaning:
 
     def _covers(self, rows: Rows, interval: int) -> bool:
         """Whether a printed time is all that passed since the line before: by the clock, the first step, the speed."""
-        if self.result.trainer and self.result.trainer.means.get("time_of_line"):
+        if self._means("time_of_line"):
             return True
         assert rows.steps is not None
         assert rows.time is not None
@@ -674,8 +686,8 @@ def _merged(bars: list[Table]) -> list[Table]:
         whole = Table(name[0], "", [], [label for bar in same for label in bar.unused], 0)
         kinds = {(c.label, c.unit, c.part): c for bar in same for c in bar.columns}
         whole.columns = [_empty(column) for column in kinds.values()]
-        for at, bar, index in sorted(((at, bar, i) for bar in same for i, at in enumerate(bar.at)), key=lambda row: row[0]):
-            values = {(c.label, c.unit, c.part): c.values[index] for c in bar.columns}
+        for at, each, index in sorted(((at, bar, i) for bar in same for i, at in enumerate(bar.at)), key=itemgetter(0)):
+            values = {(c.label, c.unit, c.part): c.values[index] for c in each.columns}
             whole.at.append(at)
             for column in whole.columns:
                 column.values.append(values.get((column.label, column.unit, column.part), NAN))
@@ -707,7 +719,12 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
 def _is_cut(table: Table, whole: Table) -> bool:
     """Whether the only row of a table is the last line of the log, and the beginning of another table's line."""
     labels, others = [c.label for c in table.columns], [c.label for c in whole.columns]
-    return len(table) == 1 < len(whole) and table.at[0] > whole.at[-1] and len(labels) < len(others) and others[: len(labels)] == labels
+    return (
+        len(table) == 1 < len(whole)
+        and table.at[0] > whole.at[-1]
+        and len(labels) < len(others)
+        and others[: len(labels)] == labels
+    )
 
 
 def _signs(table: Table) -> set[str]:
@@ -782,7 +799,9 @@ def _scaled(column: Column) -> "array[float]":
     if column.factor == 1.0:
         return column.values
     divisor = round(1 / column.factor) or 1
-    return array("d", (v / divisor for v in column.values) if divisor > 1 else (v * column.factor for v in column.values))
+    return array(
+        "d", (v / divisor for v in column.values) if divisor > 1 else (v * column.factor for v in column.values)
+    )
 
 
 def _counter_label(rows: Rows) -> str:
@@ -803,7 +822,8 @@ def _is_clock(times: Sequence[float]) -> bool:
     """Whether times only ever rise: then they are a clock that keeps running."""
     sample = times if len(times) < 2000 else times[:1000]
     rises = sum(a < b for a, b in pairwise(sample))
-    return len(sample) >= 4 and rises >= 0.95 * (len(sample) - 1) and not sample[-1] < 3 * sample[0]
+    first = next((value for value in sample if value > 0), 0.0)
+    return len(sample) >= 4 and rises >= 0.95 * (len(sample) - 1) and sample[-1] >= 3 * first
 
 
 def _falls(times: Sequence[float]) -> bool:
@@ -826,9 +846,9 @@ def _around(bar: Table | None, places: Sequence[int]) -> tuple[list[int | None],
 
 
 def _glued(bar: Table | None, table: Table) -> list[bool]:
-    """Whether a row stands on the line of the bar before it."""
-    lines = {at >> LINE_BITS for at in bar.at} if bar else set()
-    return [bool(lines) and at >> LINE_BITS in lines and at - 1 in bar_places for bar_places in [set(bar.at) if bar else set()] for at in table.at]
+    """Whether a row stands behind the bar on its line."""
+    places = set(bar.at) if bar else set()
+    return [at - 1 in places for at in table.at]
 
 
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)

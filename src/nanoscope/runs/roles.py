@@ -25,7 +25,7 @@ _WHOLE = (
     r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
     r"|iter|the|and|with|nll|language model|model|ce|cross entropy|rank 0|optimizer|smoothed|raw|info|in|at)"
 )
-_VALIDATION = r"(?:^| )(?:val|valid|validation|test|testing|eval|evaluation|dev|heldout)(?: |$)"
+_VALIDATION = r"(?:^| )(?:val|valid|validate|validation|test|testing|eval|evaluation|dev|heldout)(?: |$)"
 _TRAINING = r"(?:^| )(?:train|training|tr)(?: |$)"
 _PER_STEP = r"(?:step|iter|iteration|it|batch|update|epoch)"
 _TIME = (

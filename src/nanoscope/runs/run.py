@@ -151,7 +151,7 @@ class LoggedError:
 class Doubt:
     """A field that the log does not settle: readings that contradict each other, as (value, why)."""
 
-    field: str
+    name: str
     readings: list[tuple[Any, str]]
     refused: list[tuple[Any, str]] = field(default_factory=list)
 

@@ -4,7 +4,8 @@ import re
 
 _SAVING = re.compile(
     r"\bsav(?:ed|ing)\b.{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
-    r"|\bwr(?:ote|iting|itten) (?:the |a )?(?:\w{1,20} )?(?:checkpoint|model|ckpt|snapshot|weights|state) (?:to|at|in)\b"
+    r"|\bwr(?:ote|iting|itten) (?:the |a )?(?:\w{1,20} )?(?:checkpoint|model|ckpt|snapshot|weights|state)"
+    r" (?:to|at|in)\b"
     r"|\b(?:checkpoint|snapshot|model|weights|adapters?)\b (?:\S{1,80} )?(?:was |has been |is )?(?:saved|written)\b",
     re.IGNORECASE,
 )

@@ -13,10 +13,13 @@ from nanoscope.runs.text import prefix_end
 
 MOST_CELLS = 1200
 LEFT_OUT = float("-inf")  # a value that somebody who quotes the log has left out
-_DIGITS = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?|[-+]?\.\d{1,18}(?:[eE][-+]?\d{1,3})?"
+_DIGITS = (
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?"
+    r"|[-+]?\.\d{1,18}(?:[eE][-+]?\d{1,3})?"
+)
 _NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![a-z])"
 _LEFT_OUT = r"(?<=loss)\s?(?:\.{2,3}|…)"  # people who quote a log leave values out: 'train loss..., val loss...'
-_PLAIN = rf"{_LEFT_OUT}|(?<![\w.])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
+_PLAIN = rf"{_LEFT_OUT}|(?<![\w.@])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
 _HOURS, _MINUTES, _SECS = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in)?,?\s?", r"\s?s(?:ec)?"
 _CLOCK = r"(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 _SPOKEN = (
@@ -57,8 +60,8 @@ _has_word = re.compile(r"[^\W\d_]").search
 
 
 class Cell(NamedTuple):
-    """A number of a line. `part` says which: the value itself, the 'of' in a/b, the 'mean' in brackets, the 'error' behind ±, a time
-    written with colons or letters ('duration'), or a logger's time of day ('stamp')."""
+    """A number of a line. `part` says which: the value itself, the 'of' in a/b, the 'mean' in brackets, the 'error'
+    behind ±, a time written with colons or letters ('duration'), or a logger's time of day ('stamp')."""
 
     label: str
     unit: str
