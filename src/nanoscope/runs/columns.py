@@ -172,6 +172,10 @@ class Collector:
                 self._take(number, line)
         self.found.lines = max(number, self.found.lines)
 
+    def count_rejoined(self) -> None:
+        """Note that a line was broken."""
+        self.found.rejoined += 1
+
     def finish(self) -> Tables:
         """All that was found."""
         for event in self._surroundings.finish():
@@ -238,7 +242,7 @@ class Collector:
                     if half is not None:
                         half.drop_last()
                     self._add(each.table, number, found.groups())
-                    self.found.rejoined += 1
+                    self.count_rejoined()
                     return True
         return False
 

@@ -603,7 +603,7 @@ class _Meaning:
                     rows.time, rows.source = values, "printed"
                     return
                 continue
-            rising = _is_clock(values)
+            rising = _is_clock(values) and not self._means("time_of_step")
             if role.endswith("time") or role == "time_s":
                 if not rising or self._means("time_of_line"):
                     if self._is_mean(rows, values):
@@ -644,7 +644,7 @@ class _Meaning:
         gaps = [b - a for a, b in pairwise(steps)]
         forward = sorted(gap for gap in gaps[:2000] if gap > 0)
         interval = forward[len(forward) // 2] if len(forward) > 1 else 1
-        if interval < 5 or not self._covers(rows, interval):
+        if interval < 5 or self._means("time_of_step") or not self._covers(rows, interval):
             return
         first = times[0] if steps[0] <= 1 else NAN
         rows.time = array("d", [first, *(t / gap if gap > 0 else NAN for t, gap in zip(times[1:], gaps, strict=True))])
@@ -669,7 +669,7 @@ class _Meaning:
         if not usual:
             return False
         each = usual[len(usual) // 2]
-        if rows.steps[0] <= 1 and each / interval < times[0] < FIRST_IS_SHORT * each:
+        if len(usual) > 4 and rows.steps[0] <= 1 and each / interval < times[0] < FIRST_IS_SHORT * usual[0]:
             return True
         tokens, speed = self.settings.get("tokens_per_step"), rows.table.get("tok_s")
         speeds = sorted(v for v in speed.values[1:2000] if v > 0) if speed else []
@@ -717,18 +717,16 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
 
 
 def _is_cut(table: Table, whole: Table) -> bool:
-    """Whether the only row of a table is the last line of the log, and the beginning of another table's line."""
+    """Whether the only row of a table is the last line of the log, and the first half of another table's line."""
     labels, others = [c.label for c in table.columns], [c.label for c in whole.columns]
-    return (
-        len(table) == 1 < len(whole)
-        and table.at[0] > whole.at[-1]
-        and len(labels) < len(others)
-        and others[: len(labels)] == labels
-    )
+    is_last = len(table) == 1 < len(whole) and table.at[0] > whole.at[-1]
+    return is_last and len(labels) <= 0.6 * len(others) and others[: len(labels)] == labels
 
 
 def _signs(table: Table) -> set[str]:
-    return {c.label or c.unit for c in table.columns if c.part != "stamp"} | set(map(label_of, table.unused))
+    return {c.label or (c.unit and f"# {c.unit}") for c in table.columns if c.part != "stamp"} | set(
+        map(label_of, table.unused)
+    )
 
 
 def _repeated(several: list[Rows]) -> list[Rows]:

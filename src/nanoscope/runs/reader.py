@@ -20,7 +20,7 @@ from nanoscope.suggest import did_you_mean, did_you_mean_run
 def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read numbered, clean lines of one log."""
     collector = Collector()
-    collector.read(unwrapped(lines))
+    collector.read(unwrapped(lines, collector.count_rejoined))
     return assemble(collector.finish(), source)
 
 

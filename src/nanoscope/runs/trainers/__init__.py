@@ -1,10 +1,11 @@
 """Trainers as data: what no consistency can tell about their numbers, one TOML file each.
 
 `signs` are lists of labels, all of which stand in one line of that trainer; with '=', these and no others. A number
-without a label has its unit for one. `means` are its traits, and what else it means by its numbers. `settings` and
-`sentences` are its names for our settings: as in `--depth=12`, and as the label of a number ('train has # tokens').
-`ends` is how lines begin that only come when training is over. `roles` are meanings of labels that are this trainer's
-own. The samples are tests. Files in the user's configuration folder (nanoscope/trainers) are read too.
+without a label is named by its unit ('# ms'). `means` are its traits, and what else it means by its numbers.
+`settings` and `sentences` are its names for our settings: as in `--depth=12`, and as the label of a number ('train
+has # tokens'). `ends` is how lines begin that only come when training is over. `roles` are meanings of labels that
+are this trainer's own. The samples are tests. Files in the user's configuration folder (nanoscope/trainers) are read
+too.
 """
 
 import os
