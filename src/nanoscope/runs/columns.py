@@ -239,12 +239,21 @@ class Collector:
             for each in self._frames:
                 found = each.find(begun + joint + line)
                 if found is not None and half is not each.table and found.start() < len(begun):
-                    if half is not None:
-                        half.drop_last()
-                    self._add(each.table, number, found.groups())
-                    self.count_rejoined()
-                    return True
+                    return self._take_joined(number, half, each.table, found.groups())
+        if half is not None and half.get(*COUNTERS):  # a label was broken: together they say more than apart
+            whole, apart = _kept(cells(begun + line)), [*_kept(cells(begun)), *_kept(cells(line))]
+            if _roles(whole) > _roles(apart):
+                half.drop_last()
+                self.count_rejoined()
+                return self._add_cells(number, None, whole, begun + line, 1) is not None
         return False
+
+    def _take_joined(self, number: int, half: Table | None, table: Table, texts: tuple[str, ...]) -> bool:
+        if half is not None:
+            half.drop_last()
+        self._add(table, number, texts)
+        self.count_rejoined()
+        return True
 
     def _add_cells(self, number: int, bar: str | None, found: list[Cell], line: str, framed: int) -> Table | None:
         kept = _kept(found)
@@ -299,6 +308,10 @@ def _name(line: str, cell: Cell) -> str:
 
 def _is_unused(cell: Cell) -> bool:
     return (role_of(cell.label, cell.unit) or ("",))[0] in ("samples_s", "bpb")
+
+
+def _roles(found: list[Cell]) -> int:
+    return sum(role_of(cell.label, cell.unit) is not None for cell in found)
 
 
 def _kept(found: list[Cell]) -> list[Cell]:
