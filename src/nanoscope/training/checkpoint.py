@@ -31,8 +31,8 @@ from nanoscope.checkpoint_files import (
     STATE_VERSION,
     TOKENIZER,
     WEIGHTS,
-    checkpoint_folders,
     checkpoint_name,
+    checkpoints_from,
     read_pointer,
     state_checksum,
 )
@@ -156,17 +156,15 @@ class CheckpointWriter:
         The pointers move to `used` and to its best checkpoint. Returns the new names.
         """
         renamed = []
-        best = read_pointer(self.folder, BEST)
         for damaged in used.damaged:
             place = self.folder / f"damaged-{damaged.name.strip('.')}"
             shutil.rmtree(place, ignore_errors=True)  # of an earlier resume
             with suppress(OSError):
                 damaged.rename(place)
                 renamed.append(place)
-        if renamed:
-            self._point(LAST, checkpoint_name(used.progress.step))
-        if renamed and best is not None and read_pointer(self.folder, BEST) is None:
-            self._point(BEST, checkpoint_name(used.progress.best_step or 0))
+        for pointer, step in ((LAST, used.progress.step), (BEST, used.progress.best_step)):
+            if renamed and step is not None and read_pointer(self.folder, pointer) is None:
+                self._point(pointer, checkpoint_name(step))
         return renamed
 
     def _point(self, pointer: str, name: str) -> None:
@@ -190,10 +188,15 @@ class CheckpointWriter:
         _write(temporary / STATE, json.dumps(state, indent=1))
         sync_to_disk(temporary)
         target = self.folder / name
-        _move_into_place(target.with_name(temporary.name), target)
+        old = target.with_name(f".{name}.old")  # a step repeated after a resume; checkpoint_folders knows this name
+        if target.exists():
+            target.rename(old)
+        target.with_name(temporary.name).rename(target)
+        sync_to_disk(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
         for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
             self._point(pointer, name)
-        self._prune(self.folder / name)
+        self._prune()
         return self.folder / name
 
     def _clean_up(self) -> None:
@@ -204,12 +207,11 @@ class CheckpointWriter:
         for left in self.folder.glob(".*.tmp"):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
-    def _prune(self, newest: Path) -> None:
+    def _prune(self) -> None:
         """Keep the newest `keep` and the best. Later steps, which a run that went back may have, stay."""
-        folders = checkpoint_folders(self.folder)
-        up_to_newest = folders[folders.index(newest) :]
-        for old in up_to_newest[self.keep :] if self.keep > 0 else []:
-            if old.name != read_pointer(self.folder, BEST):
+        best = read_pointer(self.folder, BEST)
+        for old in checkpoints_from(self.folder)[self.keep :] if self.keep > 0 else []:
+            if old.name != best:
                 hidden = old.with_name(f".{old.name}.pruned.tmp")  # nobody must find half of it
                 with suppress(OSError):
                     old.rename(hidden)
@@ -234,13 +236,3 @@ def _write(path: Path, content: Tensors | str) -> str:
             raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
     sync_to_disk(path)
     return file_sha256(path)
-
-
-def _move_into_place(temporary: Path, target: Path) -> None:
-    """Rename, also if there is a checkpoint of the same step (a step repeated after a resume)."""
-    old = target.with_name(f".{target.name}.old")  # checkpoint_folders knows this name
-    if target.exists():
-        target.rename(old)
-    temporary.rename(target)
-    sync_to_disk(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
