@@ -9,7 +9,7 @@ docs/python.md describes what is listed here. Each name is loaded when it is fir
 neither torch nor numpy.
 """
 
-__version__ = "0.1.0"
+from nanoscope.version import __version__ as __version__
 
 TYPE_CHECKING = False  # type checkers take it for true; importing it would take longer than all the rest
 

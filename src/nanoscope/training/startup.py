@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
@@ -50,6 +49,7 @@ from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.vocabulary import check_gpt2_data
 from nanoscope.training.warm_up import warm_up
+from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
