@@ -23,11 +23,10 @@ from nanoscope.config import KEYS, PER_INVOCATION, RUN_NOTES, SHAPE_KEYS, TrainC
 from nanoscope.config_sources import Resolved, read_run_config, resolve
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import make_folder, sync_to_disk
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Joined, Text, printable
 from nanoscope.runs.events import Start, decode
 from nanoscope.runs.glance import glance, is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
-from nanoscope.untrusted import printable
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
