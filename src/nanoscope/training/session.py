@@ -23,8 +23,8 @@ from nanoscope.training.machine import Machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter
-from nanoscope.training.resuming import update_records
-from nanoscope.training.run_folder import Changes, Resumed, RunFolder
+from nanoscope.training.resume import Changes, Resumed, update_records
+from nanoscope.training.run_folder import RunFolder
 
 ENVIRONMENT = (
     "nanoscope",
