@@ -165,12 +165,9 @@ def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list
     if session.machine.processes.first and not session.read_only:
         session.write_config()
     if resumed is not None and checkpoint is not None:
-        had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
         emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
         emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
-        if had_best and session.state.best_step is None:
-            session.measure_best_again(checkpoint)
 
 
 def start_event(session: Session) -> Start:
