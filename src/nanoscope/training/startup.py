@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 
-from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
@@ -45,6 +44,7 @@ from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.training.warm_up import warm_up
+from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
