@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,8 +158,7 @@ class CheckpointWriter:
         """
         renamed = []
         for damaged in used.damaged:
-            place = self.folder / f"damaged-{damaged.name.strip('.')}"
-            shutil.rmtree(place, ignore_errors=True)  # of an earlier resume
+            place = self.folder / f"damaged-{damaged.name.strip('.')}-{time.time_ns()}"
             with suppress(OSError):
                 damaged.rename(place)
                 renamed.append(place)
