@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -162,8 +163,7 @@ class CheckpointWriter:
         renamed = []
         best = read_pointer(self.folder, BEST)
         for damaged in used.damaged:
-            names = (f"damaged-{damaged.name.strip('.')}{suffix}" for suffix in ("", *map("-{}".format, range(2, 100))))
-            place = next(self.folder / name for name in names if not (self.folder / name).exists())
+            place = self.folder / f"damaged-{damaged.name.strip('.')}-{time.time_ns()}"
             with suppress(OSError):
                 damaged.rename(place)
                 renamed.append(place)

@@ -14,7 +14,7 @@ from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
 from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.resuming import NothingToTrainError, flags_to_continue
+from nanoscope.training.resume import NothingToTrainError, flags_to_continue
 from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
