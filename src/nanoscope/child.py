@@ -34,7 +34,7 @@ class ChildError(JobError):
     """There is no answer. The message says why, in one line."""
 
     def __init__(self, problem: Text | str, *, out_of_memory: bool = False) -> None:
-        super().__init__(problem if isinstance(problem, Text) else Text("{problem}", problem=problem))
+        super().__init__(problem)
         self.out_of_memory = out_of_memory
 
 
