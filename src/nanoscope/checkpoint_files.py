@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.untrusted import read_json, read_small
+from nanoscope.files import read_json, read_small
 
 STATE_VERSION = 1
 

@@ -24,12 +24,11 @@ from nanoscope.checkpoint_files import (
     read_state,
 )
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import file_sha256
-from nanoscope.messages import Joined, Text
+from nanoscope.files import file_sha256, read_json
+from nanoscope.messages import Joined, Text, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.suggest import did_you_mean_run
-from nanoscope.untrusted import printable, read_json
 
 Count = Annotated[int, Meta(ge=0, lt=2**62)]
 Number = Annotated[float, Meta(gt=-(2.0**62), lt=2.0**62)]  # neither infinite nor NaN
