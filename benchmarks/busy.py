@@ -122,7 +122,7 @@ def print_table(found: Results) -> None:
 
 # What a command does before it chooses.
 START = """
-from nanoscope.training.ready import resolve_and_make_ready
+from nanoscope.training.resume import resolve_and_make_ready
 resolve_and_make_ready(["quick"])
 from nanoscope.training import launch
 from nanoscope.hardware import load
@@ -142,7 +142,7 @@ def starts(count: int, repeats: int) -> None:
 
 
 def steps(preset: str) -> None:
-    from nanoscope.training.ready import resolve_and_make_ready
+    from nanoscope.training.resume import resolve_and_make_ready
 
     words = [preset, "--waiting=spin", "--max_iters=1000000", f"--out_dir={tempfile.mkdtemp()}/run"]
     resolved = resolve_and_make_ready(words)

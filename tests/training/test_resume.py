@@ -271,7 +271,7 @@ def test_eval_only_and_max_minutes_of_an_old_configuration_are_ignored(folder: F
     assert not {"eval_only", "max_minutes"} & settings(folder).keys()
 
 
-def test_a_changed_evaluation_measures_the_best_checkpoint_again(folder: Folder) -> None:
+def test_a_changed_evaluation_measures_the_model_again_and_calls_that_the_best_so_far(folder: Folder) -> None:
     folder.train("--eval_iters=1", "--batch_size=1")
     (old,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20]
     # A rate that spoils the model: the best stays where it was.
@@ -280,7 +280,6 @@ def test_a_changed_evaluation_measures_the_best_checkpoint_again(folder: Folder)
     assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
     (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
     assert new != old
-    assert f"step-000020, has a val loss of {new:.4f}" in out
     end = folder.events(kind="end")[-1]
     assert (end["best_step"], end["best_val_loss"]) == (20, pytest.approx(new, rel=1e-4))
     assert (folder.path / "run/checkpoints/best").read_text("utf-8").strip() == "step-000020"

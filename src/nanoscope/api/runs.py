@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
-from nanoscope.paths import RUNS
+from nanoscope.files import RUNS
 from nanoscope.runs import listing
 from nanoscope.runs.glance import Glance, State, glance, version_of
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.ready import resolve_and_make_ready
-from nanoscope.training.run_folder import old_run
+from nanoscope.training.resume import NothingToTrainError, old_run, resolve_and_make_ready
 from nanoscope.training.stopping import SIGNALS
 from nanoscope.views.closing import closing_lines
 
@@ -43,7 +42,6 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     resolved = resolve_and_make_ready([os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())])
 
     from nanoscope.training.launch import report_nothing_to_train, run_session
-    from nanoscope.training.resuming import NothingToTrainError
 
     with _undone():
         try:

@@ -28,7 +28,7 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         print(help_text())
         return 0
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
-    from nanoscope.training.ready import resolve_and_make_ready
+    from nanoscope.training.resume import resolve_and_make_ready
 
     kept, minutes = _without_tune(words)
     if minutes is None:

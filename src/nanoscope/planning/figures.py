@@ -2,8 +2,8 @@
 
 import msgspec
 
-from nanoscope import __version__
 from nanoscope.planning.limits import Limit
+from nanoscope.version import __version__
 
 SCHEMA = "nanoscope.plan/1"
 

@@ -21,8 +21,8 @@ from nanoscope.model import ModelConfig
 from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
 from nanoscope.training.nanogpt_run import nanogpt_run
-from nanoscope.training.run_folder import RunFolder, old_run, resumed_config, settled
-from nanoscope.training.startup import open_weights
+from nanoscope.training.resume import old_run, open_weights, resumed_config, settled
+from nanoscope.training.run_folder import RunFolder
 
 # Vocabulary, training and validation tokens of datasets that are not prepared yet.
 KNOWN_SIZES = {

@@ -57,7 +57,7 @@ class Workshop:
         from nanoscope.data.find import find_dataset
         from nanoscope.training.distributed import Processes
         from nanoscope.training.machine import choose_machine
-        from nanoscope.training.startup import open_weights
+        from nanoscope.training.resume import open_weights
 
         config = build(settings)
         self.machine, _ = choose_machine(config, Processes())

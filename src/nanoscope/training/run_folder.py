@@ -1,33 +1,28 @@
-"""The folder of a run: where it is, whether a run may start or resume there, with which settings. Imports no torch."""
+"""The folder of a run: where it is, whether a run may start there. Imports no torch."""
 
 import os
 import re
 import shlex
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nanoscope.checkpoint_files import (
-    LAST,
     NANOGPT,
     OPTIMIZER,
     STATE,
     TOKENIZER,
     WEIGHTS,
     checkpoint_folders,
-    read_pointer,
 )
-from nanoscope.config import KEYS, PER_INVOCATION, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_per_invocation
-from nanoscope.config_sources import Resolved, read_run_config, resolve
+from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import make_folder, sync_to_disk
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
-from nanoscope.runs.glance import glance, is_plain_file
+from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
-from nanoscope.untrusted import printable
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
@@ -126,28 +121,6 @@ def _is_empty(path: Path) -> bool:
     return not any(path.iterdir()) if path.is_dir() else is_plain_file(path) and path.stat().st_size == 0
 
 
-def settled(resolved: Resolved) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
-    if resolved.config.init_from != "auto":
-        return resolved
-    newest = _newest(resolved)
-    resumes = resolved.named == NANOGPT or (newest is not None and RunFolder(newest).can_resume())
-    init_from = "resume" if resumes else resolved.begin_from
-    return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
-
-
-def wait_for_other_machine(resolved: Resolved) -> None:
-    """For init_from=auto, before it is settled: the machine on which the job ran before may be about to save."""
-    if resolved.config.init_from == "auto" and (newest := _newest(resolved)) is not None:
-        RunLock(newest).wait_for_silence()
-
-
-def _newest(resolved: Resolved) -> Path | None:
-    """The run that init_from=auto would resume."""
-    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
-    return places[-1] if places else None
-
-
 def new_run(resolved: Resolved) -> RunFolder:
     """A locked folder for a new run. Another run in it is removed only if the user asks for it, and nothing else is."""
     config, again = resolved.config, resolved.given.get("init_from") == "auto"
@@ -158,7 +131,7 @@ def new_run(resolved: Resolved) -> RunFolder:
 
 def unused(name: str, *, again: bool = False) -> RunFolder:
     """The last numbered folder if it can be used and no process trains there, else the next; locked."""
-    number = max(len(_numbered(name)), 1)
+    number = max(len(numbered(name)), 1)
     while True:
         with suppress(LockedError, UsageError):
             return _made_ready(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
@@ -167,7 +140,7 @@ def unused(name: str, *, again: bool = False) -> RunFolder:
 
 def _made_ready(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = _locked(path)
+    folder = locked(path)
     try:
         if not overwrite:
             _check_unused(folder, again=again)
@@ -209,10 +182,10 @@ def _check_room(folder: RunFolder) -> None:
             path=folder.path,
             quoted=shlex.quote(str(folder.path)),
         )
-    _check_foreign(folder)
+    check_foreign(folder)
 
 
-def _check_foreign(folder: RunFolder) -> None:
+def check_foreign(folder: RunFolder) -> None:
     if foreign := folder.foreign():
         raise UsageError(
             "{path} holds {names}, not known to be from a run of nanoscope: nothing was changed\n"
@@ -222,165 +195,7 @@ def _check_foreign(folder: RunFolder) -> None:
         )
 
 
-def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
-    """The folder of the run to resume: out_dir, or the newest run of that name with checkpoints.
-
-    `lock`: this process will write there.
-    """
-    if resolved.config.out_dir:
-        candidates = [RunFolder(Path(resolved.config.out_dir))]
-    else:
-        candidates = [RunFolder(path) for path in _numbered(resolved.name)]
-    for folder in reversed(candidates):
-        if folder.can_resume() or resolved.named == NANOGPT:
-            nanogpt = _nanogpt_to_resume(folder, resolved)
-            if not lock:
-                return replace(folder, nanogpt=nanogpt)
-            return replace(_locked(folder.path), nanogpt=nanogpt)
-    places = candidates[-1].path if candidates else Path("runs") / resolved.name
-    raise UsageError(
-        "there is nothing to resume in {folder}: no checkpoint was saved there\n"
-        "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without "
-        "--init_from.",
-        folder=places,
-    )
-
-
-def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
-    file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    if resolved.named == "checkpoints" or not file.is_file():
-        return None
-    first, holds_run = folder.first_event(), folder.holds_run()
-    if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
-        return None if holds_run else file
-    if first is None and not holds_run:
-        _check_foreign(folder)
-        return file
-    ways = [Text("nanoGPT's: {command}", command=_resume(file, "--out_dir=ANOTHER"))]
-    if holds_run:
-        ways.insert(0, Text("nanoscope's: {command}", command=_resume(folder.checkpoints)))
-    raise UsageError(
-        "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-        path=folder.path,
-        file=file,
-        ways=Joined("\n", ways),
-    )
-
-
-def _resume(source: Path, *flags: str) -> str:
-    return shlex.join(["nanoscope", "train", str(source), "--init_from=resume", *flags])
-
-
-def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
-    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
-    if resolved.config.out_dir or resolved.config.overwrite:
-        return []
-    for path in reversed(_numbered(resolved.name)):
-        seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
-        if path != folder.path and seen.state == "stopped" and seen.total and last:
-            step = int(last.removeprefix("step-"))
-            return [
-                Text(
-                    "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path,
-                    step=step,
-                    total=seen.total,
-                    command=_resume(path),
-                )
-            ]
-    return []
-
-
-Changes = dict[str, tuple[Any, Any]]
-"""Setting → its value before and now."""
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """The settings of a run that is resumed."""
-
-    config: TrainConfig
-    """Those of this session."""
-    before: TrainConfig
-    """Those that config.toml has."""
-    changed: Changes
-    """What was typed and changes the run for good."""
-    for_session: Changes
-    """What was typed and holds for this session only."""
-    notes: list[str]
-    """About settings that are ignored."""
-    cpu_dtype: str | None = None
-    """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
-
-
-def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
-    """The run's own settings with the command line applied. `saved`: those of nanoGPT's checkpoint, to resume that."""
-    if folder.nanogpt and RUN_NOTES not in read_run_config(folder.path)[0]:
-        own = replace(resolved, given=saved or resolved.given, notes=[])
-    else:
-        own = resolve([str(folder.path)])
-    saved = without_per_invocation(own.given)
-    once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
-    place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
-    typed = {**resolved.typed, **once, **place}
-    refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
-    if refused:
-        lines = [
-            Text(
-                "{typed} was typed, the run was trained with {saved}",
-                typed=f"{key}={typed[key]}",
-                saved=f"{key}={saved[key]}",
-            )
-            for key in refused
-        ]
-        raise UsageError(
-            "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
-            lines=Joined("\n", lines),
-        )
-    if bool(typed.get("output_lr", saved.get("output_lr"))) != bool(saved.get("output_lr")):
-        raise UsageError(
-            "output_lr decides which optimizer trains the vocabulary, which can't change on resume: leave it out, or "
-            "start a new run."
-        )
-    notes = [note for note in own.notes if note not in resolved.notes]
-    for key, value in resolved.given.items():
-        had = saved.get(key, KEYS[key].default)
-        if key not in typed and value != had:
-            way = Text("type {flag} to change it", flag=f"--{key}={value}")
-            if key in SHAPE_KEYS:
-                way = Text("a model keeps its shape")
-            setting = f"{key}={value}"
-            notes.append(
-                Text("{setting} is not used: the run has {had}; {way}", setting=setting, had=str(had), way=way)
-            )
-    before, now = build({**saved, **place}), build({**saved, **typed})
-    changed, for_session = _difference(before, now)
-    return Resumed(now, before, changed, for_session, notes, _cpu_dtype(folder))
-
-
-def _cpu_dtype(folder: RunFolder) -> str | None:
-    recorded = read_run_config(folder.path)[0].get(RUN_NOTES, {})
-    if recorded.get("cpu_dtype") in ("float32", "bfloat16"):
-        return str(recorded["cpu_dtype"])
-    return "float32" if recorded.get("device") == "cpu" else None  # all that earlier versions chose on a CPU
-
-
-def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
-    """What changes for good, and what for this session only: all of it if the session only evaluates."""
-    changed: Changes = {}
-    for_session: Changes = {}
-    for key, item in KEYS.items():
-        values = getattr(before, key), getattr(now, key)
-        if values[0] != values[1]:
-            lasts = item.metadata["lasts"] == "run" and not now.eval_only
-            (changed if lasts else for_session)[key] = values
-    if changed and before.tokens_per_step != now.tokens_per_step:
-        changed["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
-    return changed, for_session
-
-
-def _numbered(name: str) -> list[Path]:
+def numbered(name: str) -> list[Path]:
     """Those of runs/NAME, runs/NAME-2, … that exist."""
     found: list[Path] = []
     while (path := Path("runs") / (name if not found else f"{name}-{len(found) + 1}")).exists():
@@ -388,7 +203,7 @@ def _numbered(name: str) -> list[Path]:
     return found
 
 
-def _locked(path: Path) -> RunFolder:
+def locked(path: Path) -> RunFolder:
     try:
         make_folder(path)
     except OSError as error:

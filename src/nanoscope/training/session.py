@@ -1,11 +1,9 @@
 """A run at work: its parts, and how it returns to a checkpoint. startup.py puts it together, trainer.py uses it."""
 
-import math
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from nanoscope.checkpoint_files import BEST, read_pointer
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_per_invocation
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
@@ -13,8 +11,7 @@ from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Text
-from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint, load_checkpoint
-from nanoscope.model.weights import load_model_weights
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
 from nanoscope.runs.events import Note, OutOfMemory, Start
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.engine import Engine
@@ -23,8 +20,8 @@ from nanoscope.training.machine import Machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter
-from nanoscope.training.resuming import update_records
-from nanoscope.training.run_folder import Changes, Resumed, RunFolder
+from nanoscope.training.resume import Changes, Resumed, update_records
+from nanoscope.training.run_folder import RunFolder
 
 ENVIRONMENT = (
     "nanoscope",
@@ -142,34 +139,10 @@ class Session:
         self.set_aside_damaged(checkpoint)
         self.engine.restore(checkpoint)
         update_records(checkpoint, self.config, self.evaluation)
-        if checkpoint.progress.best_step is None:  # saved before this session, which has measured the best anew
-            checkpoint.progress.best_val_loss = self.state.best_val_loss
-            checkpoint.progress.best_step = self.state.best_step
         self.state = checkpoint.progress
         self.checkpoints.saved_step = self.state.step
         self.loader.close()
         self.loader = open_loader(self.config, self.dataset, self.state, self.machine)
-
-    def measure_best_again(self, current: LoadedCheckpoint) -> None:
-        """Evaluate the best checkpoint as evaluations are done now: it must neither be lost nor keep an old figure."""
-        name = read_pointer(self.folder.checkpoints, BEST)
-        try:
-            best = load_checkpoint(self.folder.checkpoints / name) if name else None
-        except JobError:
-            best = None
-        if best is None:
-            return
-        model = self.engine.plain_model
-        load_model_weights(model, best.model)
-        with self.books.clock.phase("eval"):
-            found = self.evaluator.evaluate(model)
-        load_model_weights(model, current.model)
-        if found is not None and math.isfinite(loss := found["val"].loss):
-            self.state.best_val_loss, self.state.best_step = loss, best.progress.step
-            text = Text(
-                "measured again, the best checkpoint so far, {name}, has a val loss of {loss:.4f}", name=name, loss=loss
-            )
-            self.books.reporter.emit(Note(text=text))
 
 
 def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:

@@ -3,12 +3,10 @@
 import dataclasses
 import platform
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 
-from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
@@ -16,38 +14,35 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
-from nanoscope.errors import JobError, UsageError, why
-from nanoscope.interop.huggingface import NAMES
-from nanoscope.interop.models import OpenedModel, open_model
+from nanoscope.errors import JobError, why
 from nanoscope.messages import Text
-from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.events import Note, Resume, Start
-from nanoscope.suggest import did_you_mean
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.forecast import look_ahead
-from nanoscope.training.initial_model import config_for_weights, initial_model
+from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
-from nanoscope.training.nanogpt_run import nanogpt_run
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
-from nanoscope.training.resuming import check_unfinished, schedule_notes, update_records
-from nanoscope.training.run_folder import (
-    Resumed,
-    RunFolder,
-    new_run,
-    old_run,
-    resumed_config,
+from nanoscope.training.resume import (
+    Origin,
+    check_data,
+    find_origin,
+    new_folder,
+    schedule_notes,
     settled,
     unfinished,
+    update_records,
 )
+from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
-from nanoscope.training.vocabulary import check_gpt2_data
+from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
@@ -96,54 +91,6 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
     return session
 
 
-@dataclass
-class Origin:
-    """What a run begins with: a checkpoint of an existing run, weights of another model, or nothing yet."""
-
-    config: TrainConfig
-    folder: RunFolder | None = None
-    checkpoint: LoadedCheckpoint | None = None
-    resumed: Resumed | None = None
-    weights: OpenedModel | None = None
-    notes: list[str] = field(default_factory=list)
-
-
-def find_origin(resolved: Resolved, processes: Processes, resources: ExitStack) -> Origin:
-    """Find the run to resume and its checkpoint, or nothing for a new run."""
-    if resolved.config.init_from == "resume":
-        folder = old_run(resolved, lock=processes.first)
-        resources.callback(folder.release)
-        if folder.nanogpt is not None:
-            checkpoint, settings = nanogpt_run(folder.nanogpt)
-            problems: list[Text] = []
-        else:
-            settings = None
-            checkpoint, problems = find_checkpoint(folder.path)
-        resumed = resumed_config(folder, resolved, settings)
-        check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
-        return Origin(
-            resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *map(str, problems), *resumed.notes]
-        )
-    begins = [*resolved.notes, *resolved.changes]
-    if resolved.config.init_from != "scratch":
-        weights = open_weights(resolved.config)
-        config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
-    return Origin(resolved.config, notes=begins)
-
-
-def open_weights(config: TrainConfig) -> OpenedModel:
-    source = config.init_from
-    if source in NAMES:
-        check_gpt2_data(source, config.dataset)
-    try:
-        return open_model(source)
-    except UsageError as error:
-        raise UsageError(
-            "init_from={reason}{hint}", reason=why(error), hint=did_you_mean(source, ("scratch", "resume", "auto"))
-        ) from None
-
-
 def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
 
@@ -164,27 +111,6 @@ def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Da
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
-def check_data(dataset: Dataset, checkpoint: LoadedCheckpoint | None) -> list[str]:
-    """Refuse another tokenizer than the run's. Other data in the same tokens is the owner's choice, and noted."""
-    if checkpoint is None:
-        return []
-    if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
-        before = (checkpoint.tokenizer or {}).get("kind")
-        raise UsageError(
-            "the run was trained with another tokenizer ({before}, a vocabulary of {tokens}) than that of {folder} "
-            "({kind}, {needed})\n"
-            "The same token ids would mean other texts: resume with the run's own tokenizer.",
-            before=before,
-            tokens=checkpoint.model_config.vocab_size,
-            folder=dataset.folder,
-            kind=dataset.tokenizer.kind,
-            needed=dataset.vocab_size,
-        )
-    if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
-        return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
-    return []
-
-
 def check_ladder(dataset: Dataset) -> list[str]:
     if stored_ladder(dataset) is not None:
         return []
@@ -202,15 +128,6 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
         split = dataset.split(name)
         check_length(split, name, block_size)
         split.read(0, min(len(split), IDS_CHECKED_AT_START))
-
-
-def new_folder(resolved: Resolved, processes: Processes, resources: ExitStack) -> RunFolder:
-    if not processes.first:
-        return RunFolder(Path(processes.from_first("")))
-    folder = new_run(resolved)
-    resources.callback(folder.release)
-    processes.from_first(str(folder.path))
-    return folder
 
 
 def assemble(
@@ -248,12 +165,9 @@ def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list
     if session.machine.processes.first and not session.read_only:
         session.write_config()
     if resumed is not None and checkpoint is not None:
-        had_best = session.state.best_step is not None
         records = update_records(checkpoint, session.config, session.evaluation)
         emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
         emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
-        if had_best and session.state.best_step is None:
-            session.measure_best_again(checkpoint)
 
 
 def start_event(session: Session) -> Start:

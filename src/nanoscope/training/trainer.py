@@ -16,7 +16,7 @@ from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine_metrics import MachineMetrics
 from nanoscope.training.progress import Passage
 from nanoscope.training.recovery import discarded, roll_back
-from nanoscope.training.resuming import flags_to_continue, out_of_patience
+from nanoscope.training.resume import flags_to_continue, out_of_patience
 from nanoscope.training.saving import retry_save, save, save_at_the_end
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
