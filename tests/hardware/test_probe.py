@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -307,3 +308,46 @@ def test_a_mac_whose_sysctl_is_missing_fails_or_hangs_has_a_name_too(
         mac.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         mac.chmod(0o700)
     assert cpu_name() == "arm"
+
+
+# --- how threads wait --------------------------------------------------------------------------------------------
+
+# Between two operations of two threads there is a pause. Prints how often the second thread fell asleep meanwhile.
+PAUSES = """
+import os, time
+from nanoscope.hardware.probe import make_cpu_ready
+make_cpu_ready("cpu", "float32")
+import torch
+torch.set_num_threads(2)
+x = torch.ones(1 << 20)
+x.add(1)
+second = max(map(int, os.listdir("/proc/self/task")))
+def naps():
+    with open(f"/proc/self/task/{second}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary"))
+start = naps()
+for _ in range(100):
+    x.add(1)
+    time.sleep(0.0005)
+print(naps() - start)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_threads_sleep_while_there_is_nothing_to_do() -> None:
+    left_out = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    environment = {key: value for key, value in os.environ.items() if key not in left_out}
+    command = [sys.executable, "-c", PAUSES]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    assert int(found.stdout) >= 90
+
+
+@pytest.mark.usefixtures("before_torch")
+@pytest.mark.parametrize("variable", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
+def test_a_variable_of_the_user_decides_how_threads_wait(variable: str) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        os.environ.pop(name, None)
+    os.environ[variable] = "7"
+    make_cpu_ready("cpu", "float32")
+    assert [os.environ.get(name) for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")].count(None) == 1

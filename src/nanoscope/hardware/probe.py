@@ -28,6 +28,9 @@ TIMEOUT_SECONDS = 60
 FAST = 0.7  # of float32's time; with the instructions it is about a half
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 PROBLEM_CACHED_SECONDS = 24 * 3600  # the machine may have been busy, or may have been fixed since
+# How often a thread that waits for another looks again before it sleeps. GNU's default, 300,000, takes milliseconds, in
+# which it keeps busy the core that the other one may need (docs/busy.md, benchmarks/LOG.md).
+SPIN_COUNT = "2000"
 CHILD = "nanoscope.hardware.probe:time_matmuls"
 
 
@@ -104,11 +107,15 @@ def fast_bfloat16(before: str | None = None) -> bool:
 
 
 def make_cpu_ready(device: str, dtype: str, *, training: bool = False, before: str | None = None) -> None:
-    """Set the environment variables that 16-bit matmuls on this CPU need. Call it before torch is imported.
+    """Set the environment variables that torch needs on this CPU. Call it before torch is imported.
 
     Training chooses bfloat16 by itself where it is fast; a run that is resumed goes on in its dtype, `before`.
     """
-    if device in ("auto", "cpu") and "torch" not in sys.modules:
+    if "torch" in sys.modules:
+        return
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
+    if device in ("auto", "cpu"):
         if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16(before):
             dtype = "bfloat16"
         if dtype in ("bfloat16", "float16"):
