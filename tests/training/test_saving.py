@@ -49,7 +49,7 @@ def repair(session: Session) -> None:
 
 def change_weights(session: Session) -> None:
     with torch.no_grad():
-        for parameter in session.learner.plain_model.parameters():
+        for parameter in session.engine.plain_model.parameters():
             parameter += 1
 
 
@@ -71,7 +71,7 @@ def test_a_failed_save_is_reported_once_with_the_reason(session: Session, termin
 def test_it_is_tried_again_when_its_time_has_come_with_the_weights_of_its_step(
     session: Session, terminal: Lines
 ) -> None:
-    weights = {name: parameter.detach().clone() for name, parameter in session.learner.plain_model.named_parameters()}
+    weights = {name: parameter.detach().clone() for name, parameter in session.engine.plain_model.named_parameters()}
     save(session, best=True)
     change_weights(session)
     repair(session)

@@ -71,14 +71,14 @@ class Workshop:
         from nanoscope.config import build
         from nanoscope.hardware.memory import is_out_of_memory, release
         from nanoscope.model.checkpoint import TrainingState
+        from nanoscope.training.engine import Engine
         from nanoscope.training.initial_model import initial_model
-        from nanoscope.training.learner import Learner
         from nanoscope.training.session import open_loader
 
         config = build(arm.settings)
         torch.manual_seed(config.seed)
         model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
-        learner = Learner(config, model, self.machine)
+        learner = Engine(config, model, self.machine)
         loader = open_loader(config, self.dataset, TrainingState(), self.machine)
         evaluator = self._evaluator(config, model, ("val",), arm.windows)
         outcome = Outcome([math.log(self.dataset.vocab_size)] * len(evaluator.starts["val"]))
@@ -108,13 +108,10 @@ class Workshop:
         began = time.perf_counter()
         for step in range(config.max_iters):
             before = time.perf_counter()
-            loss = learner.forward_backward(loader.next(), step)
-            if not learner.is_finite(loss.item(), learner.clip().item()):
+            done = learner.step(loader.next(), step, learning_rate(step, config))
+            if done is None or not done.finite:
                 outcome.problem = "not finite"
                 break
-            learner.step(learning_rate(step, config))
-            learner.zero_grad()
-            self.machine.synchronize()
             times.append(time.perf_counter() - before)
             if evaluator is not None and (step + 1) % config.eval_interval == 0:
                 evaluator.evaluate(learner.plain_model)
