@@ -32,9 +32,9 @@ from nanoscope.config import (
 )
 from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, quoted
 from nanoscope.errors import JobError, UsageError, why
+from nanoscope.files import read_small
 from nanoscope.messages import Text
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import read_small
 
 DEFAULT_PRESET = "laptop"
 CONFIG_LIMIT_BYTES = 256 << 10

@@ -15,7 +15,7 @@ from nanoscope.data.loader import Batch
 from nanoscope.model import Modern
 from nanoscope.optim.muon import Muon
 from nanoscope.training import machine
-from nanoscope.training.learner import Learner
+from nanoscope.training.engine import Engine
 from small_runs import TINY, Folder
 
 pytestmark = pytest.mark.slow
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def breaks_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make the loss of some iterations NaN."""
-    original = Learner.forward_backward
+    original = Engine.passes
 
     def set_up(*steps: int) -> None:
-        def forward_backward(self: Learner, batches: list[Batch], step: int, *rest: Any) -> torch.Tensor | None:
-            total = original(self, batches, step, *rest)
+        def passes(self: Engine, batches: list[Batch], step: int, *rest: Any, **more: Any) -> torch.Tensor | None:
+            total = original(self, batches, step, *rest, **more)
             return total * math.nan if total is not None and step in steps else total
 
-        monkeypatch.setattr(Learner, "forward_backward", forward_backward)
+        monkeypatch.setattr(Engine, "passes", passes)
 
     return set_up
 

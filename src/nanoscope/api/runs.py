@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
-from nanoscope.paths import RUNS
+from nanoscope.files import RUNS
 from nanoscope.runs import listing
 from nanoscope.runs.glance import Glance, State, glance, version_of
 from nanoscope.training.phases import PhaseClock

@@ -8,9 +8,8 @@ from cyclopts import Parameter
 from rich.cells import cell_len
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, shown
+from nanoscope.messages import Joined, Text, on_terminal, shown
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.measure import Figures

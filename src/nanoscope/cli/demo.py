@@ -1,8 +1,7 @@
 """`nanoscope demo`: the other commands, one after another."""
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 WHAT_YOU_HAVE = Text("""\
 6. What you have now

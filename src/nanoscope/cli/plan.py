@@ -7,8 +7,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 
 def plan(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Joined, Text, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.sweep import RunResult, Sweep

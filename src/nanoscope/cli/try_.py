@@ -10,8 +10,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.config_sources import read_run_config, resolve
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 
 def try_(

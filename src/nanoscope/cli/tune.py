@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.planning.tuning import Outcome

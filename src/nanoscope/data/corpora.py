@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanoscope.errors import JobError, why
-from nanoscope.files import write_atomically
+from nanoscope.files import cache_folder, write_atomically
 from nanoscope.messages import Joined, Text
-from nanoscope.paths import cache_folder
 
 DOWNLOAD_TIMEOUT_SECONDS = 10
 PIP_TIMEOUT_SECONDS = 120

@@ -15,10 +15,8 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, why
-from nanoscope.files import write_atomically
+from nanoscope.files import cache_folder, read_json, write_atomically
 from nanoscope.messages import Text
-from nanoscope.paths import cache_folder
-from nanoscope.untrusted import read_json
 
 TIMEOUT_SECONDS = 20  # without any byte
 ATTEMPTS = 4  # each continues where the connection broke

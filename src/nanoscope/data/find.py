@@ -10,10 +10,9 @@ from nanoscope.data.dataset import is_dataset, open_dataset
 from nanoscope.data.download import OnProgress
 from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
-from nanoscope.paths import DATA
+from nanoscope.files import DATA
+from nanoscope.messages import Text, on_terminal
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import on_terminal
 
 NANOGPT_TOKENIZERS = {"openwebtext": "gpt2"}  # of the datasets that nanoGPT prepares and nanoscope does not
 

@@ -12,10 +12,9 @@ from nanoscope.data.download import OnProgress
 from nanoscope.data.ngrams import probabilities
 from nanoscope.data.tokenizer import TokenArray
 from nanoscope.errors import JobError
-from nanoscope.files import write_atomically
+from nanoscope.files import read_small, write_atomically
 from nanoscope.ladder import Ladder, Unit
 from nanoscope.messages import Text
-from nanoscope.untrusted import read_small
 
 FILE = "ladder.json"
 VERSION = 1

@@ -31,8 +31,8 @@ from nanoscope.data.tokenizer import (
     dtype_for,
 )
 from nanoscope.errors import JobError, UsageError
+from nanoscope.files import DATA
 from nanoscope.messages import Text
-from nanoscope.paths import DATA
 from nanoscope.suggest import did_you_mean
 
 CHAR_BELOW_BYTES = 20_000_000

@@ -22,9 +22,8 @@ from urllib.parse import urlsplit
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.download import OnProgress, check_space, download, is_url
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Joined, Text, on_terminal
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import on_terminal
 
 STDIN = "-"
 TEXT_SUFFIXES = (".txt", ".md", ".text", ".markdown")

@@ -9,9 +9,8 @@ from itertools import count
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import UsageError
 from nanoscope.generation.sampler import Sampling, generate_texts
-from nanoscope.messages import Text
+from nanoscope.messages import Text, on_terminal
 from nanoscope.model import LanguageModel
-from nanoscope.untrusted import on_terminal
 
 HELP = Text("Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves.")
 MARK = "> "

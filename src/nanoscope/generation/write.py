@@ -7,15 +7,14 @@ from pathlib import Path
 
 from nanoscope.config import POSITIVE
 from nanoscope.errors import JobError, UsageError, why
+from nanoscope.files import RUNS
 from nanoscope.generation.interactive import converse
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
 from nanoscope.hardware.device import autocast, decide, look
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.hardware.waiting import Waiting, set_threads
 from nanoscope.interop.models import open_model
-from nanoscope.messages import Text
-from nanoscope.paths import RUNS
-from nanoscope.untrusted import on_terminal, printable
+from nanoscope.messages import Text, on_terminal, printable
 
 
 def write_samples(

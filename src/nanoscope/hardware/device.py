@@ -15,11 +15,10 @@ from pathlib import Path
 import torch
 
 from nanoscope.errors import UsageError
-from nanoscope.files import write_atomically
+from nanoscope.files import cache_folder, write_atomically
 from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import cpu_name, fast_bfloat16
 from nanoscope.messages import Count, Joined, Text
-from nanoscope.paths import cache_folder
 
 SAFE = Text("the safe choice")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from nanoscope.files import write_atomically
+from nanoscope.files import cache_folder, write_atomically
 from nanoscope.hardware import load
-from nanoscope.messages import Joined, Text
-from nanoscope.paths import cache_folder
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Joined, Text, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.hardware.device import Choice

@@ -17,15 +17,14 @@ from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError, why
+from nanoscope.files import DATA, RUNS, read_json
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Joined, Text, printable
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
-from nanoscope.paths import DATA, RUNS
 from nanoscope.suggest import did_you_mean, did_you_mean_run
-from nanoscope.untrusted import printable, read_json
 
 GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, as it is and padded
 

@@ -12,10 +12,9 @@ from torch import Tensor
 from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.data.plain_pickle import check_tensors
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Text, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
-from nanoscope.untrusted import printable
 
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values

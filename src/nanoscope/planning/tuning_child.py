@@ -59,7 +59,7 @@ class Trial:
 
         from nanoscope.hardware.memory import available_bytes
 
-        machine, learner, evaluator = self.session.machine, self.session.learner, self.session.evaluator
+        machine, learner, evaluator = self.session.machine, self.session.engine, self.session.evaluator
         compiled = learner.model is not learner.plain_model
         logits = 4 * self.session.config.block_size * learner.plain_model.config.vocab_size
         return Facts(
@@ -93,7 +93,7 @@ class Trial:
         session.machine.synchronize()
         before = waited = time.perf_counter()
         for batch in batches:
-            session.learner.forward_backward([batch], self._iterations)
+            session.engine.passes([batch], self._iterations)
             session.machine.synchronize()
             now = time.perf_counter()
             micro.append(now - before)
@@ -101,7 +101,6 @@ class Trial:
             if now - began > seconds:
                 break
         update(session, self._iterations)
-        session.learner.zero_grad()
         session.machine.synchronize()
         self._iterations += 1
         later = median(micro[1:] or micro)  # they add their gradients to the first one's
@@ -111,7 +110,7 @@ class Trial:
         """A whole evaluation, extrapolated from some batches."""
         import torch
 
-        evaluator, model = self.session.evaluator, self.session.learner.plain_model
+        evaluator, model = self.session.evaluator, self.session.engine.plain_model
         windows, done = sum(len(starts) for starts in evaluator.starts.values()), 0
         model.eval()
         with torch.no_grad():

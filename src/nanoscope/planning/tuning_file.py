@@ -12,10 +12,9 @@ from nanoscope.config import toml_value, without_per_invocation
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
-from nanoscope.messages import Text
+from nanoscope.messages import Text, printable
 from nanoscope.planning.tuning import Outcome, in_one_line
 from nanoscope.planning.tuning_result import Trial, describe, described
-from nanoscope.untrusted import printable
 from nanoscope.version import __version__
 
 MARK = "# Written by nanoscope tune"

@@ -10,11 +10,10 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Joined, Text, on_terminal
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.reporter import Terminal
 from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
-from nanoscope.untrusted import on_terminal
 
 
 class Outlet:

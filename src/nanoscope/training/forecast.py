@@ -7,18 +7,27 @@ checkpoints by their size and the latest saves to the same disk, so that the fir
 """
 
 import math
+import time
 from dataclasses import dataclass
 
+import torch
+
 from nanoscope.config import TrainConfig
-from nanoscope.hardware.memory import available_bytes, training_bytes
+from nanoscope.estimates import median
+from nanoscope.generation.sampler import Sampling, generate
+from nanoscope.hardware.memory import available_bytes, is_out_of_memory, release, training_bytes
 from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, Modern
 from nanoscope.runs.events import Forecast, Note
+from nanoscope.training.agenda import SAMPLE_TOKENS
+from nanoscope.training.engine import Engine, Pass, WarmUp
+from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.save_time import checkpoint_bytes, save_seconds
 from nanoscope.training.session import Session
-from nanoscope.training.warm_up import WarmUp, evaluation_seconds, sample_seconds
 
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per updated parameter, on two cores
+EXTRA_SECONDS, EXTRA_TIMES = 0.1, 3  # to measure an evaluation, and a sample: until either is reached
+FORWARD_SHARE = 1 / 3  # of a forward and backward pass
 PROCESS_BYTES = 350_000_000  # Python and torch themselves
 
 LONG_STEP, LONG_RUN, MANY_EPOCHS, MUCH_MEMORY = 180.0, 30 * 86400.0, 1.0, 0.9  # beyond these a warning is due
@@ -31,7 +40,7 @@ def look_ahead(session: Session, measured: WarmUp) -> list[Forecast | Note]:
     outlook = Outlook.of(session, measured)
     evaluated = session.state.evaluated_at == session.state.step
     expected = session.books.pace.complete(forecast(session, measured, outlook), evaluated=evaluated)
-    found = warnings(session.config, expected, outlook, session.micro_batch, session.machine.processes.world)
+    found = warnings(session.config, expected, outlook, session.engine.micro_batch, session.machine.processes.world)
     return [expected, *(Note(text=text, level="warning") for text in found)]
 
 
@@ -46,7 +55,7 @@ class Outlook:
 
     @classmethod
     def of(cls, session: Session, measured: WarmUp) -> "Outlook":
-        model, on_cpu = session.learner.plain_model, session.machine.device.type == "cpu"
+        model, on_cpu = session.engine.plain_model, session.machine.device.type == "cpu"
         parameters, logits = model.parameter_count(), 4 * session.config.block_size * model.config.vocab_size
         return cls(
             measured.fastest.seconds / measured.fastest.sequences / session.machine.processes.world,
@@ -69,20 +78,53 @@ def _left_alone(model: LanguageModel) -> int:
 
 
 def forecast(session: Session, measured: WarmUp, outlook: Outlook) -> Forecast:
-    config, learner = session.config, session.learner
+    config, engine = session.config, session.engine
     epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
     return Forecast(
         step=session.state.step,
         steps=config.max_iters - session.state.step,
         step_seconds=outlook.step_seconds(config.sequences_per_step),
-        eval_seconds=evaluation_seconds(learner, session.evaluator, measured.fastest),
-        checkpoint_seconds=save_seconds(checkpoint_bytes(learner.optimizer), session.folder.path),
-        sample_seconds=sample_seconds(learner) if config.sample_interval else None,
+        eval_seconds=evaluation_seconds(engine, session.evaluator, measured.fastest),
+        checkpoint_seconds=save_seconds(checkpoint_bytes(engine.optimizer), session.folder.path),
+        sample_seconds=sample_seconds(engine) if config.sample_interval else None,
         epochs_per_step=epochs_per_step,
         epochs=config.max_iters * epochs_per_step,
-        memory_bytes=outlook.memory_bytes(session.micro_batch),
+        memory_bytes=outlook.memory_bytes(session.engine.micro_batch),
         memory_available=available_bytes(session.machine.device),
     )
+
+
+def evaluation_seconds(engine: Engine, evaluator: Evaluator, measured: Pass) -> float:
+    """The seconds of one evaluation in this process: some of its own windows are evaluated, as many as is quick."""
+    each = FORWARD_SHARE * measured.seconds / measured.sequences
+    at_once = min(evaluator.batch, len(evaluator.starts["val"]), int(EXTRA_SECONDS / each))
+    passes: list[float] = []
+    model, was_training = engine.plain_model, engine.plain_model.training
+    model.eval()
+    try:
+        while at_once and sum(passes) < EXTRA_SECONDS and len(passes) < EXTRA_TIMES:
+            passes.append(evaluator.seconds_of(model, at_once))
+    except (RuntimeError, MemoryError) as error:  # an evaluation has a remedy, too
+        if not is_out_of_memory(error):
+            raise
+        release(engine.machine.device)
+    finally:
+        model.train(was_training)
+    return sum(evaluator.shares) * (median(passes) / at_once if passes else each)
+
+
+def sample_seconds(engine: Engine) -> float:
+    """The seconds of one sample: its first tokens are generated."""
+    model, settings = engine.plain_model, Sampling(max_new_tokens=SAMPLE_TOKENS)
+    prompt = torch.zeros(1, 1, dtype=torch.long, device=engine.machine.device)
+    began, done, seconds = time.perf_counter(), 0, 0.0
+    with engine.machine.sampling():
+        for token in generate(model, prompt, settings, model.config.vocab_size):
+            token.cpu()  # waits for it
+            done, seconds = done + 1, time.perf_counter() - began
+            if seconds > EXTRA_SECONDS:
+                break
+    return SAMPLE_TOKENS / done * seconds
 
 
 def warnings(config: TrainConfig, expected: Forecast, outlook: Outlook, micro_batch: int, world: int = 1) -> list[Text]:

@@ -29,7 +29,7 @@ def initial_model(
 ) -> tuple[LanguageModel, TrainConfig, list[str]]:
     """Build the model. Returns it with the configuration, which now has the model's shape, and notes.
 
-    The weights of a checkpoint come later, together with its optimizer (`Learner.restore`).
+    The weights of a checkpoint come later, together with its optimizer (`Engine.restore`).
     """
     shared: SharedTokens | None = None
     notes: list[str] = []

@@ -8,7 +8,7 @@ from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Text, on_terminal
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
@@ -19,7 +19,6 @@ from nanoscope.training.session import Session
 from nanoscope.training.startup import start_session
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
-from nanoscope.untrusted import on_terminal
 
 Closing = Callable[[str], Sequence[str]]
 """The last lines about the run in a folder. Training doesn't judge runs: whoever starts one may pass in what does."""

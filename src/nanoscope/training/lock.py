@@ -26,9 +26,8 @@ import psutil
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import Identity, identity, write_atomically
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal, read_small
+from nanoscope.files import Identity, identity, read_small, write_atomically
+from nanoscope.messages import Text, on_terminal
 
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 REFRESH_SECONDS = 20.0

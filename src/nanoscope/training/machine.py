@@ -9,10 +9,10 @@ import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
+from nanoscope.files import cache_folder
 from nanoscope.hardware import device as hardware
 from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.hardware.waiting import Waiting, set_threads
-from nanoscope.paths import cache_folder
 from nanoscope.training.distributed import Processes
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from nanoscope.messages import Text
+from nanoscope.messages import Text, on_terminal, printable
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Note, Start, encode
 from nanoscope.training.appended_file import AppendedFile
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.untrusted import on_terminal, printable
 
 
 class Sink:

@@ -19,10 +19,10 @@ from nanoscope.checkpoint_files import (
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import make_folder, sync_to_disk
+from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
 from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
-from nanoscope.untrusted import printable
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")

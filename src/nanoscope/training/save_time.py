@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nanoscope.files import write_atomically
-from nanoscope.paths import cache_folder
+from nanoscope.files import cache_folder, write_atomically
 
 # To write, sync, read back and hash, on a virtual machine's disk (benchmarks/LOG.md).
 FIXED_SECONDS, BYTES_PER_SECOND = 0.006, 300e6

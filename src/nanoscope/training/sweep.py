@@ -24,14 +24,12 @@ from nanoscope.config import KEYS, TYPES, InvalidConfigError, TrainConfig, alter
 from nanoscope.config_sources import Resolved, presets, resolve
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.files import write_atomically
-from nanoscope.messages import Joined, Text
-from nanoscope.paths import RUNS
+from nanoscope.files import RUNS, read_small, write_atomically
+from nanoscope.messages import Joined, Text, printable
 from nanoscope.runs.glance import glance, version_of
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
 from nanoscope.training.stopping import StopRequest
-from nanoscope.untrusted import printable, read_small
 
 MOST_RUNS = 1000
 MOST_MISTAKES = 20

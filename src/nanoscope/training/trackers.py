@@ -23,14 +23,13 @@ from typing import Any
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import identity, write_atomically
+from nanoscope.files import identity, read_json, write_atomically
 from nanoscope.interrupts import skip_exit_hooks
 from nanoscope.messages import Joined, Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rollback, Start, decode
 from nanoscope.training.lock import LockLostError
 from nanoscope.training.reporter import Sink
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.untrusted import read_json
 
 POLL_SECONDS = 2.0
 CONNECT_SECONDS = 10

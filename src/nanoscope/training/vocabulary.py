@@ -11,10 +11,10 @@ from torch import Tensor
 from nanoscope.data.corpora import ALIASES, CORPORA
 from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
 from nanoscope.errors import UsageError
+from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, Modern
-from nanoscope.paths import DATA
 
 TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
 NGRAMS = "ngrams.table"
