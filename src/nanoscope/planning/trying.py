@@ -271,7 +271,7 @@ def changes(question: Question, config: TrainConfig, advised: Mapping[str, float
             return [[Change(_scaled(config, factor), factor) for factor in way] for way in RATES]
         case "batch":
             found = [[Change(_batch(config, factor), factor) for factor in way] for way in BATCHES]
-            return [tried for way in found if (tried := [each for each in way if each.change])]
+            return [way for way in ([each for each in way if each.change] for way in found) if way]
         case "dropout":
             more = round(max(0.2, config.dropout + 0.1), 3)
             return [[Change({"dropout": more})]] if "regularise" in advised else []
@@ -296,7 +296,7 @@ def _batch(config: TrainConfig, factor: float) -> Settings:
 def with_length(config: TrainConfig, iters: float) -> TrainConfig:
     """The same run with so many iterations: its schedule is shrunk with it."""
     share = round(iters) / config.max_iters
-    changed = {"max_iters": round(iters), "warmup_iters": round(share * config.warmup)}
+    changed: Settings = {"max_iters": round(iters), "warmup_iters": round(share * config.warmup)}
     if config.lr_decay_iters != "auto":
         changed["lr_decay_iters"] = max(round(share * config.lr_decay_iters), 1)
     return config if share == 1 else replace(config, **changed)
