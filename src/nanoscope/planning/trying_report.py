@@ -33,10 +33,11 @@ FATES = {
 
 ANSWERS = {
     "helps": Text("{label} helps: {amount}"),
-    "not_confirmed": Text("nothing to change: {label} looked best, but with other seeds it is not: {amount}"),
+    "not_confirmed": Text("nothing to change: {label} looked best, but with other seeds: {amount}"),
     "nothing_better": Text("nothing to change: no change is better by more than the noise"),
-    "unfinished": Text("not finished: {reason} {label} {amount}"),
+    "unfinished": Text("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
 }
+UNFINISHED = Text("not finished: {reason}")
 HIGHER, LOWER = Text("validation loss {size} higher ({pairs})"), Text("validation loss {size} lower ({pairs})")
 MORE_TIME, LESS_TIME = Text("{size} more time ({pairs})"), Text("{size} less time ({pairs})")
 
@@ -56,7 +57,9 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
         yield 0, TITLES[finding.question]
         for each in sorted(finding.tried, key=lambda each: each.factor):
             yield 1, Text("{label}: {amount}", **_words(finding, each))
-        yield 1, Text(ANSWERS[finding.verdict], **_words(finding, finding.best), reason=trial.stopped)
+        known = finding.best or finding.verdict != "unfinished"
+        answer = ANSWERS[finding.verdict] if known else UNFINISHED
+        yield 1, Text(answer, **_words(finding, finding.best), reason=trial.stopped)
     if trial.iters < trial.run.max_iters:
         yield (
             0,
