@@ -1,15 +1,15 @@
 """Resuming a run of nanoGPT from its ckpt.pt: as a checkpoint of ours, with its settings. The file stays as it is."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import KEYS, SHAPE_KEYS, Mistakes
-from nanoscope.config_values import put
+from nanoscope.config import KEYS, OPTIONS, SHAPE_KEYS, convert
 from nanoscope.interop.models import nanogpt_dataset, nanogpt_tokenizer
 from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 
-NOT_TAKEN = ("out_dir", "init_from", "overwrite", "eval_only")  # about the command, not the run
+NOT_TAKEN = ("out_dir", "init_from", *OPTIONS)  # about the command, not the run
 RANDOM = "random windows"  # what nanoGPT evaluates on; ours are always the same
 
 
@@ -22,7 +22,8 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
     settings: dict[str, Any] = {}
     for key, value in found.settings.items():
         if key in KEYS and key not in NOT_TAKEN and KEYS[key].metadata["group"] != "machine":
-            put(settings, key, value, Mistakes())  # what can't be read has its default
+            with suppress(ValueError):  # what can't be read has its default
+                settings[key] = convert(key, value)
     settings |= {key: getattr(found.config, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] != "modern"}
     if dataset := nanogpt_dataset(found):
         settings["dataset"] = dataset

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanoscope.checkpoint_files import LAST, NANOGPT, read_pointer
-from nanoscope.config import KEYS, PER_INVOCATION, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_per_invocation
+from nanoscope.config import KEYS, OPTIONS, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_options
 from nanoscope.config_sources import Resolved, read_run_config, resolve
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
@@ -238,8 +238,8 @@ def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] 
         own = replace(resolved, given=saved or resolved.given, notes=[])
     else:
         own = resolve([str(folder.path)])
-    saved = without_per_invocation(own.given)
-    once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
+    saved = without_options(own.given)
+    once = {key: resolved.given[key] for key in OPTIONS if key in resolved.given}  # also from a file
     place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     typed = {**resolved.typed, **once, **place}
     refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
@@ -291,8 +291,8 @@ def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes
     for key, item in KEYS.items():
         values = getattr(before, key), getattr(now, key)
         if values[0] != values[1]:
-            lasts = item.metadata["lasts"] == "run" and not now.eval_only
-            (changed if lasts else for_session)[key] = values
+            for_good = item.metadata["holds"] == "run" and not now.eval_only
+            (changed if for_good else for_session)[key] = values
     if changed and before.tokens_per_step != now.tokens_per_step:
         changed["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
     return changed, for_session
@@ -361,7 +361,8 @@ def _has_said_so(folder: str) -> bool:
 
 def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
     """The flags with which a resume continues a run that has ended: as this session did, and further."""
-    flags = {key: now for key, (_, now) in for_session.items() if KEYS[key].metadata["lasts"] == "session"}
+    settings = without_options({key: now for key, (_, now) in for_session.items()})
+    flags = {key: now for key, now in settings.items() if KEYS[key].metadata["holds"] == "invocation"}
     if ended == "finished":
         flags["max_iters"] = 2 * config.max_iters
         if _ends_at_zero(config) and config.lr_decay_iters != "auto" and config.lr_decay_iters <= config.max_iters:

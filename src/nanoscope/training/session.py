@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_per_invocation
+from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError, why
@@ -118,7 +118,7 @@ class Session:
             notes["cpu_dtype"] = cpu_dtype
         notes[LAST_NOTE] = str(self.dataset.folder.resolve())  # so that it is found from any folder
         own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
-        return {**without_per_invocation(asdict(own)), RUN_NOTES: notes}
+        return {**without_options(asdict(own)), RUN_NOTES: notes}
 
     def _cpu_dtype(self) -> str | None:
         """What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count."""
