@@ -36,10 +36,14 @@ ANSWERS = {
     "not_confirmed": Text("nothing to change: {label} looked best, but with other seeds: {amount}"),
     "nothing_better": Text("nothing to change: no change is better by more than the noise"),
     "unfinished": Text("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
+    "nothing_known": Text("not finished: {reason}"),
 }
-UNFINISHED = Text("not finished: {reason}")
-HIGHER, LOWER = Text("validation loss {size} higher ({pairs})"), Text("validation loss {size} lower ({pairs})")
-MORE_TIME, LESS_TIME = Text("{size} more time ({pairs})"), Text("{size} less time ({pairs})")
+AMOUNTS = {
+    "higher": Text("validation loss {size} higher ({pairs})"),
+    "lower": Text("validation loss {size} lower ({pairs})"),
+    "more time": Text("{size} more time ({pairs})"),
+    "less time": Text("{size} less time ({pairs})"),
+}
 
 
 def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
@@ -57,9 +61,8 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
         yield 0, TITLES[finding.question]
         for each in sorted(finding.tried, key=lambda each: each.factor):
             yield 1, Text("{label}: {amount}", **_words(finding, each))
-        known = finding.best or finding.verdict != "unfinished"
-        answer = ANSWERS[finding.verdict] if known else UNFINISHED
-        yield 1, Text(answer, **_words(finding, finding.best), reason=trial.stopped)
+        answer = finding.verdict if finding.best or finding.verdict != "unfinished" else "nothing_known"
+        yield 1, Text(ANSWERS[answer], **_words(finding, finding.best), reason=trial.stopped)
     if trial.iters < trial.run.max_iters:
         yield (
             0,
@@ -84,9 +87,9 @@ def _words(finding: Finding, change: Change | None) -> dict[str, Text | str]:
         label = Text("tokens per iteration × {factor:g} ({settings})", factor=factor, settings=label)
     size, error = (f"{each:.0%}" if shared else f"{each:.3f}" for each in (abs(gain.mean), gain.error))
     size = size if gain.pairs == 1 else f"{size} ± {error}"
-    kinds = (MORE_TIME, LESS_TIME) if shared else (HIGHER, LOWER)
+    kind = ("more time", "less time") if shared else ("higher", "lower")
     pairs = Count("{n} pair of runs", "{n} pairs of runs", gain.pairs)
-    return {"label": label, "amount": Text(kinds[gain.mean >= 0], size=size, pairs=pairs)}
+    return {"label": label, "amount": Text(AMOUNTS[kind[gain.mean >= 0]], size=size, pairs=pairs)}
 
 
 def fate(action: str, trial: Trial) -> str:
