@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.hardware import probe
 from nanoscope.hardware.device import Choice
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.runs.events import Forecast
@@ -140,7 +139,6 @@ def test_where_nothing_is_trained_nothing_is_expected_warmed_up_or_compiled(
 ) -> None:
     monkeypatch.delattr(Engine, "warm_up")
     monkeypatch.delattr(torch, "compile")
-    monkeypatch.setattr(probe, "probe_compile", None)
     out = folder.train("--compile=True", "--eval_only=True")
     assert "expected: " not in out
     assert folder.events(kind="end")[-1]["reason"] == "eval_only"

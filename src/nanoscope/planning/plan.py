@@ -18,9 +18,8 @@ import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError
-from nanoscope.hardware.device import MEASURED, Choice, decide, look
+from nanoscope.hardware.device import MEASURED, Choice, set_up_device
 from nanoscope.hardware.memory import available_bytes
-from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.planning.advice import advice
@@ -50,8 +49,14 @@ Report = Callable[[Text], None]
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
     """Plan for this machine."""
     config = request.config
-    wanted = decide(config.device, config.dtype, config.compile, look(training=True), planned_steps=config.max_iters)
-    choice, notes = with_fallbacks(wanted)
+    choice, notes = set_up_device(
+        config.device,
+        config.dtype,
+        config.compile,
+        threads=config.threads,
+        training=True,
+        planned_steps=config.max_iters,
+    )
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)
     available = available_bytes(torch.device(choice.device))

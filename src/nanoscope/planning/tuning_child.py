@@ -68,7 +68,6 @@ class Trial:
             dtype=machine.choice.dtype,
             compiled=compiled,
             threads=torch.get_num_threads(),
-            sleeps=machine.waiting.sleeping,
             eval_batch=evaluator.batch,
             windows=sum(len(starts) for starts in evaluator.starts.values()),
             compile_seconds=self.ready.warm_up_seconds if compiled else 0.0,

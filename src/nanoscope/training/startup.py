@@ -56,7 +56,6 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         resources.callback(torch.set_num_threads, torch.get_num_threads())
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
         machine, notes = choose_machine(origin.config, processes, cpu_dtype)
-        resources.callback(machine.waiting.close)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
         torch.manual_seed(origin.config.seed)

@@ -85,7 +85,6 @@ def train(session: Session, stop: StopRequest) -> End:
             )
             reporter.emit(iteration, *spikes.notice(step, done.loss))
         reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
-        reporter.emit(*(Note(text=text) for text in machine.waiting.check()))
         retry_save(session)
         reporter.advance(state.step)
 
