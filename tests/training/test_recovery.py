@@ -14,7 +14,6 @@ import torch
 from nanoscope.data.loader import Batch
 from nanoscope.model import Modern
 from nanoscope.optim.muon import Muon
-from nanoscope.training import machine
 from nanoscope.training.engine import Engine
 from small_runs import TINY, Folder
 
@@ -143,7 +142,6 @@ def test_too_little_memory_for_the_first_compiled_pass_halves_the_micro_batch_an
             return self.model(tokens, targets)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(torch, "compile", Compiled)
-    monkeypatch.setattr(machine, "with_fallbacks", lambda choice: (choice, []))
     out = folder.train("--batch_size=8", "--compile=True")
     assert "torch.compile does not work here" not in out
     events = folder.events(kind="out_of_memory")
