@@ -153,6 +153,11 @@ class TrainConfig:
         return self.warmup_iters
 
     @property
+    def eval_windows(self) -> int | None:
+        """Of each split, in an evaluation; None: all."""
+        return None if self.eval_iters == "full" else self.eval_iters * self.batch_size
+
+    @property
     def sequences_per_step(self) -> int:
         return self.batch_size * self.gradient_accumulation_steps
 

@@ -26,8 +26,8 @@ from nanoscope.planning.plan import Process, disk_plan, memory_plan, plan_here, 
 from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.steps import StepTimes, problem_of_status
-from nanoscope.training.engine import SavedBytes
 from nanoscope.training.initial_model import new_shape
+from nanoscope.training.memory import SavedBytes
 from small_runs import TINY, Folder
 
 GB = 10**9

@@ -22,7 +22,6 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.planning.steps import Job, StepTimes
-from nanoscope.runs.events import Forecast
 from nanoscope.training.phases import seconds_since_process_start
 
 if TYPE_CHECKING:
@@ -134,13 +133,13 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
 def _measured(job: Job, config: TrainConfig) -> StepTimes:
     import torch
 
-    from nanoscope.training.forecast import look_ahead
+    from nanoscope.training.forecast import first_seconds
 
     ready = set_up(job, config)
     session, fastest = ready.session, ready.warmed_up.fastest
     machine, learner = session.machine, session.engine
     began = time.perf_counter()
-    expected = next(event for event in look_ahead(session, ready.warmed_up) if isinstance(event, Forecast))
+    expected = first_seconds(learner, session.evaluator, ready.warmed_up)
     startup_seconds = ready.startup_seconds + time.perf_counter() - began
     steps = _Steps(session, job.seconds, fastest.seconds / fastest.sequences)
     steps.run(halves=job.halves)
@@ -169,7 +168,7 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
         save_seconds=save_seconds,
         checkpoint_bytes=checkpoint_bytes,
         startup_seconds=startup_seconds,
-        sample_seconds=expected.sample_seconds,
+        sample_seconds=expected["sample"],
         warm_up_seconds=ready.warm_up_seconds,
         process_bytes=ready.process_bytes,
         model_bytes=ready.model_bytes,

@@ -61,7 +61,6 @@ class Trial:
 
         machine, learner, evaluator = self.session.machine, self.session.engine, self.session.evaluator
         compiled = learner.model is not learner.plain_model
-        logits = 4 * self.session.config.block_size * learner.plain_model.config.vocab_size
         return Facts(
             device=machine.choice.type,
             device_name=str(machine.choice.device_name),
@@ -73,7 +72,7 @@ class Trial:
             compile_seconds=self.ready.warm_up_seconds if compiled else 0.0,
             available_bytes=available_bytes(machine.device),
             memory_bytes=peak(machine.device),
-            sequence_bytes=self.ready.warmed_up.saved_bytes + 2 * logits,
+            sequence_bytes=self.ready.warmed_up.memory.each,
             note=", ".join(self.ready.notes),
         )
 

@@ -26,6 +26,7 @@ from nanoscope.model.weights import load_model_weights
 from nanoscope.optim.groups import build_optimizer, clip_gradients
 from nanoscope.training.checkpoint import load_optimizer
 from nanoscope.training.machine import Machine
+from nanoscope.training.memory import PROCESS_BYTES, Memory, SavedBytes, checkpoint_bytes
 
 AT_PEAK_SECONDS = 0.02  # for a pass that only measures, at the device's peak; it really takes a few times that
 SLOW_TIMES = 10  # as long as at the peak: that is mostly setting up, or a busy machine, so the pass is repeated
@@ -66,8 +67,9 @@ class Pass:
 @dataclass(frozen=True)
 class WarmUp:
     fastest: Pass
-    saved_bytes: int
-    """What a forward pass over one sequence keeps for the backward pass, before compiling."""
+    memory: Memory
+    updated: int
+    """Parameters that every step updates: n-gram embeddings with sparse gradients are left out."""
     compile_problem: str | None = None
     """Why compiling failed, if it did; then training is eager."""
 
@@ -195,12 +197,16 @@ class Engine:
         What is slow only once belongs to start-up, not to the first iteration. Weights, optimizer and random state stay
         as they are.
         """
-        saved = SavedBytes(self.plain_model)
+        model, saved = self.plain_model, SavedBytes(self.plain_model)
         try:
             with saved_tensors_hooks(saved.count, lambda tensor: tensor):
                 first = self._pass(1)
         except (RuntimeError, MemoryError) as error:
             raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
+        dense = [p.grad for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
+        fixed = checkpoint_bytes(self.optimizer) + sum(gradient.nbytes for gradient in dense)
+        fixed += PROCESS_BYTES if self.machine.device.type == "cpu" else 0
+        logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
         fastest = self._measure(first)
         self.zero_grad()
@@ -209,7 +215,7 @@ class Engine:
             self.model = DistributedDataParallel(
                 self.model, device_ids=[device.index] if device.type == "cuda" else None
             )
-        return WarmUp(fastest, saved.bytes, problem)
+        return WarmUp(fastest, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
 
     def halve_micro_batch(self, step: int) -> None:
         """Continue with micro-batches of half the size and twice as many: the tokens per iteration stay the same."""
@@ -268,21 +274,6 @@ class Engine:
         if self.config.dropout > 0 or self.config.ngram_dropout > 0:
             mixed = (self.config.seed * 1_000_003 + step) * 1_000_003 + self.machine.processes.rank
             torch.manual_seed(mixed % 2**63)
-
-
-class SavedBytes:
-    """Adds up the tensors that a forward pass keeps, each storage once and parameters not at all."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.bytes = 0
-        self._seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-
-    def count(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
-        return tensor
 
 
 def split(batches: list[Batch], most: int) -> list[Batch]:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,14 +85,11 @@ class Evaluator:
         """
         losses: dict[str, list[Tensor]] = {name: [] for name in self.splits}
         batches = ((name, batch) for name in self.splits for batch in self.window_losses(model, name))
-        was_training, done, stopped = model.training, 0, False
-        model.eval()
-        try:
+        done, stopped = 0, False
+        with evaluating(model):
             while not (stopped := abandoned(done, self.batches)) and (found := next(batches, None)):
                 losses[found[0]].append(found[1])
                 done += 1
-        finally:
-            model.train(was_training)
         if self.processes.any(stopped)[0]:
             return None
         return {name: _estimate(self._of_all_processes(name, own)) for name, own in losses.items()}
@@ -123,9 +120,10 @@ class Evaluator:
 
     @torch.no_grad()
     def seconds_of(self, model: nn.Module, windows: int) -> float:
-        """What it takes to evaluate so many windows at once. The model stays in its mode."""
+        """What it takes to evaluate so many windows at once."""
         began = time.perf_counter()
-        self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
+        with evaluating(model):
+            self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
         return time.perf_counter() - began
 
     def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
@@ -134,6 +132,17 @@ class Evaluator:
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
         return each.float().view(targets.shape).mean(1)  # (B, T) → (B)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout. Afterwards the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _estimate(losses: list[float]) -> Estimate:

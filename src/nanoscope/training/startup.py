@@ -5,6 +5,7 @@ import platform
 from contextlib import ExitStack
 from dataclasses import replace
 
+import msgspec
 import torch
 
 from nanoscope.config import TrainConfig
@@ -15,6 +16,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
 from nanoscope.errors import JobError, why
+from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.events import Note, Resume, Start
@@ -23,7 +25,7 @@ from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.forecast import look_ahead
+from nanoscope.training.forecast import first_seconds, warnings
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import Pace
@@ -210,4 +212,22 @@ def prepare_first_step(session: Session) -> None:
         problem = measured.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
-    reporter.emit(*look_ahead(session, measured))
+    config, pace, step, available = (
+        session.config,
+        session.books.pace,
+        session.state.step,
+        available_bytes(session.machine.device),
+    )
+    pace.guess = first_seconds(session.engine, session.evaluator, measured)
+    expected = pace.forecast(step, evaluated=session.state.evaluated_at == step)
+    epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
+    micro_batch = session.engine.micro_batch
+    expected = msgspec.structs.replace(
+        expected,
+        epochs_per_step=epochs_per_step,
+        epochs=(step + expected.steps) * epochs_per_step,
+        memory_bytes=measured.memory.total(micro_batch),
+        memory_available=available,
+    )
+    found = warnings(config, expected, measured.memory, micro_batch, session.machine.processes.world)
+    reporter.emit(expected, *(Note(text=text, level="warning") for text in found))

@@ -11,9 +11,10 @@ from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
-from nanoscope.training.agenda import SAMPLE_TOKENS, evaluation_due
+from nanoscope.training.forecast import SAMPLE_TOKENS
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine_metrics import MachineMetrics
+from nanoscope.training.pace import evaluation_due
 from nanoscope.training.progress import Passage
 from nanoscope.training.recovery import discarded, roll_back
 from nanoscope.training.resume import flags_to_continue, out_of_patience
@@ -63,7 +64,7 @@ def train(session: Session, stop: StopRequest) -> End:
             break
         advance(session)
         seconds = waiting.seconds + stepping.seconds
-        pace.step(seconds)
+        pace.add("step", seconds)
 
         if step % config.log_interval == 0:
             steps, mean_seconds, max_seconds = pace.since_last_line()
@@ -84,7 +85,7 @@ def train(session: Session, stop: StopRequest) -> End:
                 **metrics.sample(),
             )
             reporter.emit(iteration, *spikes.notice(step, done.loss))
-        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
+        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revised_forecast(state.step))
         retry_save(session)
         reporter.advance(state.step)
 
@@ -107,7 +108,7 @@ def evaluate(session: Session, stop: StopRequest) -> None:
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
     best = finite and not session.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
-    books.pace.evaluation(state.step, timed.seconds, best=best)
+    books.pace.add_evaluation(state.step, timed.seconds, best=best)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
@@ -145,7 +146,7 @@ def sample(session: Session) -> None:
         except OSError as error:
             problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
             books.reporter.emit(Note(text=problem, level="warning"))
-    books.pace.extra("sample", timed.seconds)
+    books.pace.add("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
     books.reporter.emit(Sample(step=step, seconds=timed.seconds, path=f"samples/{file.name}", beginning=beginning))
 
