@@ -11,7 +11,7 @@ from nanoscope.planning.tuning_search import RigError
 OPEN_SECONDS = 3.0
 
 FACTS = Facts(
-    device="cpu", device_name="a CPU, 4 threads", dtype="float32", compiled=False, threads=4, sleeps=False,
+    device="cpu", device_name="a CPU, 4 threads", dtype="float32", compiled=False, threads=4,
     eval_batch=32, windows=640, compile_seconds=0.0, available_bytes=8_000_000_000, memory_bytes=600_000_000,
     sequence_bytes=10_000_000,
 )  # fmt: skip
@@ -54,7 +54,6 @@ class MadeUpRig:
             **{
                 **vars(FACTS),
                 "compiled": compiled,
-                "sleeps": config.waiting == "sleep",
                 "compile_seconds": 20.0 if compiled else 0.0,
                 "dtype": "float32" if config.dtype == "auto" else config.dtype,
                 "memory_bytes": workshop.memory(config),

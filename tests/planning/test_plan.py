@@ -27,7 +27,7 @@ from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.steps import StepTimes, problem_of_status
 from nanoscope.training.initial_model import new_shape
-from nanoscope.training.warm_up import SavedBytes
+from nanoscope.training.memory import SavedBytes
 from small_runs import TINY, Folder
 
 GB = 10**9

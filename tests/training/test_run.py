@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from nanoscope.data.loader import Batch, BatchLoader
@@ -299,3 +300,9 @@ def test_data_that_cannot_be_measured_is_trained_on_all_the_same(
     out = folder.train()
     assert "note: val losses are not compared with n-gram models" in out
     assert "finished 20 iterations" in out
+
+
+def test_a_run_uses_as_many_threads_as_it_is_told_and_leaves_torch_as_it_was(folder: Folder) -> None:
+    before = torch.get_num_threads()
+    assert ", 3 threads" in folder.train("--threads=3", "--max_iters=1")
+    assert torch.get_num_threads() == before

@@ -1,6 +1,5 @@
 """A save that fails is reported once and tried again from a copy, while training continues."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def repair(session: Session) -> None:
 
 def change_weights(session: Session) -> None:
     with torch.no_grad():
-        for parameter in session.learner.plain_model.parameters():
+        for parameter in session.engine.plain_model.parameters():
             parameter += 1
 
 
@@ -72,7 +71,7 @@ def test_a_failed_save_is_reported_once_with_the_reason(session: Session, termin
 def test_it_is_tried_again_when_its_time_has_come_with_the_weights_of_its_step(
     session: Session, terminal: Lines
 ) -> None:
-    weights = {name: parameter.detach().clone() for name, parameter in session.learner.plain_model.named_parameters()}
+    weights = {name: parameter.detach().clone() for name, parameter in session.engine.plain_model.named_parameters()}
     save(session, best=True)
     change_weights(session)
     repair(session)
@@ -124,15 +123,3 @@ def test_a_save_without_memory_for_a_copy_is_reported_and_not_tried_again(
     assert saved_names(session) == []
     assert len(terminal.lines) == 1
     assert "trying again" not in terminal.lines[0]
-
-
-def test_a_save_needs_no_thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory has run out, the system refuses new threads; the checkpoint is saved all the same."""
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    repair(session)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    save(session)
-    assert saved_names(session) == ["step-000010"]

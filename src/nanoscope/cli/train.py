@@ -95,11 +95,11 @@ Examples:
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt"""
 CLOSING = """\
-A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
-and those marked (once), which hold for one invocation whenever they are typed.
+A flag typed on a resume changes the run for good, except those marked (once), which hold for this invocation only.
+The options of the command hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
+MARKS = {"run": "", "invocation": "(once)"}
 PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 
 
@@ -112,7 +112,7 @@ def help_text() -> str:
 
     def setting(key: "Field[Any]") -> str:
         default = "" if key.default == "" else f"[{key.default}]"
-        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["lasts"]]))
+        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["holds"]]))
         return help.entry(f"--{key.name}", " ".join(filter(None, words)), KEY_COLUMNS)
 
     listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]

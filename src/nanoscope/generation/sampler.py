@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nanoscope.config import POSITIVE
-from nanoscope.config_values import LARGEST_INTEGER
+from nanoscope.config import LARGEST_INTEGER, POSITIVE
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.model import LanguageModel

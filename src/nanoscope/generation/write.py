@@ -10,9 +10,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS
 from nanoscope.generation.interactive import converse
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
-from nanoscope.hardware.device import autocast, decide, look
-from nanoscope.hardware.probe import with_fallbacks
-from nanoscope.hardware.waiting import Waiting, set_threads
+from nanoscope.hardware.device import autocast, set_up_device
 from nanoscope.interop.models import open_model
 from nanoscope.messages import Text, on_terminal, printable
 
@@ -39,9 +37,8 @@ def write_samples(
         print(on_terminal(Text("warning: {text}", text=problem)), file=sys.stderr)
     tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
-    limits = set_threads()
-    choice, notes = with_fallbacks(decide(device, dtype, False, look()))
-    for note in [*limits, *notes, *Waiting().begin(device_type=choice.type)]:
+    choice, notes = set_up_device(device, dtype)
+    for note in notes:
         print(on_terminal(Text("note: {text}", text=note)), file=sys.stderr)
     model = found.build(choice.device)
     print(on_terminal(found.describe()), file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from nanoscope.planning.figures import DiskPlan, MemoryPlan, TimePlan
 from nanoscope.planning.request import Request
 from nanoscope.planning.steps import StepTimes
 from nanoscope.runs.events import Forecast
-from nanoscope.training.forecast import SMALLER_MODEL, Outlook, warnings
+from nanoscope.training.forecast import SMALLER_MODEL, warnings
 
 MUCH_EVALUATION, GOOD_EVALUATION = 0.25, 0.1  # of the run
 WORTH_TUNING = 20 * 60.0  # seconds of a run: ten times what tuning takes
@@ -18,7 +18,7 @@ def advice(
 ) -> list[str]:
     found: list[str] = [] if memory.fits else [smaller(memory)]
     if time is not None and times is not None:
-        found += _shorter(request, time, times)
+        found += _shorter(request, time)
         found += _fewer_evaluations(request, time)
         if time.seconds > WORTH_TUNING and not request.done:
             found.append(
@@ -41,17 +41,16 @@ def smaller(memory: MemoryPlan) -> Text:
     return Text("use {flags}", flags=flags)
 
 
-def _shorter(request: Request, time: TimePlan, times: StepTimes) -> list[Text]:
+def _shorter(request: Request, time: TimePlan) -> list[Text]:
     """The warnings that `train` would print about time and epochs."""
     config, tokens = request.config, request.data.train_tokens
-    outlook = Outlook(times.micro_seconds(1), time.step_seconds - times.passes_seconds(config), 0, 0)
     expected = Forecast(
         step=request.done,
         seconds=time.seconds,
-        memory_available=1,
+        step_seconds=time.step_seconds,
         epochs_per_step=config.tokens_per_step / tokens if tokens else 0.0,
     )
-    return warnings(config, expected, outlook, config.batch_size)
+    return warnings(config, expected)
 
 
 def _fewer_evaluations(request: Request, time: TimePlan) -> list[Text]:

@@ -16,7 +16,7 @@ from nanoscope.model import ModelConfig
 from nanoscope.planning.limits import Limit
 from nanoscope.planning.memory import Memory, training_memory
 from nanoscope.planning.work import StepWork, count_work
-from nanoscope.training.forecast import MUCH_MEMORY
+from nanoscope.training.memory import MUCH
 
 CUDA_BYTES = 600 << 20  # of device memory that CUDA and its libraries take before the first tensor
 MACOS_SHARE = 2 / 3  # of the memory that a Mac lets its GPU use
@@ -88,7 +88,7 @@ def elsewhere(config: TrainConfig, shape: ModelConfig, device: KnownDevice) -> E
         return training_memory(shape, config, micro_batch, device.kind, dtype)
 
     def fits(micro_batch: int) -> bool:
-        return memory(micro_batch).peak + process <= MUCH_MEMORY * available
+        return memory(micro_batch).peak + process <= MUCH * available
 
     work = count_work(shape, config, config.batch_size, device.kind, dtype)
     own = memory(config.batch_size)

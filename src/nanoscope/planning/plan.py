@@ -18,9 +18,8 @@ import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError
-from nanoscope.hardware.device import MEASURED, Choice, decide, look
+from nanoscope.hardware.device import MEASURED, Choice, set_up_device
 from nanoscope.hardware.memory import available_bytes
-from nanoscope.hardware.probe import with_fallbacks
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.planning.advice import advice
@@ -30,11 +29,9 @@ from nanoscope.planning.limits import judge
 from nanoscope.planning.memory import Memory, training_memory
 from nanoscope.planning.request import Request
 from nanoscope.planning.steps import StepTimes, measure_steps
-from nanoscope.runs.events import Forecast
-from nanoscope.training.agenda import left_to_do
-from nanoscope.training.forecast import MUCH_MEMORY, PROCESS_BYTES
-from nanoscope.training.pace import Pace
-from nanoscope.training.save_time import save_seconds
+from nanoscope.training.forecast import save_seconds
+from nanoscope.training.memory import MUCH, PROCESS_BYTES
+from nanoscope.training.pace import Pace, left_to_do
 
 SECONDS = 6.0  # of steps that are measured
 LOADED_BYTES = 135 << 20  # of libraries and buffers that the first iterations load (benchmarks/LOG.md)
@@ -50,15 +47,21 @@ Report = Callable[[Text], None]
 def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
     """Plan for this machine."""
     config = request.config
-    wanted = decide(config.device, config.dtype, config.compile, look(training=True), planned_steps=config.max_iters)
-    choice, notes = with_fallbacks(wanted)
+    choice, notes = set_up_device(
+        config.device,
+        config.dtype,
+        config.compile,
+        threads=config.threads,
+        training=True,
+        planned_steps=config.max_iters,
+    )
     report(Text("counting the memory of an iteration"))
     counted = memory_of_splits(request, choice)
     available = available_bytes(torch.device(choice.device))
     process = Process(PROCESS_BYTES if choice.type == "cpu" else 0)
     memory = memory_plan(config, counted, process, available, measured=False)
     if not memory.fits:
-        most = int(MUCH_MEMORY * available) - process.fixed
+        most = int(MUCH * available) - process.fixed
         sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
         if (largest := next(sizes, None)) is not None:
             counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
@@ -79,7 +82,7 @@ def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> 
         raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
     if times.save_seconds is None:  # too large to try: as the latest saves to this disk
         size = counted[config.batch_size].weights + counted[config.batch_size].optimizer
-        times = msgspec.structs.replace(times, save_seconds=save_seconds(size, _disk(config)))
+        times = msgspec.structs.replace(times, save_seconds=save_seconds(size))
     process = Process.measured(times, _counted(request, choice, times.micro_batch))
     memory = memory_plan(config, counted, process, available, measured=True)
     return assemble(request, choice, counted, memory, times, notes)
@@ -125,7 +128,7 @@ def memory_plan(
     """What was counted, with what the process takes besides, against what there is."""
 
     def fits(memory: Memory) -> bool:
-        return memory.peak + process.bytes(memory) <= MUCH_MEMORY * available
+        return memory.peak + process.bytes(memory) <= MUCH * available
 
     own = counted[config.batch_size]
     return MemoryPlan(
@@ -160,17 +163,14 @@ def time_plan(request: Request, times: StepTimes) -> TimePlan:
     evaluation = request.eval_windows * times.eval_seconds_per_sequence
     left = left_to_do(config, request.done)
     startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
-    expected = Pace(config).complete(
-        Forecast(
-            step=request.done,
-            steps=left.step,
-            measured=len(times.update_seconds),
-            step_seconds=usual_step + LINE_SECONDS / config.log_interval,
-            eval_seconds=evaluation,
-            checkpoint_seconds=times.save_seconds,
-            sample_seconds=times.sample_seconds,
-        )
+    pace = Pace(
+        config,
+        step=usual_step + LINE_SECONDS / config.log_interval,
+        eval=evaluation,
+        checkpoint=times.save_seconds,
+        sample=times.sample_seconds,
     )
+    expected = pace.forecast(request.done, measured=len(times.update_seconds))
     judged = judge(times, step, config.block_size)
     speed = config.tokens_per_step / step
     source = MEASURED if times.peak_source == MEASURED else times.peak_source

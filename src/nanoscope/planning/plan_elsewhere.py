@@ -11,9 +11,7 @@ from nanoscope.planning.figures import Plan, TimePlan
 from nanoscope.planning.memory import training_memory
 from nanoscope.planning.plan import Process, common, disk_plan, memory_plan, splits
 from nanoscope.planning.request import Request
-from nanoscope.runs.events import Forecast
-from nanoscope.training.agenda import left_to_do
-from nanoscope.training.pace import Pace
+from nanoscope.training.pace import Pace, left_to_do
 
 EVALUATED = 1 / 3  # of the arithmetic of training a token: a forward pass without a backward pass
 
@@ -68,14 +66,7 @@ def _time(request: Request, found: Elsewhere) -> TimePlan | None:
         return EVALUATED * seconds * request.eval_windows / config.sequences_per_step
 
     def whole(seconds: float) -> float:
-        forecast = Forecast(
-            step=request.done,
-            steps=left.step,
-            step_seconds=seconds,
-            eval_seconds=evaluation(seconds),
-            checkpoint_seconds=0.0,
-        )
-        return Pace(config).complete(forecast).seconds or 0.0
+        return Pace(config, step=seconds, eval=evaluation(seconds)).eta_seconds(request.done) or 0.0
 
     sources = Joined("; ", used.sources)
     return TimePlan(

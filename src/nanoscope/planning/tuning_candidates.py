@@ -32,7 +32,6 @@ class Facts:
     dtype: str
     compiled: bool
     threads: int
-    sleeps: bool
     """Whether its threads sleep while they wait for each other."""
     eval_batch: int
     windows: int
@@ -116,8 +115,6 @@ def _threads(found: Candidates, facts: Facts, fixed: set[str], cores: int) -> No
         fewer = [{"threads": count} for count in _halves(facts.threads)]
         more = [{"threads": cores}] if facts.threads < cores else []
         found.directions += [Direction(steps) for steps in (fewer, more) if steps]
-    if "waiting" not in fixed and facts.threads > 1:
-        found.directions.append(Direction([{"waiting": "spin" if facts.sleeps else "sleep"}]))
 
 
 def _halves(count: int) -> list[int]:

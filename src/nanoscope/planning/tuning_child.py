@@ -59,22 +59,20 @@ class Trial:
 
         from nanoscope.hardware.memory import available_bytes
 
-        machine, learner, evaluator = self.session.machine, self.session.learner, self.session.evaluator
+        machine, learner, evaluator = self.session.machine, self.session.engine, self.session.evaluator
         compiled = learner.model is not learner.plain_model
-        logits = 4 * self.session.config.block_size * learner.plain_model.config.vocab_size
         return Facts(
             device=machine.choice.type,
             device_name=str(machine.choice.device_name),
             dtype=machine.choice.dtype,
             compiled=compiled,
             threads=torch.get_num_threads(),
-            sleeps=machine.waiting.sleeping,
             eval_batch=evaluator.batch,
             windows=sum(len(starts) for starts in evaluator.starts.values()),
             compile_seconds=self.ready.warm_up_seconds if compiled else 0.0,
             available_bytes=available_bytes(machine.device),
             memory_bytes=peak(machine.device),
-            sequence_bytes=self.ready.warmed_up.saved_bytes + 2 * logits,
+            sequence_bytes=self.ready.warmed_up.memory.each,
             note=", ".join(self.ready.notes),
         )
 
@@ -93,7 +91,7 @@ class Trial:
         session.machine.synchronize()
         before = waited = time.perf_counter()
         for batch in batches:
-            session.learner.forward_backward([batch], self._iterations)
+            session.engine.passes([batch], self._iterations)
             session.machine.synchronize()
             now = time.perf_counter()
             micro.append(now - before)
@@ -101,7 +99,6 @@ class Trial:
             if now - began > seconds:
                 break
         update(session, self._iterations)
-        session.learner.zero_grad()
         session.machine.synchronize()
         self._iterations += 1
         later = median(micro[1:] or micro)  # they add their gradients to the first one's
@@ -111,7 +108,7 @@ class Trial:
         """A whole evaluation, extrapolated from some batches."""
         import torch
 
-        evaluator, model = self.session.evaluator, self.session.learner.plain_model
+        evaluator, model = self.session.evaluator, self.session.engine.plain_model
         windows, done = sum(len(starts) for starts in evaluator.starts.values()), 0
         model.eval()
         with torch.no_grad():

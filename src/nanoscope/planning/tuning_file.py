@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import toml_value, without_per_invocation
+from nanoscope.config import toml_value, without_options
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
@@ -65,7 +65,7 @@ def write_file(path: Path, outcome: Outcome) -> None:
 def toml(outcome: Outcome, when: datetime | None = None) -> str:
     """All settings of the source with the changes, and in comments what they rest on."""
     source, changes = outcome.resolved.given, outcome.settings
-    settings = {key: value for key, value in without_per_invocation(source).items() if key not in PLACES}
+    settings = {key: value for key, value in without_options(source).items() if key not in PLACES}
     if source.get("init_from") not in (None, "auto"):
         settings["init_from"] = source["init_from"]
     lines = [f"# {line}".replace("\n", " ").rstrip() for line in _comment(outcome, when or datetime.now())]

@@ -210,7 +210,7 @@ class Tuner:
     def _check(self, settings: Settings, rig: Rig) -> None:
         """Refuse what was replaced by something else on this machine, or leaves too little memory."""
         facts = rig.facts
-        used = {"dtype": facts.dtype, "compile": facts.compiled, "waiting": "sleep" if facts.sleeps else "spin"}
+        used = {"dtype": facts.dtype, "compile": facts.compiled}
         if any(settings.get(key, value) != value for key, value in used.items()):
             raise RigError(Text("it does not work here: {problem}", problem=facts.note or "?"))
         if rig.memory_bytes > (1 - SPARE_MEMORY) * self.tuned.memory_bytes:

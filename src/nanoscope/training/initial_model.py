@@ -6,13 +6,13 @@ from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
 from nanoscope.config_sources import Resolved, over
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
-from nanoscope.hardware.memory import check_fits
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Count, Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
+from nanoscope.training.memory import check_fits
 from nanoscope.training.vocabulary import SharedTokens, fit_weights, shared_tokens
 
 RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # × 0.3 ended 0.03 lower (LOG.md)
@@ -29,7 +29,7 @@ def initial_model(
 ) -> tuple[LanguageModel, TrainConfig, list[str]]:
     """Build the model. Returns it with the configuration, which now has the model's shape, and notes.
 
-    The weights of a checkpoint come later, together with its optimizer (`Learner.restore`).
+    The weights of a checkpoint come later, together with its optimizer (`Engine.restore`).
     """
     shared: SharedTokens | None = None
     notes: list[str] = []
@@ -45,13 +45,7 @@ def initial_model(
     else:
         shape = new_shape(config, dataset.vocab_size)
     shape = replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
-    logits = shape.block_size * shape.vocab_size
-    check_fits(
-        machine.device,
-        parameters=shape.estimated_parameters,
-        batch_size=config.batch_size,
-        logits_per_sequence=logits,
-    )
+    check_fits(shape, machine.device)
     try:
         model = build_model(shape)
         if weights is not None:

@@ -11,13 +11,13 @@ SHOW_AFTER_SECONDS = 3.0  # what is over sooner needs no progress
 
 
 class Passage:
-    """The batches of one iteration or evaluation. Call it before each of them: it returns whether to stop there."""
+    """The batches of one iteration or evaluation. Called before each of them: it returns whether to stop there."""
 
-    def __init__(self, session: Session, stop: StopRequest, phase: Literal["step", "eval"], total: int) -> None:
+    def __init__(self, session: Session, stop: StopRequest, phase: Literal["step", "eval"]) -> None:
         self.phase, self.step, self.stop, self.reporter = phase, session.state.step, stop, session.books.reporter
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         self.can_stop = phase == "eval" or session.machine.processes.world == 1
-        self.total, self.done = total, -1
+        self.done, self.total = 0, 1
         self.expected_seconds = session.books.pace.expected(phase) or 0.0
         self.began = self.batch_began = time.monotonic()
 
@@ -28,8 +28,8 @@ class Passage:
     def __exit__(self, *_: object) -> None:
         self.stop.describe = None
 
-    def __call__(self) -> bool:
-        self.done += 1
+    def __call__(self, done: int, total: int) -> bool:
+        self.done, self.total = done, total
         self.batch_began = time.monotonic()
         if self.can_stop and self.stop.requested:
             return True

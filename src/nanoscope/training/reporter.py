@@ -45,8 +45,9 @@ class Reporter:
                 self._place = now
                 self.emit(Note(text=Text("the run's folder was moved; training continues in {folder}", folder=now)))
             lines = console_lines(event, str(now))
+            timed = msgspec.structs.replace(event, time=datetime.now(UTC).isoformat(timespec="milliseconds"))
             for sink in self._sinks:
-                sink.write(event, lines)
+                sink.write(timed, lines)
 
     def advance(self, step: int) -> None:
         for sink in self._sinks:
@@ -79,8 +80,7 @@ class EventsFile(Sink):
         self.file = AppendedFile(path)
 
     def write(self, event: AnyEvent, lines: Sequence[str] = ()) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began, time=now))
+        line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began))
         if isinstance(event, Start):
             self.file.opening = line  # without it the others mean little, should the file vanish
             self.file.write_durably(line)  # before anything else is written: it says whose the folder is

@@ -6,7 +6,6 @@ from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.messages import Count, Text
 from nanoscope.runs.events import Checkpoint, CheckpointFailed, CheckpointSaved, Note
 from nanoscope.training.checkpoint import SaveError, Snapshot, take_snapshot
-from nanoscope.training.save_time import checkpoint_bytes, remember_save
 from nanoscope.training.session import Session
 from nanoscope.training.stopping import StopRequest
 
@@ -63,10 +62,10 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
     session.write_config(if_missing=True)
     with session.books.clock.phase("checkpoint") as timed:
         snapshot = take_snapshot(
-            session.learner.plain_model,
-            session.learner.optimizer,
+            session.engine.plain_model,
+            session.engine.optimizer,
             session.state,
-            scaler=session.learner.scaler.state_dict(),
+            scaler=session.engine.scaler.state_dict(),
             tokenizer=session.dataset.tokenizer,
             best=best,
             run={
@@ -84,8 +83,7 @@ def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
         session.books.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
         return False
     if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
-        session.books.pace.extra("checkpoint", timed.seconds)
-        remember_save(checkpoint_bytes(session.learner.optimizer), timed.seconds, session.folder.path)
+        session.books.pace.add("checkpoint", timed.seconds)
     path = f"{session.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
     session.books.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
     return True

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_per_invocation
+from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
 from nanoscope.data.dataset import Dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.errors import JobError, why
@@ -12,10 +12,10 @@ from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState, find_checkpoint
-from nanoscope.runs.events import Note, Start
+from nanoscope.runs.events import Note, OutOfMemory, Start
 from nanoscope.training.checkpoint import CheckpointWriter
+from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.learner import Learner
 from nanoscope.training.machine import Machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
@@ -58,7 +58,7 @@ class Session:
     dataset: Dataset
     loader: BatchLoader
     evaluator: Evaluator
-    learner: Learner
+    engine: Engine
     state: TrainingState
     checkpoints: CheckpointWriter
     books: Books
@@ -70,10 +70,10 @@ class Session:
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed at the end: the loader's thread, the log files, the lock of the folder."""
 
-    @property
-    def micro_batch(self) -> int:
-        """Sequences that go through the model at once: batch_size, or less if memory ran out."""
-        return micro_batch(self.config, self.state)
+    def note_smaller_micro_batch(self, before: int, now: int) -> None:
+        """Memory ran out: the engine continues with micro-batches of half the size, and so will a resumed run."""
+        self.state.micro_batch = now
+        self.books.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
 
     @property
     def read_only(self) -> bool:
@@ -118,7 +118,7 @@ class Session:
             notes["cpu_dtype"] = cpu_dtype
         notes[LAST_NOTE] = str(self.dataset.folder.resolve())  # so that it is found from any folder
         own = replace(self.config, **{key: before for key, (before, _) in self.for_session.items()})
-        return {**without_per_invocation(asdict(own)), RUN_NOTES: notes}
+        return {**without_options(asdict(own)), RUN_NOTES: notes}
 
     def _cpu_dtype(self) -> str | None:
         """What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count."""
@@ -137,7 +137,7 @@ class Session:
         checkpoint, problems = find_checkpoint(self.folder.path)
         self.books.reporter.emit(*(Note(text=str(problem)) for problem in problems))
         self.set_aside_damaged(checkpoint)
-        self.learner.restore(checkpoint)
+        self.engine.restore(checkpoint)
         update_records(checkpoint, self.config, self.evaluation)
         self.state = checkpoint.progress
         self.checkpoints.saved_step = self.state.step
@@ -150,7 +150,7 @@ def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, mac
         dataset.split("train"),
         block_size=config.block_size,
         sequences_per_step=config.sequences_per_step,
-        micro_batch=micro_batch(config, state),
+        micro_batch=config.batch_size,
         seed=config.seed,
         order=config.order,
         first_step=state.step,
@@ -159,7 +159,3 @@ def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, mac
         world=machine.processes.world,
         pin_memory=machine.choice.type == "cuda",
     )
-
-
-def micro_batch(config: TrainConfig, state: TrainingState) -> int:
-    return min(state.micro_batch or config.batch_size, config.batch_size)

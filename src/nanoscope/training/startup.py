@@ -5,6 +5,7 @@ import platform
 from contextlib import ExitStack
 from dataclasses import replace
 
+import msgspec
 import torch
 
 from nanoscope.config import TrainConfig
@@ -15,20 +16,20 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.loader import check_length
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
+from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.distributed import Processes
+from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.forecast import look_ahead
+from nanoscope.training.forecast import first_seconds, warnings
 from nanoscope.training.initial_model import initial_model
-from nanoscope.training.learner import Learner
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.recovery import halve_micro_batch
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resume import (
     Origin,
@@ -43,7 +44,6 @@ from nanoscope.training.resume import (
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
-from nanoscope.training.warm_up import warm_up
 from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -58,7 +58,6 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         resources.callback(torch.set_num_threads, torch.get_num_threads())
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
         machine, notes = choose_machine(origin.config, processes, cpu_dtype)
-        resources.callback(machine.waiting.close)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
         torch.manual_seed(origin.config.seed)
@@ -66,9 +65,9 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
             origin.config, dataset, machine, checkpoint=origin.checkpoint, weights=origin.weights
         )
         notes += more
-        learner = Learner(config, model, machine)
+        engine = Engine(config, model, machine, origin.checkpoint.progress.micro_batch if origin.checkpoint else 0)
         if origin.checkpoint is not None:
-            learner.restore(origin.checkpoint)
+            engine.restore(origin.checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
         notes += unfinished(resolved, folder) if origin.folder is None else []
@@ -81,7 +80,7 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
                 file = error.filename or folder.path
                 raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
         books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
-        session = assemble(config, folder, dataset, learner, books, origin.checkpoint)
+        session = assemble(config, folder, dataset, engine, books, origin.checkpoint)
         session.resumed = origin.resumed
         resources.callback(books.reporter.close)
         resources.callback(lambda: session.loader.close())  # whichever loader it has by then
@@ -136,25 +135,27 @@ def assemble(
     config: TrainConfig,
     folder: RunFolder,
     dataset: Dataset,
-    learner: Learner,
+    engine: Engine,
     books: Books,
     checkpoint: LoadedCheckpoint | None,
 ) -> Session:
-    machine, state = learner.machine, checkpoint.progress if checkpoint else TrainingState()
+    machine, state = engine.machine, checkpoint.progress if checkpoint else TrainingState()
     writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     evaluator = Evaluator(
         {name: dataset.split(name) for name in ("train", "val")},
         block_size=config.block_size,
         windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
-        vocab_size=learner.plain_model.config.vocab_size,
+        vocab_size=engine.plain_model.config.vocab_size,
         device=machine.device,
         autocast=machine.autocast,
         processes=machine.processes,
         batch=config.eval_batch_size,
     )
     loader = open_loader(config, dataset, state, machine)
-    return Session(config, folder, machine, dataset, loader, evaluator, learner, state, writer, books)
+    session = Session(config, folder, machine, dataset, loader, evaluator, engine, state, writer, books)
+    engine.notify = session.note_smaller_micro_batch
+    return session
 
 
 def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
@@ -191,7 +192,7 @@ def start_event(session: Session) -> Start:
         data_folder=str(dataset.folder),
         dataset_fingerprint=dataset.fingerprint,
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
-        parameters=session.learner.plain_model.parameter_count(),
+        parameters=session.engine.plain_model.parameter_count(),
         tokens_per_step=config.tokens_per_step,
         first_step=session.state.step,
         vocab_size=dataset.vocab_size,
@@ -206,12 +207,27 @@ def prepare_first_step(session: Session) -> None:
     if session.config.eval_only or session.state.step >= session.config.max_iters:
         return
     reporter = session.books.reporter
-    measured = warm_up(session.learner, session.micro_batch)
-    while session.micro_batch > measured.micro_batch:
-        halve_micro_batch(session)
+    measured = session.engine.warm_up(session.state.step)
     if measured.compile_problem is not None:
         problem = measured.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
         reporter.emit(Note(text=text))
-    session.learner.distribute()
-    reporter.emit(*look_ahead(session, measured))
+    config, pace, step, available = (
+        session.config,
+        session.books.pace,
+        session.state.step,
+        available_bytes(session.machine.device),
+    )
+    pace.guess = first_seconds(session.engine, session.evaluator, measured)
+    expected = pace.forecast(step, evaluated=session.state.evaluated_at == step)
+    epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
+    micro_batch = session.engine.micro_batch
+    expected = msgspec.structs.replace(
+        expected,
+        epochs_per_step=epochs_per_step,
+        epochs=(step + expected.steps) * epochs_per_step,
+        memory_bytes=measured.memory.total(micro_batch),
+        memory_available=available,
+    )
+    found = warnings(config, expected, measured.memory, micro_batch, session.machine.processes.world)
+    reporter.emit(expected, *(Note(text=text, level="warning") for text in found))

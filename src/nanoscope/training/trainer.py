@@ -6,17 +6,17 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 import gc
 import math
 
-from nanoscope.data.loader import Batch
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.messages import Text
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
-from nanoscope.training.agenda import SAMPLE_TOKENS, evaluation_due
+from nanoscope.training.forecast import SAMPLE_TOKENS
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine_metrics import MachineMetrics
+from nanoscope.training.pace import evaluation_due
 from nanoscope.training.progress import Passage
-from nanoscope.training.recovery import forward_backward, roll_back
+from nanoscope.training.recovery import discarded, roll_back
 from nanoscope.training.resume import flags_to_continue, out_of_patience
 from nanoscope.training.saving import retry_save, save, save_at_the_end
 from nanoscope.training.session import Session
@@ -26,7 +26,7 @@ from nanoscope.training.window_losses import keep_window_losses
 
 def train(session: Session, stop: StopRequest) -> End:
     """Train until max_iters, or until there is a reason to stop. What was reached is saved."""
-    config, machine, learner = session.config, session.machine, session.learner
+    config, machine, engine = session.config, session.machine, session.engine
     reporter, clock, pace = session.books.reporter, session.books.clock, session.books.pace
     spikes, slow_steps, metrics = SpikeWatch(), SlowStepWatch(), MachineMetrics(machine.device)
     gc.freeze()  # start-up's objects live as long as the run: there is no point in checking them again and again
@@ -51,41 +51,41 @@ def train(session: Session, stop: StopRequest) -> End:
         if step in state.skipped:
             advance(session)
             continue
-        with clock.phase("step") as stepping:
-            update = optimizer_step(session, batches, lr, stop)
-        if update is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
+        passage = Passage(session, stop, "step")
+        with clock.phase("step") as stepping, passage:
+            done = engine.step(batches, step, lr, abandoned=passage)
+        if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
+            reporter.emit(*discarded(step, passage))
             continue
-        loss, grad_norm = update
-        if not learner.is_finite(loss, grad_norm):  # at once: nothing may be saved after that
+        if not done.finite:  # at once: nothing may be saved after that
             if roll_back(session):
                 continue
             reason = "non_finite"
             break
         advance(session)
         seconds = waiting.seconds + stepping.seconds
-        pace.step(seconds)
+        pace.add("step", seconds)
 
         if step % config.log_interval == 0:
             steps, mean_seconds, max_seconds = pace.since_last_line()
             speed = pace.tokens_per_second
             iteration = Iter(
                 step=step,
-                loss=loss,
+                loss=done.loss,
                 seconds=seconds,
                 data_seconds=waiting.seconds,
                 steps=steps,
                 mean_seconds=mean_seconds,
                 max_seconds=max_seconds,
                 lr=lr,
-                grad_norm=grad_norm,
+                grad_norm=done.grad_norm,
                 tokens_per_second=speed,
-                mfu=mfu(speed, learner.flops_per_token, machine.peak[0]),
+                mfu=mfu(speed, engine.flops_per_token, machine.peak[0]),
                 eta_seconds=pace.eta_seconds(step + 1),
                 **metrics.sample(),
             )
-            reporter.emit(iteration, *spikes.notice(step, loss))
-        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revise_forecast(state.step))
-        reporter.emit(*(Note(text=text) for text in machine.waiting.check()))
+            reporter.emit(iteration, *spikes.notice(step, done.loss))
+        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revised_forecast(state.step))
         retry_save(session)
         reporter.advance(state.step)
 
@@ -97,36 +97,18 @@ def advance(session: Session) -> None:
     session.state.step, session.state.sequences = session.state.step + 1, session.loader.sequences_read
 
 
-def optimizer_step(session: Session, batches: list[Batch], lr: float, stop: StopRequest) -> tuple[float, float] | None:
-    """One update. Returns the mean loss and the gradient norm before clipping, when the device has done it all.
-
-    None if the run was asked to stop between two micro-batches; then nothing has changed.
-    """
-    learner, machine = session.learner, session.machine
-    share = forward_backward(session, batches, session.state.step, stop)
-    if share is None:
-        return None
-    grad_norm = learner.clip()
-    learner.step(lr)
-    learner.zero_grad()
-    machine.synchronize()
-    # If one process's loss is not finite, neither is the sum: all of them notice it.
-    loss, norms = machine.processes.sum([share.item(), grad_norm.item()])
-    return loss, norms / machine.processes.world
-
-
 def evaluate(session: Session, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
     config, state, books = session.config, session.state, session.books
-    passage = Passage(session, stop, "eval", session.evaluator.batches)
+    passage = Passage(session, stop, "eval")
     with books.clock.phase("eval") as timed, passage:
-        found = session.evaluator.evaluate(session.learner.plain_model, abandoned=passage)
+        found = session.evaluator.evaluate(session.engine.plain_model, abandoned=passage)
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
     best = finite and not session.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
-    books.pace.evaluation(state.step, timed.seconds, best=best)
+    books.pace.add_evaluation(state.step, timed.seconds, best=best)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
@@ -156,7 +138,7 @@ def sample(session: Session) -> None:
         return
     with books.clock.phase("sample") as timed, session.machine.sampling():
         settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=session.config.seed)
-        text = generate_text(session.learner.plain_model, tokenizer, "\n", settings)
+        text = generate_text(session.engine.plain_model, tokenizer, "\n", settings)
         file = session.folder.samples / f"step-{step:06d}.txt"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +146,7 @@ def sample(session: Session) -> None:
         except OSError as error:
             problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
             books.reporter.emit(Note(text=problem, level="warning"))
-    books.pace.extra("sample", timed.seconds)
+    books.pace.add("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
     books.reporter.emit(Sample(step=step, seconds=timed.seconds, path=f"samples/{file.name}", beginning=beginning))
 
