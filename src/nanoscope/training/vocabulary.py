@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nanoscope.data.corpora import ALIASES, CORPORA
+from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
 from nanoscope.errors import UsageError
 from nanoscope.files import DATA
@@ -78,7 +78,7 @@ def check_gpt2_data(init_from: str, dataset: str) -> None:
     """Refuse data in other tokens for OpenAI's weights, before these are downloaded."""
     folder = next((folder for folder in (Path(dataset), DATA / dataset) if is_dataset(folder)), None)
     tokenizer = open_dataset(folder).tokenizer if folder else None
-    kind = tokenizer.kind if tokenizer else ALIASES.get(dataset, ("", "gpt2"))[1]
+    kind = tokenizer.kind if tokenizer else "char" if dataset == "shakespeare_char" else "gpt2"
     _check_kinds(init_from, "gpt2", folder or Path(dataset), kind)
 
 
