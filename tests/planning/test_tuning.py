@@ -162,7 +162,9 @@ def test_the_time_is_kept_and_what_was_not_tried_is_said() -> None:
     tuned = tune(machine, minutes=0.5)
     assert machine.seconds < 70
     assert tuned.settings == {"threads": 2}
-    assert reasons(tuned, "compile") == ["not tried: no time left; allow more with --minutes"]
+    assert reasons(tuned, "compile") == [
+        "not tried: it takes longer than the time that is left; allow more with --minutes"
+    ]
 
 
 def test_ctrl_c_leaves_no_process() -> None:

@@ -149,7 +149,10 @@ class Tuner:
 
     def _try(self, best: Settings, settings: Settings) -> Trial:
         if self._now() > self._search_until:
-            return Trial(settings, reason=Text("not tried: no time left; allow more with --minutes"))
+            return Trial(
+                settings,
+                reason=Text("not tried: it takes longer than the time that is left; allow more with --minutes"),
+            )
         both, margin = {**best, **settings}, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
         try:
             used = self._rig(both).facts.used
