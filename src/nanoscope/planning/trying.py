@@ -23,13 +23,13 @@ from nanoscope.messages import Text
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.paired import Difference, paired
+from nanoscope.training.data import open_loader
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.resume import open_weights
-from nanoscope.training.session import open_loader
 
 Settings = dict[str, Any]
 Question = Literal["evaluation", "warm_up", "rate", "batch", "dropout"]
