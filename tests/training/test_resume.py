@@ -198,7 +198,7 @@ def test_another_vocabulary_is_refused(folder: Folder) -> None:
     (folder.path / "other.txt").write_text("αβγδεζηθικλμνξοπρστυφχψω" * 200 + "abcdefghij", encoding="utf-8")
     folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
     out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
-    assert "(char, a vocabulary of 19) than that of data/other (char, 34)" in out
+    assert "data/other has another tokenizer than the run" in out
 
 
 def test_another_tokenizer_of_the_same_size_is_refused(folder: Folder) -> None:
@@ -277,7 +277,7 @@ def test_a_changed_evaluation_measures_the_model_again_and_calls_that_the_best_s
     # A rate that spoils the model: the best stays where it was.
     words = ["--eval_iters=full", "--max_iters=40", "--learning_rate=1", "--matrix_lr=1"]
     out = folder.run("train", "run", "--init_from=resume", *words)
-    assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
+    assert "evaluations now use other windows or other data: the best val loss so far" in out
     (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
     assert new != old
     end = folder.events(kind="end")[-1]
@@ -335,7 +335,7 @@ def test_more_tokens_per_iteration_are_allowed_and_reported(folder: Folder) -> N
 def test_the_optimizer_of_the_vocabulary_cannot_change_on_resume(folder: Folder) -> None:
     folder.train("--max_iters=2")
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", "--output_lr=0.1", status=2)
-    assert "leave it out, or start a new run" in out
+    assert "output_lr=0.1 was typed, the run was trained with output_lr=0.0" in out
     assert folder.losses().keys() == {0, 1}
 
 

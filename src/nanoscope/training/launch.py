@@ -59,8 +59,8 @@ def report_nothing_to_train(reason: NothingToTrainError, closing: Closing | None
     terminal = open_terminal(StopRequest())
     for line in reason.args:
         terminal.line(on_terminal(line))
-    if reason.finished is not None:
-        _print_closing(closing, reason.finished)
+    if reason.finished:
+        _print_closing(closing, reason.folder)
 
 
 def _print_closing(closing: Closing | None, folder: str) -> None:

@@ -43,8 +43,6 @@ class RunFolder:
     given: Path
     lock: RunLock | None = field(default=None, compare=False)
     """Held by the process that trains in this folder."""
-    nanogpt: Path | None = None
-    """nanoGPT's checkpoint, if that is what is resumed here; it is read and never changed."""
 
     @property
     def path(self) -> Path:
