@@ -14,8 +14,8 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
-from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
+from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Text
