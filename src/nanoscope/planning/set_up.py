@@ -12,13 +12,13 @@ from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
 from nanoscope.data.loader import BatchLoader
 from nanoscope.data.tokenizer import dtype_for
 from nanoscope.model.checkpoint import TrainingState
+from nanoscope.training.data import open_loader
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.resume import open_weights
-from nanoscope.training.session import open_loader
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
 
