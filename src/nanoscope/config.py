@@ -343,6 +343,27 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
         mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
 
 
+def refuse_changes(typed: dict[str, Any], own: dict[str, Any], model: str) -> None:
+    """Raise UsageError for typed settings that contradict what a trained model has."""
+    refused = [key for key in SHAPE_KEYS if key in own and typed.get(key, own[key]) != own[key]]
+    if "output_lr" in own and bool(typed.get("output_lr", own["output_lr"])) != bool(own["output_lr"]):
+        refused.append("output_lr")  # decides which optimizer trains the vocabulary
+    lines = [
+        Text(
+            "{typed} was typed, but {model} has {own}",
+            typed=f"{key}={typed[key]}",
+            model=model,
+            own=f"{key}={own[key]}",
+        )
+        for key in refused
+    ]
+    if lines:
+        raise UsageError(
+            "{lines}\nA model keeps its shape and its optimizers: leave these out, or train from scratch.",
+            lines=Joined("\n", lines),
+        )
+
+
 def to_toml(settings: dict[str, Any]) -> str:
     """Return the settings of a run as TOML that `nanoscope train` can read, with the table RUN_NOTES at the end."""
     lines = ["# The resolved settings of this run. Resume with: nanoscope train THIS_FOLDER --init_from=resume"]

@@ -86,7 +86,7 @@ def test_its_best_loss_was_measured_on_other_windows(theirs: Folder) -> None:
 
 
 def test_another_shape_is_refused(theirs: Folder) -> None:
-    assert "the run was trained with n_layer=2" in resume(theirs, "--n_layer=3", status=2)
+    assert "n_layer=3 was typed, but out has n_layer=2" in resume(theirs, "--n_layer=3", status=2)
     assert not (theirs.path / "out/checkpoints").exists()
 
 

@@ -135,8 +135,8 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_as_if_nothing_had_happene
 def test_the_shape_of_the_model_cannot_be_changed_on_resume_and_both_values_are_named(folder: Folder) -> None:
     folder.train()
     out = folder.train("--init_from=resume", "--n_embd=64", "--block_size=8", status=2)
-    assert "n_embd=64 was typed, the run was trained with n_embd=32" in out
-    assert "block_size=8 was typed, the run was trained with block_size=16" in out
+    assert "n_embd=64 was typed, but run has n_embd=32" in out
+    assert "block_size=8 was typed, but run has block_size=16" in out
 
 
 def test_a_preset_that_differs_from_the_run_is_reported_and_ignored(folder: Folder) -> None:
@@ -335,7 +335,7 @@ def test_more_tokens_per_iteration_are_allowed_and_reported(folder: Folder) -> N
 def test_the_optimizer_of_the_vocabulary_cannot_change_on_resume(folder: Folder) -> None:
     folder.train("--max_iters=2")
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", "--output_lr=0.1", status=2)
-    assert "output_lr=0.1 was typed, the run was trained with output_lr=0.0" in out
+    assert "output_lr=0.1 was typed, but run has output_lr=0.0" in out
     assert folder.losses().keys() == {0, 1}
 
 

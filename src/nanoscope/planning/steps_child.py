@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     import torch
 
     from nanoscope.data.dataset import Dataset
-    from nanoscope.training.engine import WarmUp
-    from nanoscope.training.session import Session
+    from nanoscope.data.loader import BatchLoader
+    from nanoscope.training.engine import Engine, WarmUp
+    from nanoscope.training.evaluate import Evaluator
+    from nanoscope.training.machine import Machine
+    from nanoscope.training.run_folder import RunFolder
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
 ROUND_SHARE = 0.3  # of the time for steps: the micro-batches before one update, so that there are several updates
@@ -79,6 +82,16 @@ def _end_with_parent(job: Job) -> None:
 
 
 @dataclass(frozen=True)
+class Session:
+    config: TrainConfig
+    machine: "Machine"
+    engine: "Engine"
+    loader: "BatchLoader"
+    evaluator: "Evaluator"
+    folder: "RunFolder"
+
+
+@dataclass(frozen=True)
 class SetUp:
     """A session that is ready for its first iteration, and what it took to get there."""
 
@@ -94,16 +107,14 @@ class SetUp:
 def set_up(job: Job, config: TrainConfig) -> SetUp:
     import torch
 
+    from nanoscope.model.checkpoint import TrainingState
+    from nanoscope.training.data import Data
     from nanoscope.training.distributed import Processes
     from nanoscope.training.engine import Engine
     from nanoscope.training.initial_model import initial_model
     from nanoscope.training.machine import choose_machine
-    from nanoscope.training.pace import Pace
-    from nanoscope.training.phases import PhaseClock
-    from nanoscope.training.reporter import Reporter
     from nanoscope.training.run_folder import RunFolder
-    from nanoscope.training.session import Books
-    from nanoscope.training.startup import assemble, check_tokens, start_event
+    from nanoscope.training.startup import check_tokens
 
     machine, notes = choose_machine(config, Processes())
     dataset = _dataset(job, config)
@@ -113,10 +124,8 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     model, config, more = initial_model(config, dataset, machine)
     engine = Engine(config, model, machine)
     model_bytes = used(machine.device)
-    clock = PhaseClock()
-    books = Books(Reporter(RunFolder(Path(job.folder))), clock, Pace(config, clock))
-    session = assemble(config, RunFolder(Path(job.folder)), dataset, engine, books, None)
-    session.start = start_event(session)
+    data = Data(config, dataset, machine, model.config.vocab_size, TrainingState())
+    session = Session(config, machine, engine, data.loader, data.evaluator, RunFolder(Path(job.folder)))
     began = time.perf_counter()
     warmed_up = engine.warm_up()
     return SetUp(
@@ -291,10 +300,14 @@ def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -
 
 def _save(session: "Session") -> tuple[float, int]:
     """The seconds of a save, as the trainer does it, and the size of what it has written."""
-    from nanoscope.training.saving import save
+    from nanoscope.model.checkpoint import TrainingState
+    from nanoscope.training.checkpoint import CheckpointWriter, take_snapshot
 
-    before = time.perf_counter()
-    save(session)
+    before, engine = time.perf_counter(), session.engine
+    snapshot = take_snapshot(
+        engine.plain_model, engine.optimizer, TrainingState(step=1), scaler={}, tokenizer=None, run={}, settings={}
+    )
+    CheckpointWriter(session.folder, 1).save(snapshot)
     seconds = time.perf_counter() - before
     files = session.folder.checkpoints.rglob("*")
     return seconds, sum(file.stat().st_size for file in files if file.is_file())

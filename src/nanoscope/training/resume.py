@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
-from nanoscope.config import KEYS, OPTIONS, RUN_NOTES, SHAPE_KEYS, Mistakes, TrainConfig, build, without_options
+from nanoscope.config import (
+    KEYS,
+    OPTIONS,
+    RUN_NOTES,
+    SHAPE_KEYS,
+    Mistakes,
+    TrainConfig,
+    build,
+    refuse_changes,
+    without_options,
+)
 from nanoscope.config_sources import Resolved, read_run_config, resolve, run_settings
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
@@ -237,7 +247,7 @@ def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | No
     own = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
     options = {key: resolved.given[key] for key in OPTIONS if key in resolved.given}  # also from a file
     typed = {**resolved.typed, **options, **own}
-    _check_unchangeable(typed, saved)
+    refuse_changes(typed, {"output_lr": 0.0, **saved}, str(folder.path))
     notes = [note for note in mistakes.notes if note not in resolved.notes]
     for key, value in resolved.given.items():
         before = saved.get(key, KEYS[key].default)
@@ -255,25 +265,6 @@ def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | No
             )
     config, now = build({**saved, **own}, mistakes), build({**saved, **typed})
     return Resumed(folder, now, config, *_changes(config, now), notes, _cpu_dtype(recorded or {}))
-
-
-def _check_unchangeable(typed: dict[str, Any], saved: dict[str, Any]) -> None:
-    refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
-    if bool(typed.get("output_lr", saved.get("output_lr"))) != bool(saved.get("output_lr")):
-        refused.append("output_lr")  # decides which optimizer trains the vocabulary
-    if refused:
-        lines = [
-            Text(
-                "{typed} was typed, the run was trained with {saved}",
-                typed=f"{key}={typed[key]}",
-                saved=f"{key}={saved.get(key, KEYS[key].default)}",
-            )
-            for key in refused
-        ]
-        raise UsageError(
-            "{lines}\nA model keeps its shape and its optimizers: leave these out, or start a new run.",
-            lines=Joined("\n", lines),
-        )
 
 
 def _cpu_dtype(recorded: dict[str, Any]) -> str | None:
