@@ -47,8 +47,6 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         _check_archive(file)
         # Mapped, not read: two thirds of the file belong to the optimizer.
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        if not isinstance(saved, dict):
-            raise TypeError(f"it holds a {type(saved).__name__}")
     except Exception as error:  # a hostile or damaged file may raise anything
         raise JobError(
             "{file} is not a nanoGPT checkpoint: torch cannot read it as tensors and plain values, and "
@@ -58,6 +56,8 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
             reason=_briefly(error),
         ) from None
     try:
+        if not isinstance(saved, dict):
+            raise TypeError(f"it holds a {type(saved).__name__}")
         weights = _weights(saved["model"], file.stat().st_size)
         config = _model_config(saved["model_args"])
         check_weights(config, weights)
