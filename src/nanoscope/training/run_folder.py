@@ -25,14 +25,14 @@ from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
-_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
-OUR_FOLDERS = {
-    "checkpoints": rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*",
-    "samples": r"step-\d+\.txt",
-    "windows": r"(last|best)\.bin",
-    "tensorboard": r"events\.out\.tfevents\..*",
-}
-"""Folder → the files in it that a run writes, also under the temporary names of `write_atomically`."""
+OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
+_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE))
+_WRITTEN = (
+    rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*"
+    r"|step-\d+\.txt|(last|best)\.bin|events\.out\.tfevents\..*"
+)
+WRITTEN = re.compile(rf"({'|'.join(OUR_FOLDERS)})/({_WRITTEN}|\.({_WRITTEN})\.[0-9a-f]{{8}}\.tmp)")
+"""The files that a run writes into its folders, also under the temporary names of `write_atomically`."""
 HEAD_BYTES = 1 << 16
 TRAINED = (b'{"event":"iter"', b'{"event":"eval"')
 SAVED = (b'{"event":"checkpoint"', b'{"event":"checkpoint_saved"')
@@ -89,20 +89,13 @@ class RunFolder:
     def foreign(self) -> list[str]:
         """What is where a run writes, but is not provably of a run of ours. Empty files and folders don't count."""
         ours, found = self.first_event() is not None, []
-        for name in (self.events.name, *OUR_FILES):
-            file = self.path / name
-            if (not ours or not is_plain_file(file)) and os.path.lexists(file) and not _is_empty(file):
-                found.append(name)
-        for name, written in OUR_FOLDERS.items():
-            place = self.path / name
-            if not os.path.lexists(place) or _is_empty(place):
-                continue
-            if not ours or place.is_symlink() or not place.is_dir():
-                found.append(name)
-                continue
-            inside = [file.relative_to(place).as_posix() for file in place.rglob("*") if not _is_plain_folder(file)]
-            pattern = re.compile(rf"{written}|\.({written})\.[0-9a-f]{{8}}\.tmp")
-            found += [f"{name}/{file}" for file in inside if not pattern.fullmatch(file) or (place / file).is_symlink()]
+        for name in (self.events.name, *OUR_FILES, *OUR_FOLDERS):
+            for path in (self.path / name, *(self.path / name).rglob("*")):
+                inside = path.relative_to(self.path).as_posix()
+                known = WRITTEN.fullmatch(inside) or (inside == name and name not in OUR_FOLDERS)
+                written = ours and known and is_plain_file(path)
+                if os.path.lexists(path) and not written and not _is_plain_folder(path) and not _is_empty(path):
+                    found.append(inside)
         return found
 
     def release(self) -> None:
