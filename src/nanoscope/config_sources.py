@@ -85,11 +85,11 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given = over(given, _read_source(source, mistakes), mistakes.changes)
+            given = merged(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
             mistakes.add(error.text, ANY_SETTING)
     begin_from = given.get("init_from", "scratch")
-    given = over(given, typed, mistakes.changes)
+    given = merged(given, typed, mistakes.changes)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (nanogpt := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
@@ -152,7 +152,7 @@ def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file:
         mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
 
 
-def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -345,7 +345,7 @@ def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dic
         elif key not in (RUN_NOTES, *REMOVED):
             in_table = Text(" Settings belong at the top level, not in a [table].")
             _add_unknown(key, file, mistakes, in_table if isinstance(value, dict) else did_you_mean(key, KEYS))
-    return over(preset, values, mistakes.changes)
+    return merged(preset, values, mistakes.changes)
 
 
 def _add_unknown(key: str, file: Text | str, mistakes: Mistakes, hint: Text | str) -> None:
@@ -391,7 +391,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         elif key not in used:
             _report_unknown(key, where, mistakes)
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
-    return over({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
+    return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
 def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:

@@ -270,7 +270,7 @@ def test_a_deleted_folder_is_created_and_locked_again(tmp_path: Path) -> None:
     run.mkdir()
     held = RunLock(run).acquire()
     shutil.rmtree(run)
-    assert held.place() == run
+    assert held.current_folder() == run
     assert (run / "lock.json").exists()
     held.release()
     assert list(run.iterdir()) == []
@@ -286,7 +286,7 @@ def test_another_run_in_the_place_of_a_deleted_folder_is_left_alone(tmp_path: Pa
     other_machine(run)
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(LockLostError, match="was deleted or moved"):
-        held.place()
+        held.current_folder()
     held.release()
     assert [path.name for path in run.iterdir()] == ["lock.json"]
 

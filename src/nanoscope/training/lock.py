@@ -7,8 +7,8 @@ than that; a process that is stopped, dead or cut off from the file server does 
 silence another process may take over.
 
 A process that was silent may wake up, and a folder may be renamed while it is trained in. So whoever writes asks for
-the folder first: `RunLock.place()`. A folder that changes hands between that question and the write goes unnoticed
-until the next one. Imports no torch.
+the folder first: `RunLock.current_folder()`. A folder that changes hands between that question and the write goes
+unnoticed until the next one. Imports no torch.
 """
 
 import os
@@ -71,7 +71,7 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """Where it is now, or was when `place` last looked."""
+        """Where it is now, or was when `current_folder` last looked."""
         self._held = False
         self._released = threading.Event()
         self._note_seen: Identity | None = None
@@ -122,7 +122,7 @@ class RunLock:
         with suppress(OSError):
             self.note.unlink()
 
-    def place(self) -> Path:
+    def current_folder(self) -> Path:
         """The folder, also if it was renamed. LockLostError if it is no longer this process's.
 
         This is asked before every write, so as long as nothing has changed a single `stat` answers.
@@ -137,7 +137,7 @@ class RunLock:
             return
         self._released.set()
         with suppress(LockLostError):  # then nothing there is ours to remove
-            folder = self.place()
+            folder = self.current_folder()
             for name in ("lock.json", ".lock"):  # Windows deletes the latter only on release
                 with suppress(OSError):
                     (folder / name).unlink()
