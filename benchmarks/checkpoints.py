@@ -6,7 +6,8 @@ A lap of N steps that starts with a save is compared with a lap of N steps witho
 difference is the total cost; a save that isn't on disk at the end of its lap is waited for. Ways to save:
 
     at once         training waits while the files are written, synced, read back and compared
-    two at once     the same, with one thread per file (what nanoscope does)
+    two at once     the same, with one thread per file (what nanoscope did until it stopped reading back)
+    not read back   written and synced, and hashed from memory (what nanoscope does)
     from a buffer   the file is built in memory and hashed twice, before writing and after reading back
     by a thread     copied while training waits, then written and read back by a thread at full speed
     paced           copied by a thread during the next forward pass, then written and read back in pieces of 256 KB
@@ -116,6 +117,19 @@ class TwoAtOnce(AtOnce):
     def save(self, state: State) -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda item: self.write(self.folder / item[0], item[1]), state.items()))
+
+
+class NotReadBack(AtOnce):
+    name = "not read back"
+
+    def write(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        with self.part("write"):
+            save_file(tensors, path, {"format": "pt"})
+        with path.open("rb+") as file:
+            with self.part("sync"):
+                os.fsync(file.fileno())
+            with self.part("hash"):
+                hashlib.file_digest(file, "sha256")
 
 
 class FromBuffer(AtOnce):
@@ -271,7 +285,7 @@ def measure(size: Size, rounds: int, folder: Path) -> dict[str, Any]:
     lap_ms, _ = lap(training, size.paced_steps)
     at_once = AtOnce(folder)
     paced = Paced(folder, rest_seconds=lap_ms / 2000)  # as if every lap began with a save
-    ways = [at_once, TwoAtOnce(folder), FromBuffer(folder), ByThread(folder), paced]
+    ways = [at_once, TwoAtOnce(folder), NotReadBack(folder), FromBuffer(folder), ByThread(folder), paced]
     step_ms: list[float] = []
     costs: dict[str, list[float]] = {way.name: [] for way in ways}
     paused: dict[str, list[float]] = {way.name: [] for way in ways}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nanoscope import __version__
+from nanoscope.version import __version__
 
 PATIENCE_S = 60
 

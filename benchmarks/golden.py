@@ -4,8 +4,8 @@ python benchmarks/golden.py BASE [--only NAME...] [--keep FOLDER]
 
 BASE is another checkout of nanoscope (git worktree add ../base COMMIT). Nothing is stored, because kernels differ
 between CPUs: both trees train now, with this interpreter. Compared are weights, optimizer and progress of every
-checkpoint, byte by byte, the events without times, and the memory that `plan` counts. Five minutes on two quiet
-cores; the exit status is 1 if anything differs.
+checkpoint, byte by byte, the events without times, the memory that `plan` counts, and the operations of a forward
+pass and an update on fake CUDA tensors. Five minutes on two quiet cores; the exit status is 1 if anything differs.
 """
 
 import argparse
@@ -82,10 +82,12 @@ def environment_of(tree: Path, folder: Path) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(tree / "src"), "NANOSCOPE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
 
 
-def counted_memory(tree: Path, folder: Path) -> dict[str, Any]:
-    """What `plan` counts for presets on a CPU and on CUDA, in bytes, by part."""
-    command = [sys.executable, str(HERE), "--memory"]
-    done = subprocess.run(command, env=environment_of(tree, folder), capture_output=True, text=True, check=True)
+def printed(what: str, tree: Path, folder: Path) -> dict[str, Any]:
+    """What a child prints with the sources of `tree`: 'memory' or 'graphs'."""
+    command = [sys.executable, str(HERE), f"--{what}", str(tree)]
+    done = subprocess.run(command, env=environment_of(tree, folder), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{what} of {tree}:\n{done.stderr[-2000:]}")
     return dict(json.loads(done.stdout))
 
 
@@ -179,8 +181,6 @@ def child(fault: str, words: list[str]) -> None:
 
 
 def print_memory() -> None:
-    from dataclasses import asdict
-
     from nanoscope.config_sources import resolve
     from nanoscope.planning.memory import training_memory
     from nanoscope.training.initial_model import new_shape
@@ -191,13 +191,35 @@ def print_memory() -> None:
         shape = new_shape(config, 50304 if preset == "gpt2-124m" else 65)
         for device, dtype in (("cpu", "float32"), ("cpu", "bfloat16"), ("cuda", "bfloat16"), ("cuda", "float16")):
             memory = training_memory(shape, config, config.batch_size, device, dtype)
-            found[f"{preset} {device} {dtype}"] = asdict(memory)
+            found[f"{preset} {device} {dtype}"] = [memory.parameters, round(memory.peak, -3)]
+    print(json.dumps(found))
+
+
+def print_graphs(tree: Path) -> None:
+    """The operations of both recipes on fake CUDA tensors, with their dtypes, by the tree's own tests/fake_devices."""
+    sys.path.insert(0, str(tree / "tests"))
+    import fake_devices
+
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        fake_devices.allow_fake_cuda(Path(folder))
+        for recipe, shape in fake_devices.SHAPES.items():
+            for dtype in ("float32", "bfloat16", "float16"):
+                choice = fake_devices.gpu(dtype=dtype)
+                with fake_devices.on_fake_cuda():
+                    model, _, forward = fake_devices.forward_pass(shape, choice)
+                    update = fake_devices.optimizer_step(model, choice)
+                found[f"{recipe} {dtype} forward"] = [str(op) for op in forward]
+                found[f"{recipe} {dtype} update"] = [str(op) for op in update]
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--memory"]:
+    if sys.argv[1:2] == ["--memory"]:
         print_memory()
+        sys.exit()
+    if sys.argv[1:2] == ["--graphs"]:
+        print_graphs(Path(sys.argv[2]))
         sys.exit()
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], sys.argv[3:])
@@ -219,12 +241,13 @@ if __name__ == "__main__":
             problems = differences(*left)
             different += bool(problems)
             print(f"{case.name}: {'; '.join(problems) or f'equal ({len(left[0])} things)'}", flush=True)
-        if not given.only:
-            before, now = (counted_memory(tree, place) for tree in trees.values())
+        counted = [what for what in ("memory", "graphs") if not given.only or what in given.only]
+        for what in counted:
+            before, now = (printed(what, tree, place) for tree in trees.values())
             different += before != now
             for name in sorted({*before, *now}):
                 if before.get(name) != now.get(name):
-                    print(f"memory of {name}: {before.get(name)} → {now.get(name)}")
-            print(f"memory: {len(before)} counted")
-    print(f"{different} of {len(chosen) + (not given.only)} differ")
+                    print(f"{what} of {name}: {before.get(name)} → {now.get(name)}")
+            print(f"{what}: {len(before)} compared", flush=True)
+    print(f"{different} of {len(chosen) + len(counted)} differ")
     sys.exit(bool(different))

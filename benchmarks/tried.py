@@ -22,7 +22,8 @@ from typing import Any
 
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
-from nanoscope.planning.trying_worker import Arm, Workshop, plain
+from nanoscope.data.find import find_dataset
+from nanoscope.planning.trying import Arms
 
 GOOD = [
     "--recipe=classic", "--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=32", "--batch_size=8",
@@ -43,14 +44,14 @@ class Situation:
 
 
 def proposed(document: dict[str, Any], question: str) -> list[dict[str, Any]]:
-    return [each for each in document["findings"] if each["question"] == question and each["proposed"]]
+    return [each for each in document["findings"] if each["question"] == question and each["verdict"] == "helps"]
 
 
 def rate_is_near(document: dict[str, Any], config: TrainConfig, lower: bool, best: float) -> bool:
     found = proposed(document, "rate")
     rate = config.peak_lr * config.lr_scale
     near = best / NEAR_THE_BEST < rate < best * NEAR_THE_BEST
-    return bool(found) and (found[0]["factor"] < 1) == lower and near
+    return bool(found) and (found[0]["best"]["factor"] < 1) == lower and near
 
 
 def situations(best: float) -> list[Situation]:
@@ -66,7 +67,7 @@ def situations(best: float) -> list[Situation]:
         Situation(
             "batch too small",
             "--batch_size=1 --eval_iters=200 --max_iters=700 --warmup_iters=70 --eval_interval=350",
-            lambda d, c: any(each["factor"] > 1 for each in proposed(d, "batch")),
+            lambda d, c: any(each["best"]["factor"] > 1 for each in proposed(d, "batch")),
         ),
         Situation(
             "no warm-up",
@@ -84,23 +85,26 @@ def nanoscope(*words: str) -> str:
     return done.stdout
 
 
-def final_loss(workshop: Workshop, config: TrainConfig, seed: int) -> float:
-    outcome, _ = workshop.train(Arm(plain(replace(config, seed=seed)), windows=400))
-    return sum(outcome.losses) / len(outcome.losses) if outcome.losses else float("nan")
+def arms_of(config: TrainConfig, run: Path | None = None) -> Arms:
+    return Arms(replace(config, dataset=str(find_dataset(config.dataset, config.tokenizer, run=run))))
 
 
-def fresh_gain(workshop: Workshop, planted: TrainConfig, command: str) -> list[float]:
+def final_loss(arms: Arms, config: TrainConfig, seed: int) -> float:
+    return arms.train(replace(config, seed=seed), windows=400).loss
+
+
+def fresh_gain(arms: Arms, planted: TrainConfig, command: str) -> list[float]:
     """What the proposed command gains over the planted run, with seeds that the trials have not seen."""
     better = resolve(shlex.split(command)[2:]).config
     seeds = [planted.seed + 1000 + number for number in range(FRESH_SEEDS)]
-    return [final_loss(workshop, planted, seed) - final_loss(workshop, better, seed) for seed in seeds]
+    return [final_loss(arms, planted, seed) - final_loss(arms, better, seed) for seed in seeds]
 
 
 def sweep(dataset: str) -> None:
     config = resolve([*GOOD, f"--dataset={dataset}"]).config
-    workshop = Workshop(Path("none"), plain(config))
+    arms = arms_of(config)
     for factor in SWEPT:
-        losses = [final_loss(workshop, replace(config, lr_scale=factor), 9000 + number) for number in range(3)]
+        losses = [final_loss(arms, replace(config, lr_scale=factor), 9000 + number) for number in range(3)]
         print(f"rate {config.peak_lr * factor:.2g}: {' '.join(f'{loss:.4f}' for loss in losses)}", flush=True)
 
 
@@ -137,15 +141,15 @@ def one(situation: Situation, seed: int, options: argparse.Namespace, root: Path
     command = document["command"]
     config = resolve(shlex.split(command)[2:]).config if command else planted
     right = situation.is_right(document, config)
+    helps = [each for each in document["findings"] if each["verdict"] == "helps"]
     told = [
-        f"{each['question']} {' '.join(f'{k}={v}' for k, v in each['change'].items())}: "
-        f"{each['gain']['mean']:.3f} ± {each['gain']['error']:.3f}"
-        for each in document["findings"]
-        if each["proposed"]
+        f"{each['question']} {' '.join(f'{k}={v}' for k, v in each['best']['change'].items())}: "
+        + "{mean:.3f} ± {error:.3f} ({pairs} pairs)".format(**each["best"]["gain"])
+        for each in helps
     ]
     fresh = ""
-    if command and any(each["proposed"] and each["question"] != "evaluation" for each in document["findings"]):
-        gains = fresh_gain(Workshop(folder, plain(planted)), planted, command)
+    if command and any(each["question"] != "evaluation" for each in helps):
+        gains = fresh_gain(arms_of(planted, folder), planted, command)
         right = right and sum(gains) > 0
         fresh = f"; again with other seeds: {' '.join(f'{gain:+.3f}' for gain in gains)}"
     said = "; ".join(told) or "nothing to change"

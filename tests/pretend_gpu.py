@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from nanoscope.hardware import device
 from nanoscope.model import kernels
-from nanoscope.training.learner import Learner
+from nanoscope.training.engine import Engine
 
 
 class PretendGPU(TorchFunctionMode):
@@ -65,9 +65,9 @@ class VirtualTime:
         self.steps = 0
         monkeypatch.setattr(time, "perf_counter", self.perf_counter)
         monkeypatch.setattr(torch.mps, "synchronize", self.synchronize)
-        original: Callable[..., Tensor | None] = Learner.forward_backward
+        original: Callable[..., Tensor] = Engine.update
 
-        def forward_backward(*args: Any) -> Tensor | None:
+        def update(*args: Any) -> Tensor:
             self.now += 0.001  # to start its operations
             while len(self.queue) >= depth:
                 self.now = max(self.now, self.queue.pop(0))
@@ -75,7 +75,7 @@ class VirtualTime:
             self.steps += 1
             return original(*args)
 
-        monkeypatch.setattr(Learner, "forward_backward", forward_backward)
+        monkeypatch.setattr(Engine, "update", update)
 
     def perf_counter(self) -> float:
         self.now += 1e-6  # something passes always

@@ -2,13 +2,12 @@ import random
 
 import pytest
 
+from nanoscope.analysis.numbers import is_slow, robust_sigma
 from nanoscope.estimates import (
-    is_slow,
     is_spike,
     median,
     multiples_between,
     percentile,
-    robust_sigma,
     scatter,
     spike_height,
     standard_error,

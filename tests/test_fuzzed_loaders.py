@@ -26,9 +26,9 @@ from nanoscope.data.dataset import open_dataset
 from nanoscope.data.tokenizer import tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.huggingface import load_gpt2
+from nanoscope.messages import printable
 from nanoscope.model import GPT, ModelConfig
 from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint
-from nanoscope.untrusted import printable
 
 pytestmark = pytest.mark.slow
 

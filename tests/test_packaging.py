@@ -43,8 +43,6 @@ TORCH_ROOMS = (
     "interop",
     "hardware.device",
     "hardware.memory",
-    "hardware.openmp",
-    "hardware.waiting",
     "planning",
     "data.loader",
 )

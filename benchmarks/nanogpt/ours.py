@@ -22,18 +22,18 @@ from nanoscope.hardware.probe import make_cpu_ready
 def machine() -> dict[str, Any]:
     """With the dtype that training chooses here."""
     make_cpu_ready("cpu", "auto", training=True)
-    from nanoscope.hardware.device import decide, look
+    from nanoscope.hardware.device import set_up_device
     from nanoscope.training.measure import machine
 
-    return machine(decide("cpu", "auto", False, look(training=True)))
+    return machine(set_up_device("cpu", "auto", training=True)[0])
 
 
 def peak(dtype: str) -> dict[str, Any]:
     make_cpu_ready("cpu", dtype)
-    from nanoscope.hardware.device import decide, look
+    from nanoscope.hardware.device import set_up_device
     from nanoscope.training.measure import MachineBench
 
-    return {"gflops": MachineBench(decide("cpu", "float32", False, look())).peak(dtype).get("gflops")}
+    return {"gflops": MachineBench(set_up_device("cpu", "float32")[0]).peak(dtype).get("gflops")}
 
 
 def step(

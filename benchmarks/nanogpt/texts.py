@@ -19,8 +19,7 @@ from zipfile import ZipFile
 
 from nanoscope.data.corpora import download_wheel
 from nanoscope.errors import JobError
-from nanoscope.files import write_atomically
-from nanoscope.paths import cache_folder
+from nanoscope.files import cache_folder, write_atomically
 
 
 @dataclass(frozen=True)

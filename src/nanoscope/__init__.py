@@ -9,8 +9,6 @@ docs/python.md describes what is listed here. Each name is loaded when it is fir
 neither torch nor numpy.
 """
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False  # type checkers take it for true; importing it would take longer than all the rest
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from nanoscope.api.runs import train as train
     from nanoscope.errors import JobError as JobError
     from nanoscope.errors import UsageError as UsageError
+    from nanoscope.version import __version__ as __version__
 
 _PLACES = {
     "api.comparing": ("Comparison", "compare"),
@@ -43,9 +42,10 @@ _PLACES = {
     "api.planning": ("plan",),
     "api.runs": ("Run", "list_runs", "train"),
     "errors": ("JobError", "UsageError"),
+    "version": ("__version__",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
-__all__ = ["__version__", *sorted(_MODULES)]
+__all__ = sorted(_MODULES)
 
 if not TYPE_CHECKING:  # a type checker would accept any name
 

@@ -10,11 +10,12 @@ import hashlib
 import json
 import re
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.untrusted import read_json, read_small
+from nanoscope.files import read_json, read_small
 
 STATE_VERSION = 1
 
@@ -50,6 +51,14 @@ def read_pointer(folder: Path, pointer: str) -> str | None:
     return name if re.fullmatch(r"step-[0-9]{1,12}", name) and (folder / name).is_dir() else None
 
 
+def checkpoints_from(folder: Path, wanted: str = LAST) -> list[Path]:
+    """The checkpoint that `wanted` names (`last`, `best` or its own name) and those before it, newest first."""
+    available = checkpoint_folders(folder)
+    if wanted in (LAST, BEST):
+        wanted = read_pointer(folder, wanted) or "".join(path.name for path in available[:1])
+    return list(dropwhile(lambda path: path.name != wanted, available))
+
+
 class OtherVersionError(JobError):
     """A checkpoint is of another format. That is no damage."""
 
@@ -76,10 +85,7 @@ def state_checksum(state: dict[str, Any]) -> str:
 
 def saved_settings(run: Path) -> tuple[dict[str, Any], str]:
     """The settings that the checkpoint keeps with which a run resumes, and its name; nothing if none keeps any."""
-    folder = run / "checkpoints"
-    last = read_pointer(folder, LAST)
-    available = checkpoint_folders(folder)
-    for checkpoint in available[next((i for i, path in enumerate(available) if path.name == last), 0) :]:
+    for checkpoint in checkpoints_from(run / "checkpoints"):
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, JobError):
             settings = read_state(checkpoint).get("settings")
             if isinstance(settings, dict) and settings:

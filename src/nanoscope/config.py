@@ -1,16 +1,22 @@
-"""The configuration of a training run: one flat, typed TrainConfig with nanoGPT's names, and the checks on it.
+"""The settings of a training run: one flat TrainConfig with nanoGPT's names, and the checks on it.
 
-config_sources.py reads it from presets, files and flags; config_values.py converts the values.
+Each setting is declared once, with its group, default, help, range, and how long it holds if it is typed on a resume.
+config_sources.py reads settings from presets, files and flags.
 """
 
 import json
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from nanoscope.errors import UsageError
 from nanoscope.messages import Count, Joined, Text
+from nanoscope.suggest import did_you_mean
 
 Auto = Literal["auto"]
 
@@ -21,36 +27,38 @@ class Range(NamedTuple):
     description: Text
     contains: Callable[[float], bool]
 
-    def refusal(self, key: str, value: object, word: str | None = None) -> Text:
-        """The mistake of a value that is not such a number; `word` is accepted too."""
-        if word is None:
-            return Text("{key} must be {range}, got {value}", key=key, range=self.description, value=value)
-        return Text(
-            "{key} must be {range} or {word}, got {value}", key=key, range=self.description, word=word, value=value
-        )
+    def refusal(self, key: str, value: object, words: Iterable[str] = ()) -> Text:
+        """The mistake of a value that is not such a number; `words` are accepted too."""
+        wanted = _either([self.description, *words])
+        return Text("{key} must be {range}, got {value}", key=key, range=wanted, value=value)
 
 
 POSITIVE = Range(Text("positive"), lambda number: number > 0)
 NOT_NEGATIVE = Range(Text("0 or greater"), lambda number: number >= 0)
 FRACTION = Range(Text("at least 0 and less than 1"), lambda number: 0 <= number < 1)
 
-
-Lasts = Literal["run", "session", "invocation"]
+Holds = Literal["run", "invocation"]
 """How long a value holds that is typed on a resume.
 
-run: from now on. It says what the run computes, measures or keeps, and config.toml records it.
-session: until this session ends. It says how the run is carried out: where, and how often it reports.
-invocation: until this session ends, and also if it is typed at the start: config.toml never has it.
+run: for good. It says what the run computes, measures or keeps, and config.toml records it.
+invocation: for this invocation only. It says how the run is carried out: where, and how often it reports.
 """
 
 
-def _key(
-    group: str, default: Any, help: str, accepts: Range | None = None, recipe: str = "", lasts: Lasts = "run"
+def _setting(
+    group: str, default: Any, help: str, accepts: Range | None = None, recipe: str = "", holds: Holds = "run"
 ) -> Any:
     """One setting. `recipe` names the only recipe that uses it."""
     help += f" (only for recipe={recipe})" if recipe else ""
-    metadata = {"group": group, "help": help, "accepts": accepts, "recipe": recipe, "lasts": lasts}
+    metadata = {"group": group, "help": help, "accepts": accepts, "recipe": recipe, "holds": holds}
     return field(default=default, metadata=metadata)
+
+
+_run, _evaluation, _data, _model, _optimizer = (
+    partial(_setting, group) for group in ("run", "evaluation", "data", "model", "optimizer")
+)
+_machine = partial(_setting, "machine", holds="invocation")
+_command = partial(_setting, "command", holds="invocation")  # options of the command: config.toml never has them
 
 
 @dataclass(kw_only=True)
@@ -58,67 +66,68 @@ class TrainConfig:
     """Every setting of a training run. The defaults are nanoGPT's, for GPT-2 124M; a preset replaces many of them."""
 
     # fmt: off
-    out_dir: str = _key("run", "", "run folder; default: runs/NAME, where NAME is the preset, config file or dataset")
-    init_from: str = _key("run", "scratch", "scratch; resume (continue a run); auto (resume if there is a checkpoint, else begin); or weights to begin a new run with: a run, one of its checkpoints, nanoGPT's ckpt.pt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
-    recipe: Literal["modern", "classic"] = _key("run", "modern", "modern learns several times faster; classic is GPT-2 as nanoGPT trains it")
-    seed: int = _key("run", 1337, "random seed of the initial weights, the batches and dropout", NOT_NEGATIVE)
-    overwrite: bool = _key("run", False, "delete the run in out_dir and start a new one", lasts="invocation")
-    max_minutes: float = _key("run", 0.0, "save and stop after N minutes of wall time; 0: no limit", NOT_NEGATIVE, lasts="invocation")
-    on_nan: Literal["stop", "rollback"] = _key("run", "stop", "if the loss is not finite: stop, or rollback to the last checkpoint, skip the batch and halve the learning rates, at most 3 times")
-    log_interval: int = _key("run", 1, "print every N iterations", POSITIVE, lasts="session")
-    wandb_log: bool = _key("run", False, "also log to Weights & Biases (requires: pip install wandb)")
-    wandb_project: str = _key("run", "", "Weights & Biases project; default: nanoscope")
-    wandb_run_name: str = _key("run", "", "Weights & Biases run name; default: the name of the run folder")
-    tensorboard: bool = _key("run", False, "also log to the folder tensorboard in the run folder (requires: pip install tensorboardX)")
+    out_dir: str = _run("", "run folder; default: runs/NAME, where NAME is the preset, config file or dataset")
+    init_from: str = _run("scratch", "scratch; resume (continue a run); auto (resume if there is a checkpoint, else begin); or weights to begin a new run with: a run, one of its checkpoints, nanoGPT's ckpt.pt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a folder with GPT-2 weights (model.safetensors, config.json)")
+    recipe: Literal["modern", "classic"] = _run("modern", "modern learns several times faster; classic is GPT-2 as nanoGPT trains it")
+    seed: int = _run(1337, "random seed of the initial weights, the batches and dropout", NOT_NEGATIVE)
+    on_nan: Literal["stop", "rollback"] = _run("stop", "if the loss is not finite: stop, or rollback to the last checkpoint, skip the batch and halve the learning rates, at most 3 times")
+    log_interval: int = _run(1, "print every N iterations", POSITIVE, holds="invocation")
+    wandb_log: bool = _run(False, "also log to Weights & Biases (requires: pip install wandb)")
+    wandb_project: str = _run("", "Weights & Biases project; default: nanoscope")
+    wandb_run_name: str = _run("", "Weights & Biases run name; default: the name of the run folder")
+    tensorboard: bool = _run(False, "also log to the folder tensorboard in the run folder (requires: pip install tensorboardX)")
 
-    eval_interval: int = _key("evaluation", 2000, "evaluate every N iterations", POSITIVE, lasts="session")
-    eval_iters: int | Literal["full"] = _key("evaluation", 200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)
-    eval_batch_size: int | Auto = _key("evaluation", "auto", "sequences at once in an evaluation; changes its speed, not its result", POSITIVE, lasts="session")
-    eval_only: bool = _key("evaluation", False, "evaluate once and exit; changes nothing in a run", lasts="invocation")
-    patience: int = _key("evaluation", 0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE, lasts="session")
-    always_save_checkpoint: bool = _key("evaluation", True, "save at every evaluation; False: only when the validation loss improves")
-    keep_checkpoints: int = _key("evaluation", 2, "number of latest checkpoints to keep in addition to the best; 0: all", NOT_NEGATIVE)
-    sample_interval: int = _key("evaluation", 0, "write a sample every N iterations; 0: never", NOT_NEGATIVE, lasts="session")
+    overwrite: bool = _command(False, "delete the run in out_dir and start a new one")
+    max_minutes: float = _command(0.0, "save and stop after N minutes of wall time; 0: no limit", NOT_NEGATIVE)
+    eval_only: bool = _command(False, "evaluate once and exit; changes nothing in a run")
 
-    dataset: str = _key("data", "openwebtext", "folder of a prepared dataset, its name under data/, or a known corpus (shakespeare, python)")
-    tokenizer: Literal["auto", "char", "byte", "gpt2", "bpe"] = _key("data", "auto", "char, byte, gpt2 or bpe, for a corpus that is prepared on first use; auto: the dataset's own")
-    order: Literal["random", "epochs"] = _key("data", "random", "random: windows at random positions, as in nanoGPT; epochs: every window once per epoch, shuffled")
-    batch_size: int = _key("data", 12, "sequences per micro-batch", POSITIVE)
-    gradient_accumulation_steps: int = _key("data", 5 * 8, "micro-batches per iteration, over all processes", POSITIVE)
-    block_size: int = _key("data", 1024, "context length in tokens", POSITIVE)
+    eval_interval: int = _evaluation(2000, "evaluate every N iterations", POSITIVE, holds="invocation")
+    eval_iters: int | Literal["full"] = _evaluation(200, "batches per split in an evaluation, always the same ones; full: the whole split", POSITIVE)
+    eval_batch_size: int | Auto = _evaluation("auto", "sequences at once in an evaluation; changes its speed, not its result", POSITIVE, holds="invocation")
+    patience: int = _evaluation(0, "stop after N evaluations without a lower validation loss; 0: never", NOT_NEGATIVE, holds="invocation")
+    always_save_checkpoint: bool = _evaluation(True, "save at every evaluation; False: only when the validation loss improves")
+    keep_checkpoints: int = _evaluation(2, "number of latest checkpoints to keep in addition to the best; 0: all", NOT_NEGATIVE)
+    sample_interval: int = _evaluation(0, "write a sample every N iterations; 0: never", NOT_NEGATIVE, holds="invocation")
 
-    n_layer: int = _key("model", 12, "number of transformer blocks", POSITIVE)
-    n_head: int = _key("model", 12, "number of attention heads", POSITIVE)
-    n_embd: int = _key("model", 768, "embedding width, a multiple of n_head", POSITIVE)
-    dropout: float = _key("model", 0.0, "dropout probability; 0 for pre-training, 0.1 or more for small data or fine-tuning", FRACTION)
-    bias: bool = _key("model", False, "biases in LayerNorm and Linear layers, as in GPT-2", recipe="classic")
-    token_shift: int = _key("model", 0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range(Text("between 0 and 8"), lambda number: 0 <= number <= 8), "modern")
-    ngrams: int = _key("model", 4, "length of the longest n-gram that has its own embedding; 1: none", Range(Text("positive and at most 8"), lambda number: 0 < number <= 8), "modern")
-    ngram_dropout: float = _key("model", 0.0, "dropout probability of the n-gram embeddings; 0.5 if the data is read several times", FRACTION, "modern")
+    dataset: str = _data("openwebtext", "folder of a prepared dataset, its name under data/, or a known corpus (shakespeare, python)")
+    tokenizer: Literal["auto", "char", "byte", "gpt2", "bpe"] = _data("auto", "char, byte, gpt2 or bpe, for a corpus that is prepared on first use; auto: the dataset's own")
+    order: Literal["random", "epochs"] = _data("random", "random: windows at random positions, as in nanoGPT; epochs: every window once per epoch, shuffled")
+    batch_size: int = _data(12, "sequences per micro-batch", POSITIVE)
+    gradient_accumulation_steps: int = _data(5 * 8, "micro-batches per iteration, over all processes", POSITIVE)
+    block_size: int = _data(1024, "context length in tokens", POSITIVE)
 
-    learning_rate: float | Auto = _key("optimizer", "auto", "peak learning rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern", POSITIVE)
-    lr_scale: float = _key("optimizer", 1.0, "multiplies every learning rate, for example to resume with lower ones", POSITIVE)
-    matrix_lr: float = _key("optimizer", 0.02, "peak learning rate of Muon, which trains the matrices of the blocks", POSITIVE, "modern")
-    table_lr: float = _key("optimizer", 0.3, "peak learning rate of Adagrad, which trains the n-gram embeddings", POSITIVE, "modern")
-    output_lr: float = _key("optimizer", 0.0, "peak learning rate of the output layer with Adagrad, which then also trains the token embeddings; 0: AdamW trains both, 0.1 suits BPE", NOT_NEGATIVE, "modern")
-    muon_momentum: float = _key("optimizer", 0.95, "momentum of Muon", FRACTION, "modern")
-    max_iters: int = _key("optimizer", 600_000, "total number of iterations", POSITIVE)
-    weight_decay: float = _key("optimizer", 0.1, "weight decay of matrices; biases, norms and modern's tables do not decay", NOT_NEGATIVE)
-    beta1: float = _key("optimizer", 0.9, "AdamW's beta1", FRACTION)
-    beta2: float = _key("optimizer", 0.95, "AdamW's beta2", FRACTION)
-    grad_clip: float = _key("optimizer", 1.0, "maximum gradient norm; 0: no clipping", NOT_NEGATIVE)
-    decay_lr: bool = _key("optimizer", True, "warm up and decay the learning rate (classic: cosine, modern: linear); False: constant")
-    warmup_iters: int | Auto = _key("optimizer", "auto", "iterations of linear warm-up; auto: 2000 for classic, 0 for modern", NOT_NEGATIVE)
-    cooldown: float = _key("optimizer", 0.6, "the learning rate decays over this last share of the iterations", Range(Text("positive and at most 1"), lambda number: 0 < number <= 1), "modern")
-    lr_decay_iters: int | Auto = _key("optimizer", "auto", "iteration at which the learning rate reaches min_lr; auto: max_iters", POSITIVE)
-    min_lr: float | Auto = _key("optimizer", "auto", "final learning rate; auto: a tenth of learning_rate for classic, 0 for modern")
+    n_layer: int = _model(12, "number of transformer blocks", POSITIVE)
+    n_head: int = _model(12, "number of attention heads", POSITIVE)
+    n_embd: int = _model(768, "embedding width, a multiple of n_head", POSITIVE)
+    dropout: float = _model(0.0, "dropout probability; 0 for pre-training, 0.1 or more for small data or fine-tuning", FRACTION)
+    bias: bool = _model(False, "biases in LayerNorm and Linear layers, as in GPT-2", recipe="classic")
+    token_shift: int = _model(0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range(Text("between 0 and 8"), lambda number: 0 <= number <= 8), "modern")
+    ngrams: int = _model(4, "length of the longest n-gram that has its own embedding; 1: none", Range(Text("positive and at most 8"), lambda number: 0 < number <= 8), "modern")
+    ngram_dropout: float = _model(0.0, "dropout probability of the n-gram embeddings; 0.5 if the data is read several times", FRACTION, "modern")
 
-    device: str = _key("machine", "auto", "auto, cpu, cuda, cuda:N or mps", lasts="session")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = _key("machine", "auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16", lasts="session")
-    compile: bool | Auto = _key("machine", "auto", "use torch.compile; falls back to eager mode if it fails", lasts="session")
-    threads: int | Auto = _key("machine", "auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024), lasts="session")
-    waiting: Literal["auto", "spin", "sleep"] = _key("machine", "auto", "how CPU threads wait for each other: spin is faster on a quiet machine, sleep on a busy one; changes nothing else; auto: by how busy the machine is", lasts="session")
-    backend: Literal["auto", "gloo", "nccl"] = _key("machine", "auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo", lasts="session")
+    learning_rate: float | Auto = _optimizer("auto", "peak learning rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern", POSITIVE)
+    lr_scale: float = _optimizer(1.0, "multiplies every learning rate, for example to resume with lower ones", POSITIVE)
+    matrix_lr: float = _optimizer(0.02, "peak learning rate of Muon, which trains the matrices of the blocks", POSITIVE, "modern")
+    table_lr: float = _optimizer(0.3, "peak learning rate of Adagrad, which trains the n-gram embeddings", POSITIVE, "modern")
+    output_lr: float = _optimizer(0.0, "peak learning rate of the output layer with Adagrad, which then also trains the token embeddings; 0: AdamW trains both, 0.1 suits BPE", NOT_NEGATIVE, "modern")
+    muon_momentum: float = _optimizer(0.95, "momentum of Muon", FRACTION, "modern")
+    max_iters: int = _optimizer(600_000, "total number of iterations", POSITIVE)
+    weight_decay: float = _optimizer(0.1, "weight decay of matrices; biases, norms and modern's tables do not decay", NOT_NEGATIVE)
+    beta1: float = _optimizer(0.9, "AdamW's beta1", FRACTION)
+    beta2: float = _optimizer(0.95, "AdamW's beta2", FRACTION)
+    grad_clip: float = _optimizer(1.0, "maximum gradient norm; 0: no clipping", NOT_NEGATIVE)
+    decay_lr: bool = _optimizer(True, "warm up and decay the learning rate (classic: cosine, modern: linear); False: constant")
+    warmup_iters: int | Auto = _optimizer("auto", "iterations of linear warm-up; auto: 2000 for classic, 0 for modern", NOT_NEGATIVE)
+    cooldown: float = _optimizer(0.6, "the learning rate decays over this last share of the iterations", Range(Text("positive and at most 1"), lambda number: 0 < number <= 1), "modern")
+    lr_decay_iters: int | Auto = _optimizer("auto", "iteration at which the learning rate reaches min_lr; auto: max_iters", POSITIVE)
+    min_lr: float | Auto = _optimizer("auto", "final learning rate; auto: a tenth of learning_rate for classic, 0 for modern")
+
+    device: str = _machine("auto", "auto, cpu, cuda, cuda:N or mps")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = _machine("auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16")
+    compile: bool | Auto = _machine("auto", "use torch.compile; falls back to eager mode if it fails")
+    threads: int | Auto = _machine("auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024))
+    waiting: Literal["auto", "spin", "sleep"] = _machine("auto", "how CPU threads wait for each other: spin is faster on a quiet machine, sleep on a busy one; changes nothing else; auto: by how busy the machine is")
+    backend: Literal["auto", "gloo", "nccl"] = _machine("auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo")
     # fmt: on
 
     @property
@@ -144,6 +153,11 @@ class TrainConfig:
         return self.warmup_iters
 
     @property
+    def eval_windows(self) -> int | None:
+        """Of each split, in an evaluation; None: all."""
+        return None if self.eval_iters == "full" else self.eval_iters * self.batch_size
+
+    @property
     def sequences_per_step(self) -> int:
         return self.batch_size * self.gradient_accumulation_steps
 
@@ -156,14 +170,19 @@ class TrainConfig:
 SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ngrams", "token_shift")
 KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
-PER_INVOCATION = tuple(name for name, item in KEYS.items() if item.metadata["lasts"] == "invocation")
+OPTIONS = tuple(name for name, item in KEYS.items() if item.metadata["group"] == "command")
+REMOVED: tuple[str, ...] = ()  # settings of earlier versions: config.toml may have them, and they are ignored
 RUN_NOTES = "environment"  # the table that a run adds to its config.toml; it holds no settings
 LAST_NOTE = "data_folder"  # the last line of that table: where it is missing, the end of the file is
 
+LONGEST_TEXT = 4096
+LARGEST_INTEGER = 2**63 - 1  # of torch
+UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # in folder names and in config.toml
 
-def without_per_invocation(values: dict[str, Any]) -> dict[str, Any]:
-    """What a run's saved settings still mean later: a limit or an evaluation was meant for that one invocation."""
-    return {key: value for key, value in values.items() if key not in PER_INVOCATION}
+
+def without_options(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run, without the options of the command that trained it."""
+    return {key: value for key, value in values.items() if key not in OPTIONS}
 
 
 def alternatives(kind: Any) -> list[Any]:
@@ -171,6 +190,52 @@ def alternatives(kind: Any) -> list[Any]:
     if get_origin(kind) in (Union, UnionType):
         return [option for part in get_args(kind) for option in alternatives(part)]
     return list(get_args(kind)) if get_origin(kind) is Literal else [kind]
+
+
+def convert(key: str, value: Any) -> Any:
+    """A value from a flag or file as the type of its setting. ValueError says what the setting accepts."""
+    options, words = alternatives(TYPES[key]), _words(key)
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise ValueError(Text("the text is too long"))
+    if isinstance(value, str) and value in words:
+        return value
+    if str in options:
+        if not isinstance(value, str):
+            raise ValueError(Text("expected a text"))
+        if not value and KEYS[key].default:
+            raise ValueError(Text("must not be empty"))
+        if UNWRITABLE.search(value):
+            raise ValueError(Text("must not contain line breaks, control characters or broken characters"))
+        return value
+    text = str(value).strip()
+    if bool in options and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kind in options:
+            with suppress(ValueError, OverflowError):
+                return _number(text, kind)
+    names = {bool: Text("True or False"), int: Text("an integer"), float: Text("a number")}
+    listed = _either([*(names[option] for option in options if option in names), *words])
+    raise ValueError(Text("expected {listed}.{hint}", listed=listed, hint=did_you_mean(text, words)))
+
+
+def _number(text: str, kind: type[int | float]) -> int | float:
+    """Integers may be written 5e3 and 2000.0, too."""
+    try:
+        number: int | float = int(text)
+    except ValueError:
+        number = float(text)
+    if kind(number) != number or abs(number) > (LARGEST_INTEGER if kind is int else sys.float_info.max):
+        raise ValueError(text)
+    return kind(number)
+
+
+def _words(key: str) -> list[str]:
+    return [option for option in alternatives(TYPES[key]) if isinstance(option, str)]
+
+
+def _either(options: list[Any]) -> Text:
+    return Text("{one} or {other}", one=options[0], other=options[1]) if len(options) == 2 else Joined(", ", options)
 
 
 class InvalidConfigError(UsageError):
@@ -187,94 +252,53 @@ class InvalidConfigError(UsageError):
         super().__init__(several if len(mistakes) > 1 else mistakes[0])
 
 
+ANY_SETTING = "*"
+MOST_MISTAKES = 20  # with more, it is the wrong file
+
+
+@dataclass
 class Mistakes:
     """What is wrong with a configuration. All mistakes are collected, then reported in one message."""
 
-    def __init__(self) -> None:
-        self.messages: list[Text] = []
-        self.notes: list[str] = []
-        """What is worth a warning, but no mistake."""
-        self.changes: list[str] = []
-        """What a source changes besides its own settings."""
-        self._unread_keys: set[str] = set()
-        self._unread_source = False
+    messages: list[Text] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Warnings that stop nothing."""
+    changes: list[str] = field(default_factory=list)
+    """What a source changes besides its own settings."""
+    unread: set[str] = field(default_factory=set)
+    """Settings that could not be read: they have their defaults, which must not be compared with other settings."""
 
-    def add(self, message: Text, key: str = "") -> None:
-        """Add a mistake; `key` names the setting that could not be read because of it."""
+    def add(self, message: Text, unread: str = "") -> None:
+        """Add a mistake; `unread` names the setting that could not be read because of it."""
+        if len(self.messages) == MOST_MISTAKES:
+            raise InvalidConfigError([*self.messages, Text("too many mistakes, the rest was not read")])
         if message not in self.messages:
             self.messages.append(message)
-        self._unread_keys.add(key)
-
-    def add_source(self, message: Text) -> None:
-        """Add a mistake because of which any setting may be missing."""
-        self.add(message)
-        self._unread_source = True
+        self.unread.add(unread)
 
     def affect(self, *keys: str) -> bool:
-        """Return whether one of these settings could not be read, so that it must not be compared with others."""
-        return self._unread_source or not self._unread_keys.isdisjoint(keys)
+        return not self.unread.isdisjoint((*keys, ANY_SETTING))
 
 
 def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:
     """Build a valid TrainConfig, or raise one UsageError that lists every mistake, including earlier ones."""
     mistakes = mistakes or Mistakes()
     config = TrainConfig(**values)
-    _check_ranges(config, mistakes)
-    _check_shape(config, mistakes)
-    if config.overwrite and config.init_from in ("resume", "auto"):
-        mistakes.add(
-            Text(
-                "overwrite=True would delete the run that init_from={init_from} resumes: leave one out",
-                init_from=config.init_from,
-            )
-        )
-    if not mistakes.affect("recipe"):
-        _check_recipe(config, mistakes)
+    _check_each(config, mistakes)
+    _check_together(config, mistakes)
     if mistakes.messages:
         raise InvalidConfigError(mistakes.messages)
     return config
 
 
-def _check_ranges(config: TrainConfig, mistakes: Mistakes) -> None:
+def _check_each(config: TrainConfig, mistakes: Mistakes) -> None:
+    """Refuse numbers out of range, and settings without effect: what has none must not look as if it had one."""
     for key, item in KEYS.items():
-        accepts, value = item.metadata["accepts"], getattr(config, key)
+        accepts, only_for, value = item.metadata["accepts"], item.metadata["recipe"], getattr(config, key)
         if accepts is not None and not isinstance(value, str) and not accepts.contains(value):
-            word = next((option for option in alternatives(TYPES[key]) if isinstance(option, str)), None)
-            mistakes.add(accepts.refusal(key, value, word), key)
-
-
-def _check_shape(config: TrainConfig, mistakes: Mistakes) -> None:
-    """Check settings against each other. One that could not be read has its default here and is not compared."""
-    if not mistakes.affect("n_embd", "n_head") and config.n_embd % config.n_head:
-        near = max(round(config.n_embd / config.n_head), 1) * config.n_head
-        mistakes.add(
-            Text(
-                "n_embd={n_embd} is not divisible by n_head={n_head}; use n_embd={near}",
-                n_embd=config.n_embd,
-                n_head=config.n_head,
-                near=near,
-            ),
-            "n_embd",
-        )
-    compared = (
-        config.decay_lr and config.min_lr != "auto" and not mistakes.affect("min_lr", "learning_rate", "decay_lr")
-    )
-    if compared and not 0 <= config.lowest_lr <= config.peak_lr:
-        mistakes.add(
-            Text(
-                "min_lr must be between 0 and learning_rate={peak_lr:g}, got {lowest_lr:g}",
-                peak_lr=config.peak_lr,
-                lowest_lr=config.lowest_lr,
-            )
-        )
-
-
-def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
-    """Refuse settings that the recipe does not use: what has no effect must not look as if it had one."""
-    for key, item in KEYS.items():
-        only_for = item.metadata["recipe"]
-        changed = getattr(config, key) != item.default
-        if only_for and only_for != config.recipe and changed and not mistakes.affect(key):
+            mistakes.add(accepts.refusal(key, value, _words(key)), key)
+        unused = only_for not in ("", config.recipe) and value != item.default
+        if unused and not mistakes.affect("recipe", key):
             mistakes.add(
                 Text(
                     "{key} has no effect with recipe={recipe}; it is only for recipe={only_for}",
@@ -283,9 +307,61 @@ def _check_recipe(config: TrainConfig, mistakes: Mistakes) -> None:
                     only_for=only_for,
                 )
             )
-    can_divide = not mistakes.affect("n_embd", "n_head")
-    if config.recipe == "modern" and can_divide and (channels := config.n_embd // config.n_head) % 2:
+
+
+def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
+    """Refuse settings that contradict each other."""
+    if config.overwrite and config.init_from in ("resume", "auto"):
+        mistakes.add(
+            Text(
+                "overwrite=True would delete the run that init_from={init_from} resumes: leave one out",
+                init_from=config.init_from,
+            )
+        )
+    rates = config.decay_lr and config.min_lr != "auto" and not mistakes.affect("min_lr", "learning_rate", "decay_lr")
+    if rates and not 0 <= config.lowest_lr <= config.peak_lr:
+        mistakes.add(
+            Text(
+                "min_lr must be between 0 and learning_rate={peak_lr:g}, got {lowest_lr:g}",
+                peak_lr=config.peak_lr,
+                lowest_lr=config.lowest_lr,
+            )
+        )
+    if mistakes.affect("n_embd", "n_head"):
+        return
+    channels, rest = divmod(config.n_embd, config.n_head)
+    if rest:
+        mistakes.add(
+            Text(
+                "n_embd={n_embd} is not divisible by n_head={n_head}; use n_embd={near}",
+                n_embd=config.n_embd,
+                n_head=config.n_head,
+                near=max(round(config.n_embd / config.n_head), 1) * config.n_head,
+            )
+        )
+    elif channels % 2 and config.recipe == "modern" and not mistakes.affect("recipe"):
         mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
+
+
+def refuse_changes(typed: dict[str, Any], own: dict[str, Any], model: str) -> None:
+    """Raise UsageError for typed settings that contradict what a trained model has."""
+    refused = [key for key in SHAPE_KEYS if key in own and typed.get(key, own[key]) != own[key]]
+    if "output_lr" in own and bool(typed.get("output_lr", own["output_lr"])) != bool(own["output_lr"]):
+        refused.append("output_lr")  # decides which optimizer trains the vocabulary
+    lines = [
+        Text(
+            "{typed} was typed, but {model} has {own}",
+            typed=f"{key}={typed[key]}",
+            model=model,
+            own=f"{key}={own[key]}",
+        )
+        for key in refused
+    ]
+    if lines:
+        raise UsageError(
+            "{lines}\nA model keeps its shape and its optimizers: leave these out, or train from scratch.",
+            lines=Joined("\n", lines),
+        )
 
 
 def to_toml(settings: dict[str, Any]) -> str:

@@ -20,25 +20,28 @@ from typing import Any
 
 from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders, saved_settings
 from nanoscope.config import (
+    ANY_SETTING,
     KEYS,
+    LARGEST_INTEGER,
     LAST_NOTE,
+    LONGEST_TEXT,
+    REMOVED,
     RUN_NOTES,
     TYPES,
     Mistakes,
     TrainConfig,
     alternatives,
     build,
-    without_per_invocation,
+    convert,
+    without_options,
 )
-from nanoscope.config_values import LARGEST_INTEGER, LONGEST_TEXT, briefly, put, quoted
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Text
+from nanoscope.files import read_small
+from nanoscope.messages import Joined, Text
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import read_small
 
 DEFAULT_PRESET = "laptop"
 CONFIG_LIMIT_BYTES = 256 << 10
-MOST_MISTAKES = 20  # per file: with more, it is the wrong file
 MOST_NOTES = 100
 MISSPELT = 0.8  # similarity of a name to a setting (difflib) from which on it is taken for a misspelling
 MOST_DOTS = 200  # per line of TOML: parsing a dotted key, which no setting has, takes quadratic time
@@ -82,82 +85,74 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given = over(given, _read_source(source, mistakes), mistakes.changes)
+            given = merged(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
-            mistakes.add_source(error.text)
+            mistakes.add(error.text, ANY_SETTING)
     begin_from = given.get("init_from", "scratch")
-    given = over(given, typed, mistakes.changes)
+    given = merged(given, typed, mistakes.changes)
     config = build(given, mistakes)
-    if config.init_from == "scratch" and (theirs := next(filter(_holds_nanogpt, sources), "")):
+    if config.init_from == "scratch" and (nanogpt := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
-            "{theirs} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+            "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
             "Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}",
-            theirs=theirs,
-            quoted=shlex.quote(theirs),
+            path=nanogpt,
+            quoted=shlex.quote(nanogpt),
         )
-    name = Path(sources[-1] if sources else DEFAULT_PRESET).stem.removeprefix("train_")
+    source = sources[-1] if sources else ""
+    name = Path(source or DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    source = sources[-1] if sources else ""
     return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes, source)
 
 
-def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
-    """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
-
-    The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
-    """
-    config: dict[str, Any] = {}
-    with suppress(OSError, ValueError, JobError, RecursionError):
-        config = _parsed(read_small(run / "config.toml", CONFIG_LIMIT_BYTES).decode("utf-8-sig"))
-    notes = config.get(RUN_NOTES, {})
-    if not isinstance(notes, dict):
-        config = notes = {}
-    if LAST_NOTE in notes:
-        return config, None
-    saved, name = saved_settings(run)
-    if not isinstance(saved.get(RUN_NOTES), dict):
-        return config, None  # of an earlier version
-    note = Text(
-        "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
-    )
-    return saved, note
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a run has left something in a folder that only makes sense with its settings."""
-    return os.path.isfile(folder / "events.jsonl") or bool(checkpoint_folders(folder / "checkpoints"))  # noqa: PTH113
-
-
-def _run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
-    """Never takes a config.toml that has lost its lines for one with default settings."""
-    found, note = read_run_config(run)
-    mistakes.notes += [note] if note else []
-    if RUN_NOTES in found:
-        return _settings(found, str(run / "config.toml"), mistakes)
-    values = {} if is_run(run) else _read_source(str(run / "config.toml"), mistakes)
-    if not values and not mistakes.messages:
-        raise UsageError(
-            "the settings of {run} are lost: its config.toml is missing, empty or damaged, and no checkpoint holds "
-            "them\nPut config.toml back if you have a copy. Or begin a new run; --init_from={quoted} begins it with "
-            "this run's weights, if any were saved.",
-            run=run,
-            quoted=shlex.quote(str(run)),
-        )
-    return values
+def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:
+    """Split the arguments into sources and flags: `--key=value`, `--key value`, or just `--key` for a boolean."""
+    sources: list[str] = []
+    typed: dict[str, Any] = {}
+    while words:
+        word = words.pop(0)
+        key, equals, text = word.lstrip("-").partition("=")
+        key = key.replace("-", "_")
+        if not word.startswith("-"):
+            if equals and not os.path.exists(word):  # noqa: PTH110
+                hint = did_you_mean(key, KEYS, partial(_flag, text))
+                mistakes.add(Text("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
+            else:
+                sources.append(word)
+            continue
+        if not equals and words and not words[0].startswith("--"):
+            text = words.pop(0)
+        elif not equals and bool in alternatives(TYPES.get(key)):
+            text = "True"
+        elif not equals and key in KEYS:
+            example = _flag(KEYS[key].default or "TEXT", key)
+            mistakes.add(Text("--{key} needs a value, for example {example}", key=key, example=example), key)
+            continue
+        if key in KEYS:
+            _put(typed, key, text, mistakes)
+        else:
+            mistakes.add(Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
+    return sources, typed
 
 
-def _holds_nanogpt(source: str) -> bool:
-    """Whether a source is a checkpoint of nanoGPT, or its folder, without settings."""
-    folder = Path(source)
-    if folder.name == NANOGPT and os.path.isfile(folder):  # noqa: PTH113
-        return True
-    found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
-    return found and source not in presets() and not checkpoint_folders(folder / "checkpoints")
+def _flag(value: object, key: str) -> str:
+    return f"--{key}={value}"
 
 
-def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Text | str = "") -> None:
+    """Store a value as the type of its key. `file` names where it was read; without it: a flag."""
+    try:
+        if key == "overwrite" and file:
+            raise ValueError(Text("only the command line may set it, because it deletes a run"))
+        values[key] = convert(key, value)
+    except ValueError as error:
+        wrong = {"value": _shown(value, repr), "name": key if file else f"--{key}", "reason": why(error)}
+        mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
+        mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
+
+
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -201,49 +196,8 @@ def _in_effect(key: str, config: TrainConfig) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:
-    """Split the arguments into sources and flags: `--key=value`, `--key value`, or just `--key` for a boolean."""
-    sources: list[str] = []
-    typed: dict[str, Any] = {}
-    while words:
-        word = words.pop(0)
-        key, equals, text = word.lstrip("-").partition("=")
-        key = key.replace("-", "_")
-        if not word.startswith("-"):
-            if equals and not os.path.exists(word):  # noqa: PTH110
-                hint = did_you_mean(key, KEYS, partial(_flag, text))
-                mistakes.add(Text("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
-            else:
-                sources.append(word)
-            continue
-        if key not in KEYS:
-            mistakes.add(Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
-            if not equals and words and not words[0].startswith("-"):
-                words.pop(0)
-        elif equals:
-            put(typed, key, text, mistakes)
-        elif words and not words[0].startswith("--"):
-            put(typed, key, words.pop(0), mistakes)
-        elif bool in alternatives(TYPES[key]):
-            typed[key] = True
-        else:
-            mistakes.add(
-                Text(
-                    "--{key} needs a value, for example {example}",
-                    key=key,
-                    example=_flag(KEYS[key].default or "TEXT", key),
-                ),
-                key,
-            )
-    return sources, typed
-
-
-def _flag(value: object, key: str) -> str:
-    return f"--{key}={value}"
-
-
 def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
-    """Return the values of a preset, a config file or a run folder."""
+    """The settings of a preset, a config file or a run's folder."""
     path = Path(source)
     if source in presets():
         return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
@@ -253,37 +207,85 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     if path.name == "checkpoints" and os.path.isdir(path):  # noqa: PTH112
         return _read_source(str(path.parent), mistakes)
     if os.path.isfile(path / "config.toml") or (os.path.isdir(path) and is_run(path)):  # noqa: PTH112, PTH113
-        saved = without_per_invocation(_run_settings(path, mistakes))
-        return saved | {"out_dir": source}  # the run may have been moved
-    if not os.path.isfile(path):  # noqa: PTH113
-        known = ", ".join(presets())
-        if os.path.isdir(path):  # noqa: PTH112
-            raise UsageError(
-                "config {source} is a folder without config.toml\nPresets: {known}", source=source, known=known
-            )
-        if path.suffix in (".py", ".toml") or "/" in source or "\\" in source:
-            raise UsageError("config {source} does not exist\nPresets: {known}", source=source, known=known)
+        return run_settings(path, mistakes) | {"out_dir": source}  # the run may have been moved
+    if os.path.isfile(path) and path.suffix in (".py", ".toml"):  # noqa: PTH113
+        try:
+            text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise JobError("cannot read config {source}: {reason}", source=source, reason=why(error)) from None
+        return (_from_nanogpt if path.suffix == ".py" else _from_toml)(text, source, mistakes)
+    known = ", ".join(presets())
+    if os.path.isfile(path):  # noqa: PTH113
         raise UsageError(
-            "no preset or config file is named {source!r}.{hint}\nPresets: {known}",
+            "config {source} is neither a .toml file nor a .py file of nanoGPT\n"
+            "If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}",
             source=source,
-            hint=did_you_mean(source, presets()),
-            known=known,
+            name=shlex.quote(source),
         )
-    try:
-        text = read_small(path, CONFIG_LIMIT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError("cannot read config {source}: {reason}", source=source, reason=why(error)) from None
-    if path.suffix == ".py":
-        return _from_nanogpt(text, source, mistakes)
-    if path.suffix == ".toml":
-        return _from_toml(text, source, mistakes)
-    name = shlex.quote(source)
+    if os.path.isdir(path):  # noqa: PTH112
+        raise UsageError(
+            "config {source} is a folder without config.toml\nPresets: {known}", source=source, known=known
+        )
     raise UsageError(
-        "config {source} is neither a .toml file nor a .py file of nanoGPT\n"
-        "If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}",
+        "no preset or config file is named {source!r}.{hint}\nPresets: {known}",
         source=source,
-        name=name,
+        hint=did_you_mean(source, presets()),
+        known=known,
     )
+
+
+def run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
+    """The settings of a run. Never takes a config.toml that has lost its lines for one with default settings."""
+    found, note = read_run_config(run)
+    mistakes.notes += [note] if note else []
+    if RUN_NOTES in found:
+        return without_options(_settings(found, str(run / "config.toml"), mistakes))
+    values = {} if is_run(run) else _read_source(str(run / "config.toml"), mistakes)
+    if not values and not mistakes.messages:
+        raise UsageError(
+            "the settings of {run} are lost: its config.toml is missing, empty or damaged, and no checkpoint holds "
+            "them\nPut config.toml back if you have a copy. Or begin a new run; --init_from={quoted} begins it with "
+            "this run's weights, if any were saved.",
+            run=run,
+            quoted=shlex.quote(str(run)),
+        )
+    return without_options(values)
+
+
+def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
+    """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
+
+    The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
+    """
+    config: dict[str, Any] = {}
+    with suppress(OSError, ValueError, JobError, RecursionError):
+        config = _toml(read_small(run / "config.toml", CONFIG_LIMIT_BYTES).decode("utf-8-sig"))
+    notes = config.get(RUN_NOTES, {})
+    if not isinstance(notes, dict):
+        config = notes = {}
+    if LAST_NOTE in notes:
+        return config, None
+    saved, name = saved_settings(run)
+    if not isinstance(saved.get(RUN_NOTES), dict):
+        return config, None  # of an earlier version
+    note = Text(
+        "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
+    )
+    return saved, note
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has left something in a folder that only makes sense with its settings."""
+    return os.path.isfile(folder / "events.jsonl") or bool(checkpoint_folders(folder / "checkpoints"))  # noqa: PTH113
+
+
+def _holds_nanogpt(source: str) -> bool:
+    """Whether a source is a checkpoint of nanoGPT, or its folder, without settings."""
+    folder = Path(source)
+    if folder.name == NANOGPT and os.path.isfile(folder):  # noqa: PTH113
+        return True
+    found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
+    return found and source not in presets() and not checkpoint_folders(folder / "checkpoints")
 
 
 def presets() -> list[str]:
@@ -309,14 +311,20 @@ def preset_size(name: str) -> str:
 
 
 def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+    return _settings(_parsed(_toml, text, file, "TOML"), file, mistakes)
+
+
+def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: str) -> Any:
     try:
-        data = _parsed(text)
-    except (ValueError, RecursionError) as error:  # tomllib lets errors of int() and of deep nesting through
-        raise UsageError("{file} is not valid TOML: {reason}", file=file, reason=_reason(error)) from None
-    return _settings(data, file, mistakes)
+        return parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # tomllib lets those of int() through
+        reason = _shown(str(error)) if not isinstance(why(error), Text) else why(error)
+        raise UsageError(
+            "{file} is not valid {language}: {reason}", file=file, language=language, reason=reason
+        ) from None
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _toml(text: str) -> dict[str, Any]:
     if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
         raise ValueError(Text("a line has too many dots"))
     return tomllib.loads(text)
@@ -326,23 +334,22 @@ def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dic
     preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if _too_many(mistakes, file):
-            break
-        if key == "preset":
-            if isinstance(value, str) and value in presets():
-                preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
-            else:
-                hint = did_you_mean(value, presets()) if isinstance(value, str) else ""
-                mistakes.add_source(
-                    Text("{file}: no preset is named {value}.{hint}", file=file, value=quoted(value), hint=hint)
-                )
-        elif key in KEYS:
-            put(values, key, value, mistakes, file=file)
-        elif key != RUN_NOTES:
+        if key in KEYS:
+            _put(values, key, value, mistakes, file)
+        elif key == "preset" and isinstance(value, str) and value in presets():
+            preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
+        elif key == "preset":
+            name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
+            mistake = Text("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
+            mistakes.add(mistake, ANY_SETTING)
+        elif key not in (RUN_NOTES, *REMOVED):
             in_table = Text(" Settings belong at the top level, not in a [table].")
-            hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
-            mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=briefly(key), hint=hint))
-    return over(preset, values, mistakes.changes)
+            _add_unknown(key, file, mistakes, in_table if isinstance(value, dict) else did_you_mean(key, KEYS))
+    return merged(preset, values, mistakes.changes)
+
+
+def _add_unknown(key: str, file: Text | str, mistakes: Mistakes, hint: Text | str) -> None:
+    mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint))
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -358,66 +365,61 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
 
 def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     """Read nanoGPT's config/*.py as data: assignments of literals and plain arithmetic. Nothing is executed."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError("{file} is not valid Python: {reason}", file=file, reason=_reason(error)) from None
+    tree = _parsed(ast.parse, text, file, "Python")
     values: dict[str, Any] = {}
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for statement in tree.body:
-        if _too_many(mistakes, file):
-            break
         where = Text("{file}, line {line}", file=file, line=str(statement.lineno))
         match statement:
             case ast.Expr(ast.Constant()) | ast.Import([ast.alias("time", None)]):
                 continue  # a docstring; finetune_shakespeare.py imports time for the name of its run
-            case ast.Assign([ast.Name(key)]):
-                try:
-                    assigned[key] = _literal(statement.value, assigned)
-                except (ValueError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
-                    mistakes.add(
-                        Text(
-                            "{where}: cannot read {statement}: {reason}",
-                            where=where,
-                            statement=f"{briefly(key)} = {_source(statement.value)}",
-                            reason=why(error),
-                        ),
-                        key,
-                    )
-                    continue
-                if key in KEYS:
-                    put(values, key, assigned[key], mistakes, file=where)
-                elif key not in used:
-                    _report_unknown(key, where, mistakes)
+            case ast.Assign([ast.Name(key)], expression):
+                pass
             case _:
-                mistakes.add(
-                    Text("{where}: only plain assignments are read, not '{code}'", where=where, code=_source(statement))
-                )
+                key, expression = "", ast.Tuple([])  # which is refused
+        try:
+            assigned[key] = _value(expression, assigned)
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            reason, code = why(error), _shown(statement, ast.unparse)
+            mistakes.add(
+                Text("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason), key
+            )
+            continue
+        if key in KEYS:
+            _put(values, key, assigned[key], mistakes, where)
+        elif key not in used:
+            _report_unknown(key, where, mistakes)
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
-    return over({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
+    return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
 def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
     """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
-    if did_you_mean(key, KEYS, cutoff=MISSPELT):
-        mistakes.add(
-            Text("{file}: unknown key {key}.{hint}", file=where, key=briefly(key), hint=did_you_mean(key, KEYS))
-        )
+    hint, name = did_you_mean(key, KEYS), _shown(key)
+    if did_you_mean(key, KEYS, cutoff=MISSPELT) or len(mistakes.notes) == MOST_NOTES:
+        _add_unknown(key, where, mistakes, hint)
     else:
-        mistakes.notes.append(
-            Text(
-                "{where}: {key} is not a setting, and was ignored.{hint}",
-                where=where,
-                key=briefly(key),
-                hint=did_you_mean(key, KEYS),
-            )
-        )
+        note = Text("{where}: {key} is not a setting, and was ignored.{hint}", where=where, key=name, hint=hint)
+        mistakes.notes.append(note)
 
 
-def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:
-    """Return the value of an expression. Each value is small, so that no chain of lines can fill the memory."""
-    value = _evaluated(node, assigned)
+def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
+    """The value of an expression. Each value is small, so that no chain of lines can fill the memory."""
+    value: Any = None
+    match node:
+        case ast.Constant(bool() | int() | float() | str()):
+            value = node.value
+        case ast.Name(name):
+            value = assigned.get(name)
+        case ast.Call() if _shown(node, ast.unparse) == "str(time.time())":
+            value = str(time.time())
+        case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
+            value = _computed(op, _value(operand, assigned))
+        case ast.BinOp(left, op, right) if type(op) in ARITHMETIC:
+            value = _computed(op, _value(left, assigned), _value(right, assigned))
+    if value is None:
+        raise ValueError(Text("only literals and + - * / are read"))
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError(Text("the text is too long"))
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
@@ -425,46 +427,15 @@ def _literal(node: ast.expr, assigned: dict[str, Any]) -> Any:
     return value
 
 
-def _evaluated(node: ast.expr, assigned: dict[str, Any]) -> Any:
-    match node:
-        case ast.Constant(bool() | int() | float() | str() as value):
-            return value
-        case ast.Name(name):
-            if name not in assigned:
-                raise ValueError(Text("{name} has no value yet", name=briefly(name)))
-            return assigned[name]
-        case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
-            return ARITHMETIC[type(op)](_number(_literal(operand, assigned)))
-        case ast.BinOp(left, op, right) if type(op) in ARITHMETIC:
-            a, b = _literal(left, assigned), _literal(right, assigned)
-            if isinstance(op, ast.Add) and isinstance(a, str) and isinstance(b, str):
-                return a + b
-            return ARITHMETIC[type(op)](_number(a), _number(b))
-        case ast.Call() if _source(node) == "str(time.time())":
-            return str(time.time())
-    raise ValueError(Text("only literals and + - * / are read"))
+def _computed(op: ast.AST, *operands: Any) -> Any:
+    texts = isinstance(op, ast.Add) and {*map(type, operands)} == {str}
+    return ARITHMETIC[type(op)](*operands) if texts or {*map(type, operands)} <= {int, float} else None
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError(Text("arithmetic needs numbers"))
-    return value
-
-
-def _reason(error: Exception) -> Text | str:
-    reason = why(error)
-    return briefly(reason) if isinstance(reason, str) else reason
-
-
-def _source(node: ast.AST) -> str:
+def _shown(value: Any, render: Callable[[Any], str] = str) -> str:
+    """The first line of a value, shortened: a bad file must not flood the message about it."""
     try:
-        return briefly(ast.unparse(node))
+        line = (render(value).splitlines() or [""])[0]
     except (RecursionError, ValueError):  # ValueError: an integer with thousands of digits
-        return "an expression"
-
-
-def _too_many(mistakes: Mistakes, file: Text | str) -> bool:
-    if len(mistakes.messages) < MOST_MISTAKES and len(mistakes.notes) < MOST_NOTES:
-        return False
-    mistakes.add_source(Text("{file}: too many mistakes, the rest was not read", file=file))
-    return True
+        return "…"
+    return line if len(line) <= 100 else line[:97] + "..."

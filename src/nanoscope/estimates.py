@@ -1,5 +1,5 @@
-"""The rules that training applies while a run works and the analysis applies to its log: one time left, one spike, one
-slow step. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start. Only
+"""The rules that training applies while a run works and the analysis applies to its log: one time left, one
+spike. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start. Only
 for many values it is worth loading; the results are the same to the last bit.
 """
 
@@ -12,15 +12,11 @@ from typing import Any
 FEWEST_STRETCHES, STRETCHES, FEWEST_IN_A_STRETCH = 8, 32, 4
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
-ENOUGH_TO_SEE = 2_000
 MANY = 10_000  # values that numpy sorts so much faster that loading it pays
 GOLDEN = 0.6180339887498949
 
 SPIKE_SIGMAS, SPIKE_NOISE, SPIKE_HEIGHT = 12, 0.01, 0.3  # times the noise, of at least so much; at least so high
 SPIKE_SHARE = 0.1  # of the loss before it
-
-SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothing explains
-EXPLAINED_SHARE, EXPLAINED_SIGMAS = 0.15, 4.0  # where it is known that there was more work
 
 
 def time_left(steps_left: int, step_seconds: float, extras: Iterable[tuple[float, float | None]]) -> float:
@@ -44,16 +40,6 @@ def is_spike(loss: float, before: Sequence[float], height: float) -> bool:
     return loss - before[-1] > height and loss - usual >= max(height, SPIKE_SHARE * usual)
 
 
-def is_slow(seconds: float, usual: float, noise: float, *, explained: bool = False) -> bool:
-    """Whether a step takes longer than usual by more than the noise, the robust sigma of such steps as a share.
-
-    Neither a fixed ratio nor a fixed number of sigmas alone tells a stall from a noisy machine. A step is `explained`
-    if it is known that there was more work.
-    """
-    share, sigmas = (EXPLAINED_SHARE, EXPLAINED_SIGMAS) if explained else (SLOW_SHARE, SLOW_SIGMAS)
-    return seconds / usual - 1 > max(share, sigmas * noise)
-
-
 def median(values: Sequence[float]) -> float:
     """The middle value."""
     return percentile(values, 50)
@@ -61,22 +47,11 @@ def median(values: Sequence[float]) -> float:
 
 def percentile(values: Sequence[float], per_cent: float) -> float:
     """The value that `per_cent` of the values lie below, interpolated linearly."""
-    ordered = sorted(values) if len(values) < MANY else _sorted_sample(values)
+    ordered = sorted(values) if len(values) < MANY else sorted_sample(values)
     place = (len(ordered) - 1) * per_cent / 100
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return float(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
-
-
-def robust_sigma(values: Sequence[float]) -> float:
-    """The standard deviation of the bulk of the values, whatever the outliers do."""
-    if not values:
-        return 0.0
-    if len(values) >= MANY:
-        ordered = _sorted_sample(values)
-        return MAD_TO_SIGMA * median(abs(ordered - median(ordered)))
-    middle = median(values)
-    return MAD_TO_SIGMA * median([abs(value - middle) for value in values])
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -123,12 +98,7 @@ def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     return range(count) if count <= enough else _spread(count, enough)
 
 
-def is_printed(column: Sequence[float]) -> bool:
-    """Whether a column, NaN where nothing was printed, holds anything; of very many lines a part is looked at."""
-    return any(column[i] == column[i] for i in spread_indices(len(column), ENOUGH_TO_SEE))
-
-
-def _sorted_sample(values: Any) -> Any:
+def sorted_sample(values: Any) -> Any:
     """All values, or of very many a part, in order."""
     from numpy import asarray, sort
 

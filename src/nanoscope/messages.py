@@ -14,6 +14,7 @@ written by `str` in every language.
 
 import locale
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from string import Formatter
 from typing import Any, Protocol, cast
@@ -127,3 +128,32 @@ def language_of_locale() -> str:
     variables = ("LC_ALL", "LC_MESSAGES", "LANG")
     value = next(filter(None, map(os.environ.get, variables)), None) or locale.getlocale()[0] or ""
     return language_code(value) or "en"
+
+
+# What a terminal would act on: control characters, bidirectional overrides and lone surrogates.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return text that is safe to print: control characters become their symbols (␛), other unsafe ones '�'."""
+    return _UNSAFE.sub(_symbol, text)
+
+
+def to_print(text: object) -> str:
+    """Return a text in the user's language that is safe to print."""
+    if _translator is not None and isinstance(text, Text):
+        return _translator.text(text)  # has made the values safe; escaping all of it would hit the isolates around them
+    isolates = "\u2068\u2069" if right_to_left() else ""  # of another process
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in isolates else _symbol(match), str(text))
+
+
+def on_terminal(text: object) -> str:
+    """Return the same, where lines that go from right to left begin with a mark that says so."""
+    written = to_print(text)
+    marked = right_to_left() and isinstance(text, Text)
+    return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if marked else written
+
+
+def _symbol(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 32 else "␡" if code == 127 else "\ufffd"

@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nanoscope.files import RUNS
 from nanoscope.messages import Text
-from nanoscope.paths import RUNS
 
 
 def did_you_mean(

@@ -1,5 +1,6 @@
 """The choices for machines that are not here: the facts are made up, the decisions are real."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,16 @@ import torch
 
 from nanoscope.errors import UsageError
 from nanoscope.hardware import device
-from nanoscope.hardware.device import Choice, Facts, decide, look, measure_peak, peak_flops
+from nanoscope.hardware.device import (
+    Choice,
+    Facts,
+    cpu_quota,
+    decide,
+    look,
+    measure_peak,
+    peak_flops,
+    set_threads,
+)
 
 NVIDIA = {"triton": True, "torch_has_cuda": True, "cpu_name": "Xeon", "cpu_threads": 8}
 A100 = Facts(cuda_names=("NVIDIA A100-SXM4-40GB",) * 2, cuda_capabilities=((8, 0),) * 2, **NVIDIA)  # type: ignore[arg-type]
@@ -176,3 +186,45 @@ def test_a_busy_moment_does_not_lower_the_peak(tmp_path: Path, monkeypatch: pyte
     assert found == [5e9, 9e9, 9e9]
     (tmp_path / "peaks-seen.json").write_text("[1]", "utf-8")
     assert peak_flops(choice)[0] == 3e9
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_container_gets_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "cpu_quota", lambda: 1.5)
+    assert [str(text) for text in set_threads()] == ["this container may use 1.5 cores: threads reduced from 2 to 1"]
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_that_someone_asked_for_are_not_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "cpu_quota", lambda: 1.0)
+    assert set_threads(2) == []
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert set_threads() == []
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_limit_of_a_container_is_read_in_cores(files: dict[str, str], cores: float | None, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cpu_quota(tmp_path) == cores

@@ -3,12 +3,11 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
-from nanoscope.hardware.load import Load, Reading, Watch, cpu_quota, load_between, read
+from nanoscope.hardware.load import Load, Reading, load_between, read
 
 
 @pytest.mark.parametrize(
@@ -28,35 +27,6 @@ def test_a_machine_is_busy_if_others_leave_our_threads_too_few_cores(
     cores: int, others: float, threads: int, busy: bool
 ) -> None:
     assert Load(cores, others).is_busy(threads) is busy
-
-
-def test_a_load_in_between_changes_nothing() -> None:
-    between = Load(2, 0.3)
-    assert between.is_busy(2, was_busy=True)
-    assert not between.is_busy(2, was_busy=False)
-
-
-def seen(watch: Watch, others: float, looks: int, seconds: float = 5.0) -> list[int]:
-    """At which of so many looks the state changes."""
-    return [look for look in range(1, looks + 1) if watch.see(Load(2, others), seconds)]
-
-
-def test_a_change_counts_only_if_it_lasts() -> None:
-    watch = Watch(threads=2)
-    assert seen(watch, 1.0, looks=2) == []
-    assert seen(watch, 0.0, looks=1) == []  # it was over: counting begins again
-    assert seen(watch, 1.0, looks=4) == [3]
-    assert watch.busy
-
-
-def test_one_long_look_is_not_enough_for_a_change() -> None:
-    assert seen(Watch(threads=2), 1.0, looks=2, seconds=600) == [2]
-
-
-def test_a_machine_that_changes_all_the_time_changes_threads_ever_less_often() -> None:
-    watch = Watch(threads=2)
-    needed = [seen(watch, others, looks=100)[0] for others in (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0)]
-    assert needed == [3, 6, 12, 24, 48, 60, 60]  # looks of 5 seconds: at most 5 minutes
 
 
 def test_what_this_process_uses_is_not_the_load_of_others() -> None:
@@ -81,20 +51,3 @@ def test_the_load_of_another_process_is_seen() -> None:
         burner.kill()
         burner.wait()
     assert load_between(before, after).others * (after.seconds - before.seconds) > 0.15  # both are counted in ticks
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
-    ],
-)
-def test_the_limit_of_a_container_is_read_in_cores(files: dict[str, str], cores: float | None, tmp_path: Path) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert cpu_quota(tmp_path) == cores

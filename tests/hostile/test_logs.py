@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from nanoscope import cli
+from nanoscope.messages import printable
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.text import clean
-from nanoscope.untrusted import printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import choose_language
 

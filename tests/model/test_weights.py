@@ -22,6 +22,6 @@ MODERN = replace(CLASSIC, recipe="modern")
         replace(MODERN, token_shift=3, n_layer=3),
     ],
 )
-def test_the_computed_shapes_are_those_of_the_model(config: ModelConfig) -> None:
+def test_the_shapes_without_memory_are_those_of_the_model(config: ModelConfig) -> None:
     built = {name: tuple(parameter.shape) for name, parameter in build_model(config).named_parameters()}
     assert parameter_shapes(config) == built

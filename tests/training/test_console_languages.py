@@ -10,10 +10,9 @@ import pytest
 from conftest import SONG, make_dataset
 from nanoscope import messages
 from nanoscope.hardware.probe import ProbeResult, cpu_name
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Joined, Text, on_terminal
 from nanoscope.runs import events as e
 from nanoscope.runs.console import ENDINGS, SLOW_CAUSES, console_lines
-from nanoscope.untrusted import on_terminal
 from nanoscope.words.language import ISOLATE, RIGHT_TO_LEFT_MARK, Language
 from small_runs import TINY, Folder
 

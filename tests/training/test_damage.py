@@ -10,7 +10,7 @@ from nanoscope.config_sources import resolve
 from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint
 from nanoscope.training.console import PlainTerminal
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.startup import start_session
+from nanoscope.training.startup import start
 from nanoscope.training.stopping import StopRequest
 from small_runs import Folder
 
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_does_not_displace_a_good_one(fold
     assert [path.name for path in checkpoint_folders(checkpoints)] == ["step-000021", "step-000014"]
     for path in checkpoint_folders(checkpoints):
         load_checkpoint(path)
-    assert (checkpoints / "damaged-step-000020/state.json").is_file()
+    assert len(list(checkpoints.glob("damaged-step-000020-*/state.json"))) == 1
     assert "damaged" not in folder.run("train", "run", "--init_from=resume", "--max_iters=22")
 
 
@@ -109,7 +109,7 @@ def test_a_run_that_is_killed_after_a_fall_back_falls_back_to_the_same_checkpoin
     damage(checkpoints / "step-000020")
     with contextlib.chdir(folder.path):  # as far as a process came that was killed before its first save
         resolved = resolve(["run", "--init_from=resume"])
-        start_session(resolved, PlainTerminal(StopRequest()), PhaseClock()).resources.close()
+        start(resolved, PlainTerminal(StopRequest()), PhaseClock()).resources.close()
     found, problems = find_checkpoint(folder.path / "run")
     assert (found.progress.step, problems) == (10, [])
 
@@ -119,8 +119,7 @@ def test_a_second_damaged_checkpoint_of_a_step_is_kept_beside_the_first(folder: 
     for _ in range(2):
         damage(folder.path / "run/checkpoints/step-000020")
         folder.run("train", "run", "--init_from=resume")
-    names = {path.name for path in (folder.path / "run/checkpoints").glob("damaged-*")}
-    assert names == {"damaged-step-000020", "damaged-step-000020-2"}
+    assert len(list((folder.path / "run/checkpoints").glob("damaged-step-000020-*"))) == 2
 
 
 def test_a_checkpoint_of_a_newer_nanoscope_is_passed_over_but_not_called_damaged(folder: Folder) -> None:

@@ -11,9 +11,9 @@ from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import Choice
 from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, build_model
-from nanoscope.training import stopping, trainer
+from nanoscope.training import run, stopping
 from nanoscope.training.distributed import Processes
-from nanoscope.training.learner import Learner
+from nanoscope.training.engine import Engine
 from nanoscope.training.machine import Machine
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.stopping import StopRequest
@@ -35,17 +35,17 @@ def test_nothing_is_float64_on_the_device(folder: Folder, gpu: PretendGPU, recip
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The gradients of iteration 12 are NaN, and so are all weights after it; its loss looks good. Filled by then."""
-    original, seen = Learner.forward_backward, list[int]()
+    original, seen = Engine.passes, list[int]()
 
-    def forward_backward(self: Learner, batches: list[Batch], step: int, *rest: Any) -> torch.Tensor | None:
-        found = original(self, batches, step, *rest)
+    def passes(self: Engine, batches: list[Batch], step: int, *rest: Any, **more: Any) -> torch.Tensor | None:
+        found = original(self, batches, step, *rest, **more)
         if step == 12:
             seen.append(step)
             for parameter in self.plain_model.parameters():
                 parameter.grad = torch.full_like(parameter, math.nan)
         return found
 
-    monkeypatch.setattr(Learner, "forward_backward", forward_backward)
+    monkeypatch.setattr(Engine, "passes", passes)
     return seen
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_saved_after_a_step_that_was_not_finite(
     if ending == "max_minutes":
         monkeypatch.setattr(PhaseClock, "wall_seconds", property(lambda self: 60.0 * len(broken)))
     if ending == "patience":
-        monkeypatch.setattr(trainer, "out_of_patience", lambda *_: bool(broken))
+        monkeypatch.setattr(run, "out_of_patience", lambda *_: bool(broken))
     if ending == "interrupted":
         monkeypatch.setattr(StopRequest, "requested", property(lambda self: bool(broken)))
         monkeypatch.setattr(stopping, "SIGNALS", [])  # this process must not go on ignoring them
@@ -96,10 +96,10 @@ def test_only_pinned_memory_is_copied_without_waiting(gpu: PretendGPU, device: s
     """To MPS such a copy may read memory that is freed already."""
     config = TrainConfig(n_layer=1, n_head=2, n_embd=16, block_size=8, batch_size=4)
     shape = ModelConfig(vocab_size=11, block_size=8, n_layer=1, n_head=2, n_embd=16, recipe="modern")
-    learner = Learner(
+    engine = Engine(
         config, build_model(shape), Machine(Choice(device, "", "float32", False, Joined("", ())), Processes())
     )
-    learner.forward_backward([(torch.zeros(4, 8, dtype=torch.int64),) * 2], 0)
+    engine.passes([(torch.zeros(4, 8, dtype=torch.int64),) * 2], 0)
     assert gpu.non_blocking == [expected, expected]
 
 

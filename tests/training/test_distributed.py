@@ -46,17 +46,15 @@ def test_alone_there_is_nothing_to_ask_the_others() -> None:
 
 
 def torchrun_broken(folder: Folder, *words: str) -> subprocess.CompletedProcess[str]:
-    """Two processes without a typed folder. The lines before the first flag replace `Learner.forward_backward`."""
+    """Two processes without a typed folder. The lines before the first flag replace `Engine.passes`."""
     body = [f"    {word}\n" for word in words if not word.startswith("--")]
     script = folder.path / "broken.py"
     script.write_text(
         "import math, sys, torch\n"
         "from nanoscope import cli\n"
-        "from nanoscope.training.learner import Learner\n"
-        "original = Learner.forward_backward\n"
-        "def forward_backward(self, batches, step, *rest):\n"
-        + "".join(body)
-        + "Learner.forward_backward = forward_backward\n"
+        "from nanoscope.training.engine import Engine\n"
+        "original = Engine.passes\n"
+        "def passes(self, batches, step, *rest, **more):\n" + "".join(body) + "Engine.passes = passes\n"
         "sys.exit(cli.run(sys.argv[1:]))\n",
         "utf-8",
     )
@@ -72,7 +70,7 @@ def test_a_process_that_runs_out_of_memory_says_what_to_do_and_the_other_is_no_b
         folder,
         "if step == 3 and self.machine.processes.rank == 1:",
         "    raise torch.OutOfMemoryError('CUDA out of memory')",
-        "return original(self, batches, step, *rest)",
+        "return original(self, batches, step, *rest, **more)",
     )
     assert done.returncode == 1
     assert "out of memory at iteration 3\n  Use a --batch_size smaller than 4." in done.stderr
@@ -84,7 +82,7 @@ def test_a_rollback_of_two_processes_needs_no_typed_folder_and_a_bad_loss_in_one
 ) -> None:
     done = torchrun_broken(
         folder,
-        "found = original(self, batches, step, *rest)",
+        "found = original(self, batches, step, *rest, **more)",
         "return found * math.nan if step == 13 and self.machine.processes.rank == 1 else found",
         "--on_nan=rollback",
     )

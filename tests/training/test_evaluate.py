@@ -89,7 +89,10 @@ def test_the_estimate_does_not_depend_on_how_many_windows_are_read_at_once(tmp_p
 
 
 def test_an_abandoned_evaluation_returns_nothing(tmp_path: Path) -> None:
-    assert make_evaluator(tmp_path, np.arange(100) % VOCAB, 5).evaluate(NextIsSame(), abandoned=lambda: True) is None
+    assert (
+        make_evaluator(tmp_path, np.arange(100) % VOCAB, 5).evaluate(NextIsSame(), abandoned=lambda done, total: True)
+        is None
+    )
 
 
 def test_a_split_shorter_than_a_window_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ import torch
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.data.loader import Batch, BatchLoader
 from nanoscope.runs.reader import read_log
-from nanoscope.training import phases, trainer
+from nanoscope.training import engine, phases
+from nanoscope.training.engine import Engine
 from nanoscope.training.phases import PhaseClock
 from nanoscope.words.language import Language
 from nanoscope.words.verdicts import verdict_title
@@ -30,6 +32,7 @@ def coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = time.perf_counter
     coarse = SimpleNamespace(**{**vars(time), "perf_counter": lambda: round(clock(), 4)})
     monkeypatch.setattr(phases, "time", coarse)
+    monkeypatch.setattr(engine, "time", coarse)
 
 
 def check(folder: Folder, finished: bool, errors: list[str], *, exact_times: bool = True) -> None:
@@ -94,12 +97,12 @@ def test_a_run_whose_loss_was_not_finite(folder: Folder) -> None:
 
 
 def test_a_run_that_rolled_back(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = trainer.forward_backward
+    original = Engine.passes
 
-    def break_at_13(session: object, batches: list[object], step: int, stop: object) -> torch.Tensor:
-        return original(session, batches, step, stop) * (math.nan if step == 13 else 1)  # type: ignore
+    def break_at_13(self: Engine, batches: list[Batch], step: int, *rest: Any, **more: Any) -> torch.Tensor:
+        return original(self, batches, step, *rest, **more) * (math.nan if step == 13 else 1)  # type: ignore
 
-    monkeypatch.setattr(trainer, "forward_backward", break_at_13)
+    monkeypatch.setattr(Engine, "passes", break_at_13)
     folder.train("--on_nan=rollback")
     check(folder, finished=True, errors=[])
 

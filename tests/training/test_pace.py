@@ -2,31 +2,31 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.runs.events import Forecast
-from nanoscope.training.pace import Pace
+from nanoscope.training.pace import Pace, evaluation_due, left_to_do
 from nanoscope.training.phases import PhaseClock
 
 
 def test_the_time_left_is_steps_at_the_recent_pace_plus_the_evaluations_and_checkpoints_to_come() -> None:
     pace = Pace(TrainConfig(max_iters=100, eval_interval=25, sample_interval=50))
     for _ in range(10):
-        pace.step(0.5)
-    pace.extra("eval", 3.0)
-    pace.extra("checkpoint", 1.0)
-    pace.extra("sample", 2.0)
+        pace.add("step", 0.5)
+    pace.add("eval", 3.0)
+    pace.add("checkpoint", 1.0)
+    pace.add("sample", 2.0)
     # from step 60: 40 steps, evaluations with checkpoints at 75 and 100, a sample at 100
     assert pace.eta_seconds(60) == pytest.approx(40 * 0.5 + 2 * 3.0 + 2 * 1.0 + 2.0)
 
 
 def test_the_last_evaluation_counts_also_where_the_interval_does_not_divide_the_run() -> None:
     pace = Pace(TrainConfig(max_iters=100, eval_interval=30))
-    pace.step(1.0)
-    pace.extra("eval", 10.0)
+    pace.add("step", 1.0)
+    pace.add("eval", 10.0)
     assert pace.eta_seconds(95) == pytest.approx(5 + 10)
 
 
 def test_a_finished_run_has_nothing_left_but_what_the_last_step_demands() -> None:
     pace = Pace(TrainConfig(max_iters=100, eval_interval=1000))
-    pace.step(1.0)
+    pace.add("step", 1.0)
     assert pace.eta_seconds(100) == pytest.approx(0.0)
     assert Pace(TrainConfig()).eta_seconds(0) is None
 
@@ -34,16 +34,16 @@ def test_a_finished_run_has_nothing_left_but_what_the_last_step_demands() -> Non
 def test_only_recent_steps_count() -> None:
     pace = Pace(TrainConfig(max_iters=1000))
     for _ in range(200):
-        pace.step(9.0)
+        pace.add("step", 9.0)
     for _ in range(Pace.RECENT):
-        pace.step(1.0)
+        pace.add("step", 1.0)
     assert pace.expected("step") == pytest.approx(1.0)
 
 
 def test_a_slow_first_step_and_a_stall_are_not_extrapolated_but_count_in_the_speed() -> None:
     pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
     for seconds in (3.0, 1.0, 1.0, 40.0, 1.0):
-        pace.step(seconds)
+        pace.add("step", seconds)
     assert pace.eta_seconds(5) == pytest.approx(995 * 1.0)
     assert pace.tokens_per_second == pytest.approx(pace.config.tokens_per_step * 5 / 46)
 
@@ -51,14 +51,14 @@ def test_a_slow_first_step_and_a_stall_are_not_extrapolated_but_count_in_the_spe
 def test_a_moment_in_which_the_machine_was_busy_is_not_extrapolated() -> None:
     pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
     for step in range(40):
-        pace.step(5.0 if 20 <= step < 30 else 1.0)
+        pace.add("step", 5.0 if 20 <= step < 30 else 1.0)
     assert pace.expected("step") == pytest.approx(1.0)
 
 
 def test_slow_steps_that_come_again_and_again_are_extrapolated() -> None:
     pace = Pace(TrainConfig(max_iters=1100))
     for step in range(100):
-        pace.step(5.0 if step % 10 == 9 else 1.0)
+        pace.add("step", 5.0 if step % 10 == 9 else 1.0)
     assert pace.expected("step") == pytest.approx(1.4)
 
 
@@ -67,65 +67,64 @@ def test_what_lies_between_the_phases_is_part_of_each_iteration() -> None:
     pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000), clock)
     clock._seconds["other"] = 3.0
     for _ in range(10):
-        pace.step(1.0)
+        pace.add("step", 1.0)
     assert pace.eta_seconds(10) == pytest.approx(990 * 1.3)
 
 
 def limited(minutes: float) -> Pace:
     """Ten hours of iterations, with a time limit, half a minute after the start."""
-    pace = Pace(TrainConfig(max_iters=36000, eval_interval=36000, max_minutes=minutes), PhaseClock(started_ago=30.0))
-    pace.complete(Forecast(steps=36000, step_seconds=1.0, checkpoint_seconds=4.0))
-    return pace
+    config = TrainConfig(max_iters=36000, eval_interval=36000, max_minutes=minutes)
+    return Pace(config, PhaseClock(started_ago=30.0), step=1.0, checkpoint=4.0)
 
 
 def test_a_time_limit_ends_the_run_with_a_checkpoint() -> None:
     pace = limited(2.5)
     assert pace.eta_seconds(0) == pytest.approx(120 + 4.0, abs=1)
-    assert pace.forecast.seconds_high == pytest.approx(120 + 4.0, abs=1)
-    assert pace.forecast.steps == pytest.approx(124, abs=1)
+    assert pace.forecast(0).seconds_high == pytest.approx(120 + 4.0, abs=1)
+    assert pace.forecast(0).steps == pytest.approx(124, abs=1)
     assert limited(0.4).eta_seconds(0) == pytest.approx(4.0)  # over already
     assert limited(0).eta_seconds(0) == limited(10_000).eta_seconds(0) == 36004.0
 
 
 def test_where_only_the_best_are_saved_the_share_so_far_tells_how_many_will_be() -> None:
-    pace = Pace(TrainConfig(max_iters=100, eval_interval=10, always_save_checkpoint=False))
-    pace.complete(Forecast(step_seconds=0.0, checkpoint_seconds=1.0))
+    config = TrainConfig(max_iters=100, eval_interval=10, always_save_checkpoint=False)
+    pace = Pace(config, step=0.0, checkpoint=1.0)
     assert pace.eta_seconds(1) == 10  # each may be the best until one was not
-    pace.evaluation(0, 0.0, best=True)  # before training: nothing to save
-    pace.evaluation(10, 0.0, best=True)
+    pace.add_evaluation(0, 0.0, best=True)  # before training: nothing to save
+    pace.add_evaluation(10, 0.0, best=True)
     assert pace.eta_seconds(11) == 9
-    pace.evaluation(20, 0.0, best=False)
-    pace.evaluation(30, 0.0, best=False)
+    pace.add_evaluation(20, 0.0, best=False)
+    pace.add_evaluation(30, 0.0, best=False)
     assert pace.eta_seconds(31) == pytest.approx(1 + 6 * (1 + 1) / (1 + 3))
 
 
 def test_figures_since_the_last_line_are_handed_over_once() -> None:
     pace = Pace(TrainConfig())
     for seconds in (1.0, 2.0, 6.0):
-        pace.step(seconds)
+        pace.add("step", seconds)
     assert pace.since_last_line() == (3, 3.0, 6.0)
-    pace.step(5.0)
+    pace.add("step", 5.0)
     assert pace.since_last_line() == (1, 5.0, 5.0)
 
 
 def test_what_was_not_measured_yet_is_taken_from_the_forecast() -> None:
-    pace = Pace(TrainConfig(max_iters=10, eval_interval=10))
-    pace.complete(Forecast(step_seconds=1.0, eval_seconds=5.0, checkpoint_seconds=13.0))
-    assert pace.forecast.seconds == pytest.approx(10 * 1.0 + 5.0 + 13.0)
-    pace.step(2.0)
+    pace = Pace(TrainConfig(max_iters=10, eval_interval=10), step=1.0, eval=5.0, checkpoint=13.0)
+    assert pace.forecast(0).seconds == pytest.approx(10 * 1.0 + 5.0 + 13.0)
+    pace.add("step", 2.0)
     assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 13.0)
-    pace.extra("checkpoint", 3.0)
+    pace.add("checkpoint", 3.0)
     assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 3.0)
 
 
 def after_five_steps(seconds: float, *, max_iters: int = 1000) -> list[Forecast]:
     """What is said after five steps of that length where one second was expected."""
-    pace = Pace(TrainConfig(max_iters=max_iters, eval_interval=max_iters))
-    pace.complete(Forecast(steps=max_iters, step_seconds=1.0, eval_seconds=10.0, checkpoint_seconds=1.0))
+    config = TrainConfig(max_iters=max_iters, eval_interval=max_iters)
+    pace = Pace(config, step=1.0, eval=10.0, checkpoint=1.0)
+    pace.forecast(0)
     found = []
     for step in range(1, 8):
-        pace.step(seconds)
-        found += pace.revise_forecast(step)
+        pace.add("step", seconds)
+        found += pace.revised_forecast(step)
     return found
 
 
@@ -140,14 +139,55 @@ def test_a_forecast_that_was_wrong_is_corrected_once() -> None:
 def test_an_evaluation_is_expected_to_follow_the_steps_only_where_these_are_far_from_the_forecast(
     seconds: float, evaluation: float
 ) -> None:
-    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000))
-    pace.complete(Forecast(steps=1000, step_seconds=1.0, eval_seconds=10.0))
+    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000), step=1.0, eval=10.0)
+    pace.forecast(0)
     for step in range(1, 8):
-        pace.step(seconds)
-        pace.revise_forecast(step)
+        pace.add("step", seconds)
+        pace.revised_forecast(step)
     assert pace.expected("eval") == pytest.approx(evaluation)
 
 
 def test_a_forecast_that_was_right_or_does_not_matter_is_left_alone() -> None:
     assert after_five_steps(1.9) == []
     assert after_five_steps(3.0, max_iters=10) == []
+
+
+# --- what is left to do after any number of iterations, counted from the configuration alone ---
+
+
+def by_walking(config: TrainConfig, done: int) -> tuple[int, int, float, int]:
+    """The same by going through the run as the loop does."""
+    evals = [step for step in range(done, config.max_iters + 1) if evaluation_due(step, config)]
+    samples = [
+        s
+        for s in range(max(done, 1), config.max_iters + 1)
+        if config.sample_interval and s % config.sample_interval == 0
+    ]
+    return config.max_iters - done, len(evals), float(sum(step > 0 for step in evals)), len(samples)
+
+
+@pytest.mark.parametrize("recipe", ["modern", "classic"])
+@pytest.mark.parametrize("interval", [1, 7, 10, 50, 300])
+def test_what_is_left_is_what_the_loop_will_do_wherever_it_stands(recipe: str, interval: int) -> None:
+    config = TrainConfig(recipe=recipe, max_iters=50, eval_interval=interval, sample_interval=6)  # type: ignore[arg-type]
+    for done in range(51):
+        assert tuple(left_to_do(config, done)) == by_walking(config, done), done
+
+
+def test_a_resumed_run_does_not_repeat_the_evaluation_of_its_checkpoint() -> None:
+    config = TrainConfig(max_iters=100, eval_interval=30)
+    assert left_to_do(config, 30).eval == 4  # at 30, 60, 90 and the end
+    assert left_to_do(config, 30, evaluated=True).eval == 3
+    assert left_to_do(config, 31, evaluated=True).eval == 3  # none was due there
+
+
+def test_fine_tuning_is_evaluated_before_it_begins() -> None:
+    config = TrainConfig(recipe="modern", init_from="runs/other", max_iters=100, eval_interval=100)
+    assert left_to_do(config, 0).eval == 2
+    assert left_to_do(config, 0).checkpoint == 1
+
+
+def test_the_last_evaluation_is_saved_even_if_no_other_is() -> None:
+    config = TrainConfig(max_iters=100, eval_interval=10)
+    assert left_to_do(config, 1, saved_share=0.0).checkpoint == 1
+    assert left_to_do(config, 1, saved_share=0.5).checkpoint == pytest.approx(1 + 9 / 2)

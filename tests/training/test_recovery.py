@@ -14,8 +14,7 @@ import torch
 from nanoscope.data.loader import Batch
 from nanoscope.model import Modern
 from nanoscope.optim.muon import Muon
-from nanoscope.training import machine
-from nanoscope.training.learner import Learner
+from nanoscope.training.engine import Engine
 from small_runs import TINY, Folder
 
 pytestmark = pytest.mark.slow
@@ -24,14 +23,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def breaks_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make the loss of some iterations NaN."""
-    original = Learner.forward_backward
+    original = Engine.passes
 
     def set_up(*steps: int) -> None:
-        def forward_backward(self: Learner, batches: list[Batch], step: int, *rest: Any) -> torch.Tensor | None:
-            total = original(self, batches, step, *rest)
+        def passes(self: Engine, batches: list[Batch], step: int, *rest: Any, **more: Any) -> torch.Tensor | None:
+            total = original(self, batches, step, *rest, **more)
             return total * math.nan if total is not None and step in steps else total
 
-        monkeypatch.setattr(Learner, "forward_backward", forward_backward)
+        monkeypatch.setattr(Engine, "passes", passes)
 
     return set_up
 
@@ -143,14 +142,14 @@ def test_too_little_memory_for_the_first_compiled_pass_halves_the_micro_batch_an
             return self.model(tokens, targets)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(torch, "compile", Compiled)
-    monkeypatch.setattr(machine, "with_fallbacks", lambda choice: (choice, []))
     out = folder.train("--batch_size=8", "--compile=True")
     assert "torch.compile does not work here" not in out
-    events = folder.events(kind="out_of_memory")
-    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 4), (4, 2)]
+    (event,) = folder.events(kind="out_of_memory")
+    assert (event["micro_batch_before"], event["micro_batch"]) == (8, 2)
+    assert folder.events(kind="start")[0]["compiled"] is True
     assert sizes[-80:] == [2] * 80  # all 20 iterations
     folder.run("train", "run", "--init_from=resume", "--max_iters=25")  # it knows already
-    assert len(folder.events(kind="out_of_memory")) == 2
+    assert len(folder.events(kind="out_of_memory")) == 1
 
 
 def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
@@ -193,11 +192,11 @@ def test_a_run_survives_memory_that_really_runs_out(folder: Folder) -> None:
         "from nanoscope import cli\n"
         "from nanoscope.training import launch\n"
         "train = launch.train\n"
-        "def limited(session, stop):\n"
+        "def limited(*parts):\n"
         "    pages = int(open('/proc/self/statm').read().split()[0])\n"
         "    limit = pages * resource.getpagesize() + 800_000_000\n"
         "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
-        "    return train(session, stop)\n"
+        "    return train(*parts)\n"
         "launch.train = limited\n"
         "sys.exit(cli.run(sys.argv[1:]))\n"
     )

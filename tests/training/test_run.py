@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from nanoscope.data.loader import Batch, BatchLoader
@@ -247,6 +248,8 @@ def test_a_compiler_that_fails_costs_one_line_and_not_the_run(folder: Folder) ->
     out = folder.process("train", *TINY, "--compile=True", "--max_iters=3")
     assert "note: torch.compile does not work here (no C++ compiler found); training continues in eager mode" in out
     assert len(folder.losses()) == 3
+    assert folder.events(kind="start")[0]["compiled"] is False  # what was really used
+    assert "compiled = false" in (folder.path / "run/config.toml").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -299,3 +302,9 @@ def test_data_that_cannot_be_measured_is_trained_on_all_the_same(
     out = folder.train()
     assert "note: val losses are not compared with n-gram models" in out
     assert "finished 20 iterations" in out
+
+
+def test_a_run_uses_as_many_threads_as_it_is_told_and_leaves_torch_as_it_was(folder: Folder) -> None:
+    before = torch.get_num_threads()
+    assert ", 3 threads" in folder.train("--threads=3", "--max_iters=1")
+    assert torch.get_num_threads() == before

@@ -90,14 +90,14 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_whole_what_is_on_disk(folder: 
     code = (
         "import sys, time\n"
         "from nanoscope import cli\n"
-        "from nanoscope.training import trainer\n"
-        "step = trainer.optimizer_step\n"
-        "def stuck(session, batches, lr, stop):\n"
-        "    if session.state.step == 25:\n"
+        "from nanoscope.training.engine import Engine\n"
+        "step = Engine.step\n"
+        "def stuck(self, batches, number, *rest, **more):\n"
+        "    if number == 25:\n"
         "        print('stuck', file=sys.stderr, flush=True)\n"
         "        time.sleep(600)\n"
-        "    return step(session, batches, lr, stop)\n"
-        "trainer.optimizer_step = stuck\n"
+        "    return step(self, batches, number, *rest, **more)\n"
+        "Engine.step = stuck\n"
         "sys.exit(cli.run(sys.argv[1:]))\n"
     )
     process = subprocess.Popen(
@@ -135,16 +135,16 @@ def signal_during(number: signal.Signals, iteration: int, micro_batch: int, *, t
     """Code that makes a signal arrive as a micro-batch begins (the first is 0)."""
     return (
         "import time\n"
-        "from nanoscope.training.progress import Passage\n"
-        "call = Passage.__call__\n"
-        "def interrupted(self):\n"
-        "    stops = call(self)\n"
+        "from nanoscope.training.progress import Progress\n"
+        "call = Progress.__call__\n"
+        "def interrupted(self, *where):\n"
+        "    stops = call(self, *where)\n"
         f"    if (self.phase, self.step, self.done) == ('step', {iteration}, {micro_batch}):\n"
         f"        for _ in range({times}):\n"
         f"            signal.raise_signal({int(number)})\n"
         "            time.sleep(0.01)\n"
         "    return stops\n"
-        "Passage.__call__ = interrupted"
+        "Progress.__call__ = interrupted"
     )
 
 

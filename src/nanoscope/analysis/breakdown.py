@@ -16,7 +16,8 @@ from nanoscope.analysis.findings import (
     RepeatedBatches,
     Schedule,
 )
-from nanoscope.estimates import is_printed, is_spike, median, scatter, spike_height
+from nanoscope.analysis.numbers import is_printed
+from nanoscope.estimates import is_spike, median, scatter, spike_height
 from nanoscope.runs.run import NOT_FINITE, Run
 
 # A jump that lasts: over the loss before it by so much of it, by so many times its noise, and by so much at least.

@@ -12,7 +12,8 @@ from nanoscope.analysis.findings import (
     Schedule,
     Verdict,
 )
-from nanoscope.estimates import is_printed, median
+from nanoscope.analysis.numbers import is_printed
+from nanoscope.estimates import median
 from nanoscope.runs.run import NOT_FINITE, Run
 
 FEWEST = 20  # lines

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from nanoscope.analysis import findings as f
+from nanoscope.messages import printable
 from nanoscope.runs import events as e
-from nanoscope.untrusted import printable
 
 MESSAGE_CHARACTERS = 200
 

@@ -7,9 +7,39 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from nanoscope.estimates import MANY, median, robust_sigma, spread_indices
+from nanoscope.estimates import MAD_TO_SIGMA, MANY, median, sorted_sample, spread_indices
 
 ENOUGH_IN_BLOCK = 1_000
+ENOUGH_TO_SEE = 2_000
+
+SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothing explains
+EXPLAINED_SHARE, EXPLAINED_SIGMAS = 0.15, 4.0  # where it is known that there was more work
+
+
+def is_slow(seconds: float, usual: float, noise: float, *, explained: bool = False) -> bool:
+    """Whether a step takes longer than usual by more than the noise, the robust sigma of such steps as a share.
+
+    Neither a fixed ratio nor a fixed number of sigmas alone tells a stall from a noisy machine. A step is `explained`
+    if it is known that there was more work.
+    """
+    share, sigmas = (EXPLAINED_SHARE, EXPLAINED_SIGMAS) if explained else (SLOW_SHARE, SLOW_SIGMAS)
+    return seconds / usual - 1 > max(share, sigmas * noise)
+
+
+def robust_sigma(values: Sequence[float]) -> float:
+    """The standard deviation of the bulk of the values, whatever the outliers do."""
+    if not values:
+        return 0.0
+    if len(values) >= MANY:
+        ordered = sorted_sample(values)
+        return MAD_TO_SIGMA * median(abs(ordered - median(ordered)))
+    middle = median(values)
+    return MAD_TO_SIGMA * median([abs(value - middle) for value in values])
+
+
+def is_printed(column: Sequence[float]) -> bool:
+    """Whether a column, NaN where nothing was printed, holds anything; of very many lines a part is looked at."""
+    return any(column[i] == column[i] for i in spread_indices(len(column), ENOUGH_TO_SEE))
 
 
 def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:

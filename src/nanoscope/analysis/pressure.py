@@ -7,10 +7,10 @@ from math import isfinite
 
 from nanoscope.analysis.findings import MemoryGrowth, SlowingDown, Verdict, WaitingForData
 from nanoscope.analysis.findings.base import Confidence
-from nanoscope.analysis.numbers import mean
+from nanoscope.analysis.numbers import mean, robust_sigma
 from nanoscope.analysis.slow import finite_indices
 from nanoscope.analysis.timing import Timing
-from nanoscope.estimates import median, percentile, robust_sigma, scatter
+from nanoscope.estimates import median, percentile, scatter
 from nanoscope.runs.run import Run, Series
 
 SLOWER = 0.10

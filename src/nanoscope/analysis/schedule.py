@@ -5,7 +5,7 @@ from array import array
 from dataclasses import replace
 
 from nanoscope.analysis.findings import RunProgress, Schedule
-from nanoscope.estimates import is_printed
+from nanoscope.analysis.numbers import is_printed
 from nanoscope.runs.run import OWN_FORMAT, Run
 
 RISING, ENDED = 1.02, 0.02  # of the rate a quarter of the lines earlier; of the highest rate

@@ -14,8 +14,8 @@ from operator import ne
 from typing import Literal
 
 from nanoscope.analysis.findings import Cause
-from nanoscope.analysis.numbers import Baseline, common_gap
-from nanoscope.estimates import ENOUGH, is_slow, median, percentile, robust_sigma, spread_indices
+from nanoscope.analysis.numbers import Baseline, common_gap, is_slow, robust_sigma
+from nanoscope.estimates import ENOUGH, median, percentile, spread_indices
 from nanoscope.runs.run import Run
 
 STARTUP_SHARE = 0.25  # of a normal step, or of an evaluation where the first step holds one: less is no start-up

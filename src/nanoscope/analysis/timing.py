@@ -15,9 +15,9 @@ from nanoscope.analysis.findings import (
     SlowRecord,
     SlowStepsNormal,
 )
-from nanoscope.analysis.numbers import common_gap, mean
+from nanoscope.analysis.numbers import common_gap, mean, robust_sigma
 from nanoscope.analysis.slow import FEW, SlowRecords, compiles, find_slow, records_of, steps_covered
-from nanoscope.estimates import median, percentile, robust_sigma
+from nanoscope.estimates import median, percentile
 from nanoscope.runs.run import Run
 
 CLOCK_TICKS = 4.0  # of a coarse clock, that equal steps may seem to differ by

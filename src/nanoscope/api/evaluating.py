@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from typing import Any, Literal
 
 from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.api.shown import Shown
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
-from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
+from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.messages import Text
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal_page import Page
@@ -45,19 +44,16 @@ def evaluate(
     make_cpu_ready(device, dtype)  # before torch is imported
 
     from nanoscope.analysis.scores import rank
-    from nanoscope.hardware.device import decide, look
-    from nanoscope.hardware.waiting import Waiting, set_threads
+    from nanoscope.hardware.device import set_up_device
     from nanoscope.interop.models import open_models
     from nanoscope.training.console import StageDisplay
     from nanoscope.training.scoring import open_text, score
 
     opened = open_models([os.fspath(model) for model in given], checkpoint)
-    limits = set_threads()
-    choice, notes = with_fallbacks(decide(device, dtype, False, look()))
-    with closing(Waiting()) as waiting, StageDisplay() as display:
-        notes = [*limits, *notes, *waiting.begin(device_type=choice.type)]
+    choice, notes = set_up_device(device, dtype)
+    with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
-        found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
+        found = rank(*score(opened, text, choice, windows, display.show))
     problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 

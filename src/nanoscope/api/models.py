@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
-from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
+from nanoscope.hardware.probe import make_cpu_ready
 
 if TYPE_CHECKING:
     from nanoscope.hardware.device import Choice
@@ -27,10 +27,10 @@ def load(
     """
     make_cpu_ready(device, dtype)  # before torch is imported
 
-    from nanoscope.hardware.device import decide, look
+    from nanoscope.hardware.device import set_up_device
     from nanoscope.interop.models import open_model
 
-    choice, notes = with_fallbacks(decide(device, dtype, False, look()))
+    choice, notes = set_up_device(device, dtype)
     return Model(open_model(os.fspath(model), checkpoint), choice, notes)
 
 

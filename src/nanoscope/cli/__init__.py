@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
-from nanoscope import __version__, messages
+from nanoscope import messages
 from nanoscope.cli.languages import EnglishHelp, help_writer, other_languages, with_language
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
-from nanoscope.messages import Text
+from nanoscope.messages import Text, to_print
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import to_print
+from nanoscope.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console

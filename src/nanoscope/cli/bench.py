@@ -8,9 +8,8 @@ from cyclopts import Parameter
 from rich.cells import cell_len
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, shown
+from nanoscope.messages import Joined, Text, on_terminal, shown
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.measure import Figures
@@ -73,20 +72,18 @@ def bench(
                 name=name, hint=did_you_mean(name, GROUPS), choices=", ".join(GROUPS),
             )  # fmt: skip
     _progress(Text("looking at this machine"))
-    from nanoscope.hardware.probe import make_cpu_ready, with_fallbacks
+    from nanoscope.hardware.probe import make_cpu_ready
 
     for sixteen_bits in ("bfloat16", "float16"):
         make_cpu_ready(device, sixteen_bits)  # takes effect only before torch is imported
 
-    from nanoscope.hardware.device import decide, look
-    from nanoscope.hardware.waiting import Waiting, set_threads
+    from nanoscope.hardware.device import set_up_device
     from nanoscope.training.measure import MachineBench, machine
 
-    limits = set_threads()
-    choice, notes = with_fallbacks(decide(device, dtype, False, look(training=True)))
-    for note in [*limits, *notes, *Waiting().begin(device_type=choice.type)]:
+    choice, notes = set_up_device(device, dtype, training=True)
+    for note in notes:
         _progress(Text("note: {text}", text=note))
-    writing, _ = with_fallbacks(decide(device, dtype, False, look()))
+    writing, _ = set_up_device(device, dtype)
     measurements = MachineBench(choice, writing).measurements()
     planned = [each for each in measurements if each.key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}

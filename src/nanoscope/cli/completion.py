@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS, TYPES
 from nanoscope.config_sources import preset_note, presets
-from nanoscope.paths import RUNS
+from nanoscope.files import RUNS
 
 Shell = Literal["bash", "zsh", "fish"]
 SHELL_COMPLETES_FILES = "NANOSCOPE_SHELL_COMPLETES_FILES"

@@ -48,7 +48,7 @@ def eval(
         Print one JSON object (schema nanoscope.eval/1).
     """
     from nanoscope.api.evaluating import evaluate
-    from nanoscope.untrusted import on_terminal
+    from nanoscope.messages import on_terminal
     from nanoscope.views.terminal_page import Page
 
     found = evaluate(

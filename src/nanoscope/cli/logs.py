@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
-from nanoscope.untrusted import to_print
+from nanoscope.messages import Text, to_print
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]

@@ -7,8 +7,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, warn
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 
 def report(

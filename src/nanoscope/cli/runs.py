@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.errors import JobError, UsageError
-from nanoscope.paths import RUNS
+from nanoscope.files import RUNS
 
 
 def runs(

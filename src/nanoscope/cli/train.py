@@ -28,7 +28,7 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         print(help_text())
         return 0
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
-    from nanoscope.training.ready import resolve_and_make_ready
+    from nanoscope.training.resume import resolve_and_make_ready
 
     kept, minutes = _without_tune(words)
     if minutes is None:
@@ -62,19 +62,16 @@ def _without_tune(words: Sequence[str]) -> tuple[list[str], float | None]:
 def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     """The same with the settings that are the fastest here."""
     from nanoscope.cli.tune import progress
-    from nanoscope.planning.tuning import in_one_line, tune, with_settings
-    from nanoscope.planning.tuning_file import remarks
+    from nanoscope.planning.tuning import tune
+    from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
         progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
         return resolved
-    outcome = tune(resolved, minutes, progress)
-    if outcome.tuned.interrupted:
-        raise KeyboardInterrupt
-    progress(Text("tuned: {chosen}", chosen=in_one_line(outcome)))
-    for remark in remarks(outcome):
-        progress(remark)
-    return with_settings(resolved, outcome.settings)
+    tuned = tune(resolved, minutes, progress)
+    for text in (Text("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
+        progress(text)
+    return with_settings(resolved, tuned)
 
 
 USAGE = "nanoscope train [PRESET|CONFIG ...] [--key=value ...]"
@@ -95,11 +92,11 @@ Examples:
   nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
   torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt"""
 CLOSING = """\
-A flag typed on a resume changes the run for good, except those marked (session), which hold until this session ends,
-and those marked (once), which hold for one invocation whenever they are typed.
+A flag typed on a resume changes the run for good, except those marked (once), which hold for this invocation only.
+The options of the command hold for one invocation whenever they are typed.
 Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
 Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-MARKS = {"run": "", "session": "(session)", "invocation": "(once)"}
+MARKS = {"run": "", "invocation": "(once)"}
 PRESET_COLUMNS, KEY_COLUMNS = 15, 30
 
 
@@ -112,7 +109,7 @@ def help_text() -> str:
 
     def setting(key: "Field[Any]") -> str:
         default = "" if key.default == "" else f"[{key.default}]"
-        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["lasts"]]))
+        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["holds"]]))
         return help.entry(f"--{key.name}", " ".join(filter(None, words)), KEY_COLUMNS)
 
     listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]

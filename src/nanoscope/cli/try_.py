@@ -1,18 +1,16 @@
 """`nanoscope try`: does the advice help this run?"""
 
 import sys
-from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_path
-from nanoscope.errors import UsageError
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
-
-if TYPE_CHECKING:
-    from nanoscope.planning.trying import Length
+from nanoscope.config_sources import read_run_config, resolve
+from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text, on_terminal
 
 
 def try_(
@@ -43,45 +41,52 @@ def try_(
     minutes
         About how long it may take. More time allows longer trials, which say more about a long run.
     as_json
-        Print the results as JSON (schema nanoscope.try/1, see docs/try.md); progress goes to stderr.
+        Print the results as JSON (schema nanoscope.try/2, see docs/try.md); progress goes to stderr.
     """
-    from nanoscope.planning.trying_report import FATES, document, fate, lines, plan_line, summary
-    from nanoscope.planning.trying_run import advice_of, command, find_run, try_run
+    from nanoscope.analysis.analyse import analyse
+    from nanoscope.hardware.probe import make_cpu_ready
+    from nanoscope.runs.reader import read_log
     from nanoscope.training.console import StageDisplay
     from nanoscope.words.language import choose_language
     from nanoscope.words.sentences import sentence
 
     if not 0 < minutes < float("inf"):
         raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
-    folder = find_run(run)
-    language = choose_language()
-    advice = advice_of(folder)
+    folder, language = _find_run(run), choose_language()
+    log = read_log(str(folder))
+    advice = analyse(log.runs[-1], log=log).advice if log.runs else ()
+    advised: dict[str, float | None] = {each.action: each.to_value for each in advice}
+    config = resolve([str(folder)]).config
+    make_cpu_ready(config.device, config.dtype, training=True)
 
-    def start(length: "Length", seconds: float) -> None:
-        what = plan_line(length)
-        _progress(
-            Text("{what}; an iteration takes {seconds:rough}, in all at most about {minutes:g} min",
-                 what=what, seconds=seconds, minutes=minutes)
-        )  # fmt: skip
+    from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
+    from nanoscope.planning.trying_report import FATES, command, document, fate, lines
 
     with StageDisplay() as display:
-        results = try_run(folder, advice, minutes, start, display.show)
-    use = command(folder, results)
+        trial = try_run(folder, advised, minutes, display.show)
     if as_json:
-        sys.stdout.write(dumps(document(str(folder), results, advice, use), indent=1, allow_nan=False) + "\n")
+        found = msgspec.json.encode(document(folder, trial, advised))
+        sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
     else:
-        print(on_terminal(plan_line(results.length)))
-        for indent, text in lines(results):
+        for indent, text in lines(trial):
             print(("" if indent else "\n") + "  " * indent + on_terminal(text))
-        if advice:
-            print("\n" + on_terminal(Text("Advice of explain")))
         for each in advice:
-            print("  " + on_terminal(FATES[fate(each, results)]), sentence(each, language))
-        print()
-        for text in summary(results, use):
-            print(on_terminal(text))
-    return 130 if results.stopped == Text("interrupted") else 0
+            print("  " + on_terminal(FATES[fate(each.action, trial)]), sentence(each, language))
+        if (use := command(folder, trial)) is not None:
+            print("\n" + on_terminal(Text("Train with what was confirmed:\n  {command}", command=use)))
+    return 130 if trial.stopped == Text("interrupted") else 0
 
 
-def _progress(text: Text) -> None:
-    print(on_terminal(text), file=sys.stderr, flush=True)
+def _find_run(name: str) -> Path:
+    """The folder of a run of ours. Says what to do where there is none."""
+    path = Path(name)
+    folder = path.parent if path.name in ("events.jsonl", "console.log", "config.toml") else path
+    if (folder / "events.jsonl").is_file() and read_run_config(folder)[0]:
+        return folder
+    raise JobError(
+        "{path} is not the folder of a nanoscope run: a log or a checkpoint of nanoGPT doesn't hold the settings "
+        "and the text to train it again.\n"
+        "Train it with nanoscope (nanoGPT's config files work), then try that run:\n"
+        "  nanoscope train config/CONFIG.py && nanoscope try runs/CONFIG",
+        path=name,
+    )

@@ -15,8 +15,8 @@ import numpy as np
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.data.tokenizer import Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text
-from nanoscope.untrusted import printable, read_small
+from nanoscope.files import read_small
+from nanoscope.messages import Text, printable
 
 FORMAT, VERSION = "nanoscope-dataset", 1
 META = "meta.json"

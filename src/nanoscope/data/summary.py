@@ -7,10 +7,9 @@ from typing import Any
 
 from nanoscope.config_sources import DEFAULT_PRESET, resolve
 from nanoscope.data.dataset import SPLITS, open_dataset, read_meta
-from nanoscope.data.ladder import stored_ladder
+from nanoscope.data.ngrams import stored_ladder
 from nanoscope.ladder import Ladder, knowledge
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 
 def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]:

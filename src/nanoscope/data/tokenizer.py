@@ -84,15 +84,9 @@ class CharTokenizer(Tokenizer):
         # Code point → id. The id `vocab_size` marks characters outside the alphabet, so it has to fit, too.
         self._id_of = np.full(UNICODE_SIZE, self.vocab_size, dtype_for(self.vocab_size + 1))
         self._id_of[code_points(alphabet)] = np.arange(self.vocab_size)
-        # A byte table for ASCII text and small alphabets is three times as fast.
-        self._byte_id_of = self._id_of[:256].astype(np.uint8).tobytes() if self.vocab_size < 256 else None
 
     def encode(self, text: str) -> TokenArray:
-        ids: TokenArray
-        if self._byte_id_of and text.isascii():
-            ids = np.frombuffer(text.encode().translate(self._byte_id_of), np.uint8)
-        else:
-            ids = self._id_of[code_points(text)]
+        ids: TokenArray = self._id_of[code_points(text)]
         if ids.size and ids.max() == self.vocab_size:
             unknown = self.unknown(text)
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])

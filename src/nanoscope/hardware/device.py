@@ -7,19 +7,18 @@ import json
 import os
 import platform
 import re
-import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from nanoscope.config import Auto
 from nanoscope.errors import UsageError
-from nanoscope.files import write_atomically
+from nanoscope.files import cache_folder, write_atomically
 from nanoscope.hardware.peaks import find_device
-from nanoscope.hardware.probe import cpu_name, fast_bfloat16
+from nanoscope.hardware.probe import cpu_name, fast_bfloat16, probe_cpu_dtype
 from nanoscope.messages import Count, Joined, Text
-from nanoscope.paths import cache_folder
 
 SAFE = Text("the safe choice")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -159,7 +158,7 @@ def _best_dtype(kind: str, capability: tuple[int, int], name: str, facts: Facts)
 
 
 def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_steps: int) -> tuple[bool, str]:
-    if kind != "cuda":  # with model/kernels.py eager mode is at least as fast (benchmarks/LOG.md)
+    if kind != "cuda":  # with model/cpu_kernels.py eager mode is at least as fast (benchmarks/LOG.md)
         return False, Text("compiling rarely pays here")
     if planned_steps < COMPILING_PAYS_AFTER:
         return False, Text("too few iterations to repay compiling")
@@ -168,6 +167,76 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
     if capability >= (7, 0):
         return True, Text("it pays on a GPU")
     return False, Text("this GPU is too old for Triton")
+
+
+def with_fallbacks(choice: Choice) -> tuple[Choice, list[str]]:
+    """Use float32 where 16-bit matmuls do not work on this CPU. Also returns what is worth saying."""
+    if choice.type != "cpu" or choice.dtype == "float32":
+        return choice, []
+    found = probe_cpu_dtype(choice.dtype)
+    problem: Text | str = found.problem
+    if not found.environment.items() <= os.environ.items():  # too late: torch is loaded
+        needed = " ".join(map("=".join, found.environment.items()))
+        problem = Text("it needs {variables} to be set before the start", variables=needed)
+    if problem:
+        instead = Text("{used} instead of {wanted}", used="float32", wanted=choice.dtype)
+        place, _, mode = choice.reasons.parts
+        note = Text("{dtype} does not work on this CPU ({problem}); using float32", dtype=choice.dtype, problem=problem)
+        return replace(choice, dtype="float32", reasons=Joined(", ", (place, instead, mode))), [note]
+    if found.times_float32 is None or found.times_float32 <= 2:
+        return choice, []
+    times = found.times_float32
+    return choice, [
+        Text("{dtype} takes {times:.0f} times as long as float32 on this CPU", dtype=choice.dtype, times=times)
+    ]
+
+
+def set_up_device(
+    device: str,
+    dtype: str,
+    compile: bool | str = False,
+    *,
+    threads: int | Auto = "auto",
+    training: bool = False,
+    before: str | None = None,
+    local_rank: int | None = None,
+    planned_steps: int = COMPILING_PAYS_AFTER,
+) -> tuple[Choice, list[str]]:
+    """Choose what a command uses, and set the number of threads. Also returns what is worth saying."""
+    limits = set_threads(threads)
+    facts = look(training=training, before=before)
+    choice, notes = with_fallbacks(decide(device, dtype, compile, facts, local_rank, planned_steps))
+    return choice, [*limits, *notes]
+
+
+def set_threads(threads: int | Auto = "auto") -> list[Text]:
+    """Use so many threads; by default as many as torch chooses, but not more than a container may use cores."""
+    if threads != "auto":
+        torch.set_num_threads(threads)
+        return []
+    usual, quota = torch.get_num_threads(), cpu_quota()
+    if quota is None or quota >= usual or "OMP_NUM_THREADS" in os.environ:
+        return []
+    torch.set_num_threads(max(int(quota), 1))
+    return [
+        Text(
+            "this container may use {quota:.2g} cores: threads reduced from {usual:d} to {threads:d}",
+            quota=quota,
+            usual=usual,
+            threads=torch.get_num_threads(),
+        )
+    ]
+
+
+def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """How many cores the limit of a container amounts to, in either version of cgroups; None without a limit."""
+    with contextlib.suppress(OSError, ValueError):  # a file with 'max 100000' has no number
+        quota, period = map(int, (root / "cpu.max").read_text("ascii").split())
+        return quota / period
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (int((root / f"cpu/cpu.cfs_{name}_us").read_text("ascii")) for name in ("quota", "period"))
+        return quota / period if quota > 0 else None
+    return None
 
 
 MEASURED = Text("measured by a short matmul on this device, the highest so far")
@@ -239,18 +308,9 @@ def synchronize(device: torch.device) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Make the C library keep the memory of freed tensors instead of returning it to the system.
-
-    Each step allocates the same tensors. With glibc's defaults each of them costs page faults, which are expensive on
-    virtual machines (benchmarks/LOG.md). With other C libraries this has no effect.
-    """
-    if sys.platform != "linux":
-        return
-    mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # constants of malloc.h
-    try:
+    """Make glibc keep the memory of freed tensors, which every step allocates again (benchmarks/LOG.md)."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
-        return
-    mallopt(mmap_threshold, 32 << 20)  # the maximum of glibc
-    mallopt(trim_threshold, 2**31 - 1)
-    mallopt(top_pad, 64 << 20)
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, the maximum
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-2, 64 << 20)  # M_TOP_PAD

@@ -1,4 +1,4 @@
-"""Memory: checking that a model fits before allocating it, and recognising that memory ran out."""
+"""Memory: how much there is, and recognising that it ran out."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -35,29 +35,6 @@ class OptimizerTooLargeError(DoesNotFitError):
         )
 
 
-def check_fits(device: torch.device, *, parameters: int, batch_size: int, logits_per_sequence: int) -> None:
-    """Raise DoesNotFitError for a model or a batch that exceeds the total memory of the device."""
-    available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
-    model_bytes = training_bytes(parameters)
-    if model_bytes > available:
-        raise DoesNotFitError(
-            "training {billions:.2f}B parameters needs {needed}, this device has {available}\n"
-            "Reduce --n_layer or --n_embd.",
-            billions=parameters / 1e9,
-            needed=_gigabytes(model_bytes),
-            available=_gigabytes(available),
-        )
-    logits_bytes = 4 * batch_size * logits_per_sequence
-    if logits_bytes > available:
-        raise DoesNotFitError(
-            "batch_size={batch_size} needs {needed} for the logits alone, this device has {available}\n"
-            "Reduce --batch_size and increase --gradient_accumulation_steps.",
-            batch_size=batch_size,
-            needed=_gigabytes(logits_bytes),
-            available=_gigabytes(available),
-        )
-
-
 def available_bytes(device: torch.device) -> int:
     """What this process can have in total: what it has already, and what is free."""
     if device.type == "cuda":
@@ -67,15 +44,6 @@ def available_bytes(device: torch.device) -> int:
         with suppress(OSError, ValueError):  # not Linux, or "max"
             found = min(found, int(Path(limit).read_text("ascii")))
     return found
-
-
-def training_bytes(parameters: int) -> int:
-    """Weights, gradients and AdamW's two averages, 4 bytes each."""
-    return 16 * parameters
-
-
-def _gigabytes(count_bytes: int) -> str:
-    return f"{count_bytes / 2**30:.0f} GB"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 from torch import Tensor
 
 from nanoscope.errors import JobError
+from nanoscope.files import read_json
+from nanoscope.messages import printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
-from nanoscope.untrusted import printable, read_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # Model → the commit of its repository. What is published there later is not taken unseen.

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from nanoscope.checkpoint_files import NANOGPT
-from nanoscope.data.plain_pickle import check_tensors
+from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Text, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
-from nanoscope.untrusted import printable
 
 SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
@@ -96,7 +95,7 @@ def _check_archive(file: Path) -> None:
             if entry.filename.lower().endswith("data.pkl"):  # torch finds it in capitals, too
                 if entry.file_size > PICKLE_LIMIT_BYTES:
                     raise ValueError("its pickle is too large")
-                check_tensors(archive.read(entry))
+                load_plain(archive.read(entry), tensors=True)
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:

@@ -12,7 +12,6 @@ from msgspec import Meta
 from torch import Tensor
 
 from nanoscope.checkpoint_files import (
-    BEST,
     LAST,
     OPTIMIZER,
     STATE,
@@ -20,16 +19,15 @@ from nanoscope.checkpoint_files import (
     WEIGHTS,
     OtherVersionError,
     checkpoint_folders,
-    read_pointer,
+    checkpoints_from,
     read_state,
 )
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import file_sha256
-from nanoscope.messages import Joined, Text
+from nanoscope.files import file_sha256, read_json
+from nanoscope.messages import Joined, Text, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.suggest import did_you_mean_run
-from nanoscope.untrusted import printable, read_json
 
 Count = Annotated[int, Meta(ge=0, lt=2**62)]
 Number = Annotated[float, Meta(gt=-(2.0**62), lt=2.0**62)]  # neither infinite nor NaN
@@ -98,24 +96,20 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     if (folder / STATE).is_file():
         return load_checkpoint(folder, optimizer=optimizer), []
-    available = checkpoint_folders(folder)
-    if not available:
+    candidates = checkpoints_from(folder, wanted)
+    if not candidates and (available := checkpoint_folders(folder)):
+        names = ", ".join(path.name for path in available)
+        raise UsageError("{run} has no checkpoint {named!r}; it has {names}", run=run, named=wanted, names=names)
+    if not candidates:
         raise JobError(
             "{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends.",
             run=run,
         )
-    names = [path.name for path in available]
-    named = (read_pointer(folder, wanted) or names[0]) if wanted in (LAST, BEST) else wanted
-    if named not in names:
-        raise UsageError(
-            "{run} has no checkpoint {named!r}; it has {names}", run=run, named=named, names=", ".join(names)
-        )
     problems: list[Text] = []
     damaged: list[Path] = []
-    for candidate in available[names.index(named) :]:
+    for candidate in candidates:
         try:
-            found = load_checkpoint(candidate, optimizer=optimizer)
-            return replace(found, damaged=tuple(damaged)), problems
+            return replace(load_checkpoint(candidate, optimizer=optimizer), damaged=tuple(damaged)), problems
         except JobError as error:
             problems.append(error.text)
             if not isinstance(error, OtherVersionError):

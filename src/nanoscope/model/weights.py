@@ -2,18 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from nanoscope.errors import JobError
-from nanoscope.model import LanguageModel, ModelConfig
-from nanoscope.model.modern import NGRAM_ROWS, NGRAM_WIDTH
+from nanoscope.model import LanguageModel, ModelConfig, build_model
+from nanoscope.model.modern import NGRAM_ROWS
 
 HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
 ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
-
-Shapes = dict[str, tuple[int, ...]]
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -32,6 +33,8 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
     """ValueError unless these are exactly the weights of such a model. Takes no memory, whatever sizes are claimed."""
     if config.n_layer > len(weights):
         raise ValueError(f"its n_layer {config.n_layer} is more than it has weights for")
+    if config.recipe == "modern" and 4 * config.block_size * config.n_embd // config.n_head > ROTATION_LIMIT_BYTES:
+        raise ValueError(f"its block_size is {config.block_size}")
     expected = parameter_shapes(config)
     for name in [*expected, *weights]:
         if name not in weights or name not in expected:
@@ -40,8 +43,6 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} has shape {tuple(weights[name].shape)}, the model needs {expected[name]}")
         if not weights[name].is_floating_point():
             raise ValueError(f"{name} is {weights[name].dtype}, not floating point")
-    if config.recipe == "modern" and 4 * config.block_size * config.n_embd // config.n_head > ROTATION_LIMIT_BYTES:
-        raise ValueError(f"its block_size is {config.block_size}")
 
 
 def shape_of(weights: dict[str, Tensor], n_head: int, block_size: int) -> ModelConfig:
@@ -77,49 +78,24 @@ def with_block_size(
     return replace(config, block_size=block_size), weights
 
 
-def parameter_shapes(config: ModelConfig) -> Shapes:
-    """The shape of every parameter by its name, computed rather than read off a model, which would take memory."""
-    outer, block = _modern_shapes(config) if config.recipe == "modern" else _classic_shapes(config)
-    blocks = "blocks" if config.recipe == "modern" else "transformer.h"
-    return outer | {f"{blocks}.{n}.{name}": shape for n in range(config.n_layer) for name, shape in block.items()}
+def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter by its name, from a model without memory. ValueError for impossible sizes."""
+    try:
+        with torch.device("meta"), _ShapesOnly():
+            model = build_model(config)
+    except RuntimeError as error:  # more elements than can be counted
+        raise ValueError(str(error)) from None
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def _classic_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
-    C = config.n_embd
-    outer: Shapes = {"transformer.ln_f.weight": (C,)}
-    block: Shapes = {
-        "ln_1.weight": (C,),
-        "attn.c_attn.weight": (3 * C, C),
-        "attn.c_proj.weight": (C, C),
-        "ln_2.weight": (C,),
-        "mlp.c_fc.weight": (4 * C, C),
-        "mlp.c_proj.weight": (C, 4 * C),
-    }
-    if config.bias:
-        for shapes in (outer, block):
-            shapes |= {name.replace("weight", "bias"): shape[:1] for name, shape in shapes.items()}
-    tables: Shapes = {
-        "transformer.wte.weight": (config.vocab_size, C),
-        "transformer.wpe.weight": (config.block_size, C),
-    }
-    return tables | outer, block
+class _ShapesOnly(TorchFunctionMode):
+    """Does on the CPU, or not at all, what takes a second to import for tensors without memory."""
 
-
-def _modern_shapes(config: ModelConfig) -> tuple[Shapes, Shapes]:
-    C = config.n_embd
-    outer: Shapes = {"embedding.weight": (config.vocab_size, C), "head.weight": (config.vocab_size, C)}
-    if config.ngrams > 1:
-        tables, width = config.ngrams - 1, min(NGRAM_WIDTH, C // 2)
-        outer |= {"ngrams.table": (tables * NGRAM_ROWS, width), "ngrams.proj.weight": (C, tables * width)}
-    block: Shapes = {
-        "qkv.weight": (3 * C, C),
-        "proj.weight": (C, C),
-        "up.weight": (4 * C, C),
-        "down.weight": (C, 4 * C),
-    }
-    if config.token_shift:
-        block |= {f"shift_{place}.weight": (config.token_shift, C) for place in ("attention", "mlp")}
-    return outer, block
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is nn.init.normal_:
+            return None
+        cpu = {"device": "cpu"} if function is torch.arange else {}
+        return function(*args, **(kwargs or {}), **cpu)
 
 
 def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None:

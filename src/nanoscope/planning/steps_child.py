@@ -22,15 +22,17 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.planning.steps import Job, StepTimes
-from nanoscope.runs.events import Forecast
 from nanoscope.training.phases import seconds_since_process_start
 
 if TYPE_CHECKING:
     import torch
 
     from nanoscope.data.dataset import Dataset
-    from nanoscope.training.session import Session
-    from nanoscope.training.warm_up import WarmUp
+    from nanoscope.data.loader import BatchLoader
+    from nanoscope.training.engine import Engine, WarmUp
+    from nanoscope.training.evaluate import Evaluator
+    from nanoscope.training.machine import Machine
+    from nanoscope.training.run_folder import RunFolder
 
 RANDOM_TOKENS = 2**20  # of each split, if there is no data
 ROUND_SHARE = 0.3  # of the time for steps: the micro-batches before one update, so that there are several updates
@@ -80,6 +82,16 @@ def _end_with_parent(job: Job) -> None:
 
 
 @dataclass(frozen=True)
+class Session:
+    config: TrainConfig
+    machine: "Machine"
+    engine: "Engine"
+    loader: "BatchLoader"
+    evaluator: "Evaluator"
+    folder: "RunFolder"
+
+
+@dataclass(frozen=True)
 class SetUp:
     """A session that is ready for its first iteration, and what it took to get there."""
 
@@ -95,17 +107,14 @@ class SetUp:
 def set_up(job: Job, config: TrainConfig) -> SetUp:
     import torch
 
+    from nanoscope.model.checkpoint import TrainingState
+    from nanoscope.training.data import Data
     from nanoscope.training.distributed import Processes
+    from nanoscope.training.engine import Engine
     from nanoscope.training.initial_model import initial_model
-    from nanoscope.training.learner import Learner
     from nanoscope.training.machine import choose_machine
-    from nanoscope.training.pace import Pace
-    from nanoscope.training.phases import PhaseClock
-    from nanoscope.training.reporter import Reporter
     from nanoscope.training.run_folder import RunFolder
-    from nanoscope.training.session import Books
-    from nanoscope.training.startup import assemble, check_tokens, start_event
-    from nanoscope.training.warm_up import warm_up
+    from nanoscope.training.startup import check_tokens
 
     machine, notes = choose_machine(config, Processes())
     dataset = _dataset(job, config)
@@ -113,14 +122,12 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
     process_bytes = used(machine.device)
     torch.manual_seed(config.seed)
     model, config, more = initial_model(config, dataset, machine)
-    learner = Learner(config, model, machine)
+    engine = Engine(config, model, machine)
     model_bytes = used(machine.device)
-    clock = PhaseClock()
-    books = Books(Reporter(RunFolder(Path(job.folder))), clock, Pace(config, clock))
-    session = assemble(config, RunFolder(Path(job.folder)), dataset, learner, books, None)
-    session.start = start_event(session)
+    data = Data(config, dataset, machine, model.config.vocab_size, TrainingState())
+    session = Session(config, machine, engine, data.loader, data.evaluator, RunFolder(Path(job.folder)))
     began = time.perf_counter()
-    warmed_up = warm_up(learner, session.micro_batch)
+    warmed_up = engine.warm_up()
     return SetUp(
         session,
         warmed_up,
@@ -135,17 +142,17 @@ def set_up(job: Job, config: TrainConfig) -> SetUp:
 def _measured(job: Job, config: TrainConfig) -> StepTimes:
     import torch
 
-    from nanoscope.training.forecast import look_ahead
+    from nanoscope.training.forecast import first_seconds
 
     ready = set_up(job, config)
     session, fastest = ready.session, ready.warmed_up.fastest
-    machine, learner = session.machine, session.learner
+    machine, learner = session.machine, session.engine
     began = time.perf_counter()
-    expected = next(event for event in look_ahead(session, ready.warmed_up) if isinstance(event, Forecast))
+    expected = first_seconds(learner, session.evaluator, ready.warmed_up)
     startup_seconds = ready.startup_seconds + time.perf_counter() - began
     steps = _Steps(session, job.seconds, fastest.seconds / fastest.sequences)
     steps.run(halves=job.halves)
-    eval_seconds = _evaluate(session, EVAL_SHARE * job.seconds, fastest.forward_seconds / fastest.sequences)
+    eval_seconds = _evaluate(session, EVAL_SHARE * job.seconds, fastest.seconds / fastest.sequences / 3)
     save_seconds, checkpoint_bytes = _save(session) if job.save else (None, None)
     session.loader.close()
     return StepTimes(
@@ -170,7 +177,7 @@ def _measured(job: Job, config: TrainConfig) -> StepTimes:
         save_seconds=save_seconds,
         checkpoint_bytes=checkpoint_bytes,
         startup_seconds=startup_seconds,
-        sample_seconds=expected.sample_seconds,
+        sample_seconds=expected["sample"],
         warm_up_seconds=ready.warm_up_seconds,
         process_bytes=ready.process_bytes,
         model_bytes=ready.model_bytes,
@@ -199,7 +206,7 @@ class _Steps:
 
     def __init__(self, session: "Session", seconds: float, seconds_per_sequence: float) -> None:
         self.session, self.seconds = session, seconds
-        config, learner = session.config, session.learner
+        config, learner = session.config, session.engine
         compiled = learner.model is not learner.plain_model  # for whole micro-batches
         most = max(1, int(LONGEST_SHARE * seconds / seconds_per_sequence))
         self.micro_batch = config.batch_size if compiled else min(config.batch_size, most)
@@ -226,38 +233,34 @@ class _Steps:
             self._measure_halves(time.perf_counter() + 0.25 * self.seconds)
 
     def _iterate(self, step: int) -> None:
-        from nanoscope.training.recovery import split_batches
+        from nanoscope.training.engine import split
 
-        learner = self.session.learner
+        learner = self.session.engine
         began = time.perf_counter()
         batches = self.session.loader.next()
         self.data.append(time.perf_counter() - began)
         until = began + ROUND_SHARE * self.seconds
-        for number, batch in enumerate(split_batches(batches, self.micro_batch)):
+        for number, batch in enumerate(split(batches, self.micro_batch)):
             if number >= 2 and time.perf_counter() > until:
                 break
             before = time.perf_counter()
-            learner.forward_backward([batch], step)
+            learner.passes([batch], step)
             self.session.machine.synchronize()
             if len(batch[0]) == self.micro_batch:
                 (self.later if number else self.first).append(time.perf_counter() - before)
-        for again in range(2 if step == 0 else 1):  # the first update also makes the optimizer's state
-            before = time.perf_counter()
-            update(self.session, step)
-            if again or step:
-                learner.zero_grad()
-            self.session.machine.synchronize()
-            seconds = time.perf_counter() - before
-        self.updates.append(seconds)
+        before = time.perf_counter()
+        update(self.session, step)
+        self.session.machine.synchronize()
+        self.updates.append(time.perf_counter() - before)
 
     def _measure_halves(self, until: float) -> None:
-        from nanoscope.training.recovery import split_batches
+        from nanoscope.training.engine import split
 
-        learner = self.session.learner
+        learner = self.session.engine
         while len(self.halves) < 3 or time.perf_counter() < until:
-            for batch in split_batches(self.session.loader.next(), self.micro_batch // 2):
+            for batch in split(self.session.loader.next(), self.micro_batch // 2):
                 before = time.perf_counter()
-                learner.forward_backward([batch], 0)
+                learner.passes([batch], 0)
                 self.session.machine.synchronize()
                 if len(batch[0]) == self.micro_batch // 2:
                     self.halves.append(time.perf_counter() - before)
@@ -270,15 +273,14 @@ def update(session: "Session", step: int) -> None:
     """Clip and step, as the trainer does."""
     from nanoscope.optim.schedule import learning_rate
 
-    session.learner.clip()
-    session.learner.step(learning_rate(step, session.config))
+    session.engine.update(learning_rate(step, session.config))
 
 
 def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -> list[float]:
     """The seconds of each whole batch of an evaluation, for some time. If these are long, the batches are smaller."""
     import torch
 
-    model, evaluator, found = session.learner.plain_model, session.evaluator, [0.0]
+    model, evaluator, found = session.engine.plain_model, session.evaluator, [0.0]
     evaluator.batch = min(evaluator.batch, max(1, int(seconds / seconds_per_sequence)))
     model.eval()
     until = time.perf_counter() + seconds
@@ -298,10 +300,14 @@ def _evaluate(session: "Session", seconds: float, seconds_per_sequence: float) -
 
 def _save(session: "Session") -> tuple[float, int]:
     """The seconds of a save, as the trainer does it, and the size of what it has written."""
-    from nanoscope.training.saving import save
+    from nanoscope.model.checkpoint import TrainingState
+    from nanoscope.training.checkpoint import CheckpointWriter, take_snapshot
 
-    before = time.perf_counter()
-    save(session)
+    before, engine = time.perf_counter(), session.engine
+    snapshot = take_snapshot(
+        engine.plain_model, engine.optimizer, TrainingState(step=1), scaler={}, tokenizer=None, run={}, settings={}
+    )
+    CheckpointWriter(session.folder, 1).save(snapshot)
     seconds = time.perf_counter() - before
     files = session.folder.checkpoints.rglob("*")
     return seconds, sum(file.stat().st_size for file in files if file.is_file())

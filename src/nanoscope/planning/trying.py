@@ -1,81 +1,95 @@
-"""Tries what could be changed about a run: short runs with and without each change, from the same seeds and batches.
+"""`nanoscope try`: short runs with and without each change to a run, from the same seeds and batches.
 
-Each question is asked of the run with the changes that were confirmed before. Its changes are screened with two seeds;
-the best of many looks good by chance alone, so it is proposed only if it helps again with other seeds, and if the
-trials are shorter than the run, in runs of another length as well.
+Each question is asked of the run with the changes that were confirmed before. The best of several changes looks good by
+chance alone, so it is proposed only if it helps again with other seeds, in runs twice as long if there is room.
+Nothing is written: no folder, no checkpoint.
 """
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
 
-from nanoscope.analysis.findings import Advice
 from nanoscope.config import TrainConfig
+from nanoscope.config_sources import resolve
+from nanoscope.data.find import find_dataset
 from nanoscope.messages import Text
-from nanoscope.planning.trying_arms import (
-    LEARNING,
-    Change,
-    Question,
-    changes,
-    evaluating_less,
-    further,
-    with_length,
-)
-from nanoscope.planning.trying_lab import Lab, NoTimeLeftError
-from nanoscope.planning.trying_statistics import (
-    SURE,
-    WORTH_SHARE,
-    Gain,
-    Noise,
-    at_full_length,
-    gain,
-    is_hopeless,
-    is_promising,
-    judge,
-    pooled_noise,
-)
+from nanoscope.optim.schedule import learning_rate
+from nanoscope.paired import Difference, paired, settle
+from nanoscope.planning.set_up import Workplace
+from nanoscope.training.engine import Engine
 
-SCREENED = 2  # seeds
-LOOKS = 3, 5  # seeds of a confirmation; more only if fewer leave it open
-ARMS_OF_ALL = (
-    45  # about as many arms of one length as all questions take, with confirmations in runs of twice the length
-)
+Settings = dict[str, Any]
+Question = Literal["evaluation", "warm_up", "rate", "batch", "dropout"]
+QUESTIONS: tuple[Question, ...] = ("evaluation", "warm_up", "rate", "batch", "dropout")
+
+RATES = (0.3, 0.1, 0.03, 0.01), (3.0, 10.0, 30.0, 100.0)
+BATCHES = (4.0, 16.0, 64.0), (0.25, 0.0625)
+WARM_UP, NO_WARM_UP = 0.1, 0.02  # of the iterations: what is tried, and what is as good as none
+
+ARMS = 45  # about as many of one length as all questions take
+FEWEST_ITERS = 40  # of a trial, unless the run has fewer: shorter ones say nothing
 LONGER = 2  # times: the length of the runs that confirm, unless the trials are as long as the run already
-FEWEST_ITERS = 40  # of a trial: shorter ones say nothing about a run
-NEAR_SHARE = 0.05  # of the loss: changes that do worse by more are as noisy as they like
-TIME_NOISE = Noise(0.02, 3)  # of a share of time that was measured in pairs
-WORTH_TIME = 0.02
-AS_MUCH = 0.8  # of the time that another change saves
+LOOKS = 3, 5, 8  # pairs that confirm; more only if fewer leave it open
+SURE = 0.995  # one-sided, at each look
+WORTH, WORTH_TIME = 0.005, 0.02  # of the loss, of the time: what gains less is not worth a change
+PACE_ITERS, PACE_PAIRS = 10, 3
+WINDOWS = 256  # of the validation split, on which trials are compared
 
 
 @dataclass(frozen=True)
-class Length:
-    """How long trials are, as shares of the run's iterations."""
+class Outcome:
+    """What an arm, one short run, came to."""
 
-    iters: int
-    confirmed_iters: int
-    run_iters: int
+    loss: float
+    """On some validation windows, at the end; that of guessing, if training broke down."""
+    step_seconds: float = 0.0
+    """The median."""
+    seconds: float = 0.0
+    """Of all iterations and evaluations; not of the loss at the end."""
 
-    @property
-    def is_whole(self) -> bool:
-        return self.iters == self.run_iters
 
+class Arms:
+    """Trains arms with the engine and the evaluator that `train` uses: their weights are those of such a run."""
 
-def choose_length(run_iters: int, seconds_per_iteration: float, seconds: float) -> Length:
-    """The longest trials that fit into the time; whole runs if possible. Fewer than FEWEST_ITERS if nothing fits."""
-    fitting = int(seconds / max(ARMS_OF_ALL * seconds_per_iteration, 1e-9))
-    if fitting >= run_iters:
-        return Length(run_iters, run_iters, run_iters)
-    return Length(fitting, min(LONGER * fitting, run_iters), run_iters)
+    def __init__(self, run: TrainConfig) -> None:
+        self.place = Workplace(run, run.dataset)
+        self.engine: Engine | None = None
+
+    def train(self, config: TrainConfig, windows: int = 0, evaluates: bool = False) -> Outcome:
+        """`windows`: 0 if only the time is wanted. `evaluates`: whether it also evaluates as such a run does."""
+        parts = self.place.set_up(config)
+        self.engine = engine = parts.engine
+        evaluator = self.place.evaluator(engine, config.eval_windows, "train", "val") if evaluates else None
+        guessing = Outcome(math.log(self.place.dataset.vocab_size))
+        times, began = list[float](), time.perf_counter()
+        with closing(parts.loader):
+            for step in range(config.max_iters):
+                done = engine.step(parts.loader.next(), step, learning_rate(step, config))
+                if not done or not done.finite:
+                    return guessing
+                times.append(done.seconds)
+                if evaluator and (step + 1) % config.eval_interval == 0:
+                    evaluator.evaluate(engine.plain_model)
+        seconds = time.perf_counter() - began
+        found = self.place.evaluator(engine, windows, "val").evaluate(engine.plain_model) if windows else None
+        outcome = Outcome(found["val"].loss if found else 0.0, median(times), seconds)
+        return outcome if math.isfinite(outcome.loss) else guessing
 
 
 @dataclass
-class Tried:
-    """A change and what it did, compared with the run without it."""
-
-    change: Change
-    gain: Gain
-    verdict: str
-    """As `judge` says."""
+class Change:
+    change: Settings
+    factor: float = 1.0
+    """Its place in a range of rates or batch sizes; 1 is the run's own."""
+    time_ratio: float = 1.0
+    """Iterations with the change that take as long as one without it."""
+    gain: Difference | None = None
+    """By how much the loss is lower; of evaluations, the share of the time that is saved."""
 
 
 @dataclass
@@ -83,198 +97,178 @@ class Finding:
     """The answer to a question."""
 
     question: Question
-    tried: list[Tried] = field(default_factory=list)
-    """All changes, as they were screened."""
-    best: Change | None = None
-    """The change that was confirmed or refuted with other seeds; None if none was promising."""
-    confirmed: Gain | None = None
-    verdict: str = "nothing_better"
-    """helps, fades (only in short runs), not_confirmed, nothing_better, unfinished; saves or no_time_saved."""
+    verdict: Literal["helps", "not_confirmed", "nothing_better", "unfinished"] = "unfinished"
     loss: float = 0.0
-    """Of the run without the change, in the trials."""
-    time_ratio: float = 1.0
-    """Of a change that is compared at equal time: how many iterations it has for one of the run."""
-    reason: Text | None = None
-    """Why it is unfinished."""
-
-    @property
-    def is_proposed(self) -> bool:
-        return self.verdict in ("helps", "saves")
+    """Of the run without a change, in the trials."""
+    tried: list[Change] = field(default_factory=list)
+    best: Change | None = None
+    """Its gain is that of the confirmation, with seeds that had no part in choosing it."""
 
 
-@dataclass
-class Results:
-    run: TrainConfig
-    length: Length
-    findings: list[Finding] = field(default_factory=list)
-    proposed: TrainConfig | None = None
-    """The run with every change that was confirmed; None without any."""
-    arms: int = 0
-    problems: dict[str, str] = field(default_factory=dict)
-    """Changes in which training broke down."""
-    stopped: Text | None = None
+class NoTimeLeftError(Exception):
+    """No further arm can be trained in time."""
 
 
 class Trial:
-    """Asks the questions, one after another."""
+    """Asks the questions, one after another, until a deadline (by time.monotonic)."""
 
-    def __init__(self, lab: Lab, length: Length, run: TrainConfig) -> None:
-        self._lab, self._length = lab, length
-        self._seeds = [run.seed + number for number in range(SCREENED + LOOKS[-1])]
-        self._noise: list[list[float]] = []
-        self.results = Results(run, length)
-        self.standing = run
-        """The run with the changes that were confirmed so far."""
+    def __init__(self, train: Callable[..., Outcome], run: TrainConfig, deadline: float = math.inf) -> None:
+        self._train, self._deadline = train, deadline
+        self._losses: dict[str, float] = {}
+        self.run = self.proposed = run  # with every change that was confirmed
+        self.iters = self.confirmed_iters = run.max_iters
+        self.findings: list[Finding] = []
+        self.arms = 0
+        self.stopped: Text | None = None
 
-    def ask_all(self, advice: Sequence[Advice]) -> Results:
-        advised = {each.action for each in advice}
-        for each in advice:
-            if each.action in ("raise_eval_interval", "lower_eval_iters") and not self.results.stopped:
-                self._ask_about_evaluations(each)
-        for question in LEARNING:
-            if question == "dropout" and not self._length.is_whole:
+    def choose_length(self) -> None:
+        """The longest trials that fit into the time, whole runs if possible. Short of time, not all is tried."""
+        whole, seconds = self.run.max_iters, ARMS * self._pace(self.run)
+        fitting = min((self._deadline - time.monotonic()) / seconds, whole)
+        self.iters = min(max(int(fitting), FEWEST_ITERS), whole)
+        self.confirmed_iters = min(LONGER * self.iters, whole)
+
+    def ask_all(self, advised: Mapping[str, float | None]) -> None:
+        """`advised`: the actions that explain advises, with the values it names."""
+        for question in QUESTIONS:
+            if question == "dropout" and self.iters < self.run.max_iters:
                 continue  # overfitting shows only in runs of the whole length
-            found = changes(question, self.standing, advised)
-            if found and not self.results.stopped:
-                self._ask(question, found)
-            elif found:
-                self.results.findings.append(Finding(question, verdict="unfinished", reason=self.results.stopped))
-        self.results.arms, self.results.problems = self._lab.arms, self._lab.problems
-        if any(finding.is_proposed for finding in self.results.findings):
-            self.results.proposed = self.standing
-        return self.results
+            if directions := changes(question, self.proposed, advised):
+                self.findings.append(Finding(question))
+                try:
+                    self._ask(self.findings[-1], directions)
+                except KeyboardInterrupt:
+                    self.stopped, self._deadline = Text("interrupted"), 0.0
+                except NoTimeLeftError:
+                    self.stopped = self.stopped or Text("no time left")
 
-    def _ask(self, question: Question, first: list[Change]) -> None:
-        finding = Finding(question)
-        self.results.findings.append(finding)
-        pairs: dict[Change, dict[int, list[float]]] = {change: {} for change in first}
-        try:
-            self._screen(finding, pairs)
-            best = max(finding.tried, key=lambda tried: tried.gain.mean)
-            if is_promising(best.gain, finding.loss):
-                finding.best, finding.time_ratio = best.change, self._ratio(best.change)
-                finding.verdict = "unfinished"
-                self._confirm(finding, best)
-        except (NoTimeLeftError, KeyboardInterrupt) as why:
-            self._stop(finding, why)
-            finding.tried = self._tried(pairs, finding.loss) if finding.loss else []
-        if finding.is_proposed and finding.best is not None:
-            ratio = finding.time_ratio
-            changed = finding.best.of(self.standing)
-            self.standing = with_length(changed, max(round(ratio * changed.max_iters), 1)) if ratio != 1 else changed
+    def _ask(self, finding: Finding, directions: list[list[Change]]) -> None:
+        """Go on in each direction while that helps, with one seed; then confirm the best change with others."""
+        question = finding.question
+        finding.loss = self._loss(self.proposed, self.iters)
+        worth = WORTH_TIME if question == "evaluation" else WORTH * finding.loss
+        best, most = None, worth / 2
+        for direction in directions:
+            last = 0.0
+            for change in direction:
+                if question == "batch":
+                    change.time_ratio = self._time_ratio(change)
+                gain = self._gain(question, change, 0, self.iters)
+                finding.tried.append(replace(change, gain=paired([gain])))
+                best, most = (change, gain) if gain > most else (best, most)
+                if gain <= last:
+                    break
+                last = gain
+        if best is None:
+            finding.verdict = "nothing_better"
+            return
+        finding.best = replace(best, gain=paired([most]))
+        confirmed = settle(lambda seed: self._gain(question, best, seed + 1, self.confirmed_iters), LOOKS, worth, SURE)
+        finding.best = replace(best, gain=confirmed)
+        finding.verdict = "helps" if confirmed.verdict(worth, SURE) == "better" else "not_confirmed"
+        if finding.verdict == "helps":
+            changed = replace(self.proposed, **best.change)
+            self.proposed = with_length(changed, best.time_ratio * changed.max_iters)
 
-    def _screen(self, finding: Finding, pairs: dict[Change, dict[int, list[float]]]) -> None:
-        """Every change with one seed, and beyond the edge if the best is there; those that may be best with another."""
-        first, *others = self._seeds[:SCREENED]
-        finding.loss = _mean(self._losses(None, first))
-        waiting = list(pairs)
-        while waiting:
-            for change in waiting:
-                pairs[change] = {first: self._difference(change, first)}
-            finding.tried = self._tried(pairs, finding.loss)
-            best = max(finding.tried, key=lambda tried: tried.gain.mean)
-            waiting = further(best.change, list(pairs), self.standing) if best.gain.mean > 0 else []
-        for seed in others:
-            best = max(finding.tried, key=lambda tried: tried.gain.mean)
-            for tried in finding.tried:
-                if tried is best or not is_hopeless(tried.gain, best.gain):
-                    pairs[tried.change][seed] = self._difference(tried.change, seed)
-            finding.tried = self._tried(pairs, finding.loss)
-        self._noise += _near(pairs, finding.loss)
+    def _gain(self, question: Question, change: Change, seed: int, iters: int) -> float:
+        """By how much the loss is lower after the same iterations or the same time; or the share of time saved."""
+        run = replace(self.proposed, seed=self.run.seed + seed)
+        changed = replace(run, **change.change)
+        if question != "evaluation":
+            return self._loss(run, iters) - self._loss(changed, change.time_ratio * iters)
+        both = (replace(each, max_iters=changed.eval_interval) for each in (run, changed))
+        before, after = (self._arm(each, evaluates=True).seconds for each in both)
+        return 1 - after / before
 
-    def _confirm(self, finding: Finding, best: Tried) -> None:
-        """Try the best change again with other seeds, in longer runs if there are any."""
-        share = self._length.confirmed_iters / self._length.run_iters
-        by_seed: dict[int, list[float]] = {}
-        for look in LOOKS:
-            for seed in self._seeds[SCREENED : SCREENED + look]:
-                if seed not in by_seed:
-                    by_seed[seed] = self._difference(best.change, seed, share)
-            finding.confirmed = found = self._gain(by_seed, finding.loss)
-            verdict = judge(found, finding.loss)
-            if verdict != "no_difference" or found.below(SURE) < WORTH_SHARE * finding.loss:
-                break
-        finding.verdict = "helps" if verdict == "helps" else "not_confirmed"
-        length = self._length
-        if finding.verdict == "helps" and length.confirmed_iters < length.run_iters:
-            growth, whole = length.confirmed_iters / length.iters, length.run_iters / length.iters
-            if at_full_length(best.gain.mean, found.mean, growth, whole) < WORTH_SHARE * finding.loss:
-                finding.verdict = "fades"
+    def _time_ratio(self, change: Change) -> float:
+        changed = replace(self.proposed, **change.change)
+        return median(self._pace(self.proposed) / self._pace(changed) for _ in range(PACE_PAIRS))
 
-    def _ask_about_evaluations(self, advice: Advice) -> None:
-        interval = self.standing.eval_interval
-        for change in evaluating_less(
-            self.standing, advice.action, advice.to_value, self.standing.max_iters // interval
-        ):
-            finding = Finding("evaluation", best=change)
-            self.results.findings.append(finding)
-            iters = max(interval, change.of(self.standing).eval_interval)
-            try:
-                shares = self._lab.savings(self.standing, change, iters)
-            except (NoTimeLeftError, KeyboardInterrupt) as why:
-                self._stop(finding, why)
-                break
-            finding.confirmed = saved = gain(shares, (), TIME_NOISE)
-            finding.verdict = "saves" if saved.above(SURE) > WORTH_TIME else "no_time_saved"
-            finding.tried = [Tried(change, saved, finding.verdict)]
-        saved_by = {
-            each.best: each.confirmed.mean
-            for each in self.results.findings
-            if each.best and each.confirmed and each.verdict == "saves"
-        }
-        if best := one_of(saved_by):
-            self.standing = best.of(self.standing)
+    def _pace(self, config: TrainConfig) -> float:
+        return self._arm(replace(config, max_iters=PACE_ITERS)).step_seconds
 
-    def _stop(self, finding: Finding, why: BaseException) -> None:
-        reason = Text("interrupted") if isinstance(why, KeyboardInterrupt) else Text("no time left")
-        self.results.stopped = finding.reason = reason
-        finding.verdict = "unfinished"
+    def _loss(self, config: TrainConfig, iters: float) -> float:
+        short = with_length(config, iters)
+        if (key := repr(short)) not in self._losses:
+            self._losses[key] = self._arm(short, windows=WINDOWS).loss
+        return self._losses[key]
 
-    def _losses(self, change: Change | None, seed: int, share: float | None = None) -> list[float]:
-        share = self._length.iters / self._length.run_iters if share is None else share
-        if change is None:
-            return self._lab.losses(self.standing, share, seed, Text("the run as it is"))
-        return self._lab.losses(change.of(self.standing), share * self._ratio(change), seed, change.label)
-
-    def _difference(self, change: Change, seed: int, share: float | None = None) -> list[float]:
-        """By window, how much lower the loss is with the change."""
-        without, with_it = self._losses(None, seed, share), self._losses(change, seed, share)
-        return [one - other for one, other in zip(without, with_it, strict=True)]
-
-    def _ratio(self, change: Change) -> float:
-        return self._lab.time_ratio(self.standing, change) if change.equal_time else 1.0
-
-    def _tried(self, pairs: dict[Change, dict[int, list[float]]], loss: float) -> list[Tried]:
-        noise = pooled_noise([*self._noise, *_near(pairs, loss)], loss)
-        found = [(change, _gain(by_seed, noise)) for change, by_seed in pairs.items() if by_seed]
-        return [Tried(change, each, judge(each, loss)) for change, each in found]
-
-    def _gain(self, by_seed: dict[int, list[float]], loss: float) -> Gain:
-        return _gain(by_seed, pooled_noise(self._noise, loss))
+    def _arm(self, config: TrainConfig, **options: Any) -> Outcome:
+        if time.monotonic() > self._deadline:
+            raise NoTimeLeftError
+        self.arms += 1
+        return self._train(config, **options)
 
 
-def one_of(saved_by: dict[Change, float]) -> Change | None:
-    """Of changes that save time, the one to make: evaluations that stay as exact as they are, if that saves as much."""
-    exact = [change for change in saved_by if "eval_interval" in dict(change.settings)]
-    nearly = [change for change in exact if saved_by[change] > AS_MUCH * max(saved_by.values())]
-    return next(iter(nearly or sorted(saved_by, key=lambda change: -saved_by[change])), None)
+def try_run(
+    folder: Path, advised: Mapping[str, float | None], minutes: float, on_progress: Callable[[str, float], None]
+) -> Trial:
+    """Train the trials of a run, in at most about so many minutes. Its folder is only read."""
+    began, run = time.monotonic(), resolve([str(folder)]).config
+    data = str(find_dataset(run.dataset, run.tokenizer, run=folder))
+    # Compiling would take longer than it saves, once for each arm.
+    run = replace(run, dataset=data, tokenizer="auto", compile=False, wandb_log=False, tensorboard=False)
+    arms = Arms(run)
+
+    def train(config: TrainConfig, **options: Any) -> Outcome:
+        spent = (time.monotonic() - began) / 60 / minutes
+        on_progress(Text("trying {settings}", settings=" ".join(flags(config, run))), min(spent, 1.0))
+        return arms.train(config, **options)
+
+    trial = Trial(train, run, began + 60 * minutes)
+    trial.choose_length()
+    trial.ask_all(advised)
+    return trial
 
 
-def _gain(by_seed: dict[int, list[float]], noise: Noise) -> Gain:
-    by_window = [sum(values) / len(by_seed) for values in zip(*by_seed.values(), strict=True)]
-    return gain(list(map(_mean, by_seed.values())), by_window, noise)
+def flags(config: TrainConfig, run: TrainConfig) -> list[str]:
+    """How settings differ from a run's, as flags of `train`."""
+    changed = {key: value for key, value in vars(config).items() if value != getattr(run, key)}
+    return [f"--{key}={value:g}" if isinstance(value, float) else f"--{key}={value}" for key, value in changed.items()]
 
 
-def _near(pairs: dict[Change, dict[int, list[float]]], loss: float) -> list[list[float]]:
-    """The differences by seed of the changes that do not do much worse: those tell how noisy such runs are."""
-    groups = [list(map(_mean, by_seed.values())) for by_seed in pairs.values()]
-    return [group for group in groups if group and _mean(group) > -NEAR_SHARE * loss]
+def changes(question: Question, config: TrainConfig, advised: Mapping[str, float | None]) -> list[list[Change]]:
+    """What to try for a run: lists of changes that go on in one direction."""
+    iters = config.max_iters
+    match question:
+        case "evaluation":
+            keys = {"raise_eval_interval": "eval_interval", "lower_eval_iters": "eval_iters"}
+            return [[Change({keys[each]: int(value)})] for each, value in advised.items() if each in keys and value][:1]
+        case "warm_up":
+            longer = max(round(WARM_UP * iters), 2 * config.warmup)
+            wanted = config.warmup < NO_WARM_UP * iters or "warm_up" in advised
+            tried = wanted and config.decay_lr and 0 < longer < iters / 2
+            return [[Change({"warmup_iters": longer})]] if tried else []
+        case "rate":
+            return [[Change(_scaled(config, factor), factor) for factor in way] for way in RATES]
+        case "batch":
+            found = [[Change(_batch(config, factor), factor) for factor in way] for way in BATCHES]
+            return [way for way in ([each for each in way if each.change] for way in found) if way]
+        case "dropout":
+            more = round(max(0.2, config.dropout + 0.1), 3)
+            return [[Change({"dropout": more})]] if "regularise" in advised else []
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _scaled(config: TrainConfig, factor: float) -> Settings:
+    return {"lr_scale": float(f"{config.lr_scale * factor:.3g}")}
 
 
-def untouched(config: TrainConfig) -> TrainConfig:
-    """The settings of arms: those of the run, but compiling would take longer than it saves, once for each arm."""
-    return replace(config, compile=False, wandb_log=False, tensorboard=False)
+def _batch(config: TrainConfig, factor: float) -> Settings:
+    """More or fewer sequences per iteration, and rates × √factor, which suit AdamW then. Empty if it can't be."""
+    key = "gradient_accumulation_steps" if config.gradient_accumulation_steps > 1 else "batch_size"
+    sequences = getattr(config, key) * factor
+    if sequences != int(sequences):
+        return {}
+    settings = {key: int(sequences), **_scaled(config, math.sqrt(factor))}
+    if key == "batch_size" and config.eval_iters != "full":  # as many windows in an evaluation as before
+        settings["eval_iters"] = max(1, round(config.eval_iters / factor))
+    return settings
+
+
+def with_length(config: TrainConfig, iters: float) -> TrainConfig:
+    """The same run with so many iterations: its schedule is shrunk with it."""
+    share = round(iters) / config.max_iters
+    changed: Settings = {"max_iters": round(iters), "warmup_iters": round(share * config.warmup)}
+    if config.lr_decay_iters != "auto":
+        changed["lr_decay_iters"] = max(round(share * config.lr_decay_iters), 1)
+    return config if share == 1 else replace(config, **changed)

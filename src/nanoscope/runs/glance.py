@@ -16,6 +16,7 @@ import psutil
 from nanoscope.checkpoint_files import BEST, STATE, read_pointer
 from nanoscope.config_sources import read_run_config
 from nanoscope.errors import JobError
+from nanoscope.files import read_json, read_small
 from nanoscope.runs.events import (
     COMPLETE,
     LARGEST,
@@ -28,7 +29,6 @@ from nanoscope.runs.events import (
     Start,
     decode,
 )
-from nanoscope.untrusted import read_json, read_small
 
 Kind = TypeVar("Kind", bound=AnyEvent)
 State = Literal["live", "finished", "stopped", "failed", "unreadable"]

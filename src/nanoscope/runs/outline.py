@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.estimates import median
+from nanoscope.messages import printable
 from nanoscope.runs.events import (
     LARGEST,
     End,
@@ -27,7 +28,6 @@ from nanoscope.runs.events import (
     Start,
     decode,
 )
-from nanoscope.untrusted import printable
 
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 256

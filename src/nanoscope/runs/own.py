@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.ladder import Ladder
+from nanoscope.messages import printable
 from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.events import LARGEST, NewerVersionError
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
 from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
 from nanoscope.runs.windows import WindowLosses, read_windows
-from nanoscope.untrusted import printable
 
 CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
 MAX_BYTES = 1 << 30  # nothing beyond this is read

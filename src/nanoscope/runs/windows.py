@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanoscope.errors import JobError
-from nanoscope.untrusted import read_small
+from nanoscope.files import read_small
 
 FOLDER = "windows"
 NAMES = ("last.bin", "best.bin")

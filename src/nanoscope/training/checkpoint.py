@@ -3,18 +3,16 @@
 Training waits for a save. On two cores that costs the least in total, or as little as any other way: a background
 thread takes the cores from the steps and needs a copy first (benchmarks/LOG.md). A GPU waits too; not measured there.
 
-At any moment a complete checkpoint is on disk: a new one is written under a temporary name, synced, read back,
-compared and renamed, then the pointers are moved, and only then are old checkpoints removed. What a killed process
-leaves has a name with a dot, and is removed when the next one starts.
+At any moment a complete checkpoint is on disk: a new one is written under a temporary name, synced and renamed, then
+the pointers are moved, and only then are old checkpoints removed. What a killed process leaves has a name with a dot,
+and is removed when the next one starts. Checksums are verified when a checkpoint is loaded.
 """
 
-import errno
-import hashlib
 import json
 import os
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,21 +32,20 @@ from nanoscope.checkpoint_files import (
     STATE_VERSION,
     TOKENIZER,
     WEIGHTS,
-    checkpoint_folders,
     checkpoint_name,
+    checkpoints_from,
     read_pointer,
     state_checksum,
 )
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
-from nanoscope.files import make_folder, sync_to_disk, write_atomically
+from nanoscope.files import file_sha256, make_folder, sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.training.lock import LockLostError
 from nanoscope.training.run_folder import RunFolder
 
 Tensors = dict[str, Tensor]
-READ_AT_ONCE = 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -155,22 +152,19 @@ class CheckpointWriter:
         return folder
 
     def set_aside_damaged(self, used: LoadedCheckpoint) -> list[Path]:
-        """Rename the damaged checkpoints that `used` stands in for: they neither count as kept nor are they deleted.
+        """Rename the damaged checkpoints that `used` stands in for, so that they don't count as kept.
 
-        The pointers move to `used`, and to its best one if that is still there. Returns the new names.
+        The pointers move to `used` and to its best checkpoint. Returns the new names.
         """
         renamed = []
-        best = read_pointer(self.folder, BEST)
         for damaged in used.damaged:
-            names = (f"damaged-{damaged.name.strip('.')}{suffix}" for suffix in ("", *map("-{}".format, range(2, 100))))
-            place = next(self.folder / name for name in names if not (self.folder / name).exists())
+            place = self.folder / f"damaged-{damaged.name.strip('.')}-{time.time_ns()}"
             with suppress(OSError):
                 damaged.rename(place)
                 renamed.append(place)
-        if renamed:
-            self._point(LAST, checkpoint_name(used.progress.step))
-        if renamed and best is not None and read_pointer(self.folder, BEST) is None:
-            self._point(BEST, checkpoint_name(used.progress.best_step or 0))
+        for pointer, step in ((LAST, used.progress.step), (BEST, used.progress.best_step)):
+            if renamed and step is not None and read_pointer(self.folder, pointer) is None:
+                self._point(pointer, checkpoint_name(step))
         return renamed
 
     def _point(self, pointer: str, name: str) -> None:
@@ -186,41 +180,38 @@ class CheckpointWriter:
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
         make_folder(temporary.parent)
         temporary.mkdir()
-        sha256 = _write_tensor_files(temporary, {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer})
+        files: dict[str, Tensors | str] = {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer}
         if snapshot.tokenizer is not None:
-            content = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)
-            sha256[TOKENIZER] = _write_text(temporary / TOKENIZER, content)
-        state = {**snapshot.state, "sha256": sha256}
+            files[TOKENIZER] = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)
+        state = {**snapshot.state, "sha256": {name: _write(temporary / name, files[name]) for name in files}}
         state["checksum"] = state_checksum(state)
-        _write_text(temporary / STATE, json.dumps(state, indent=1))
+        _write(temporary / STATE, json.dumps(state, indent=1))
         sync_to_disk(temporary)
         target = self.folder / name
-        _move_into_place(target.with_name(temporary.name), target)
+        old = target.with_name(f".{name}.old")  # a step repeated after a resume; checkpoint_folders knows this name
+        if target.exists():
+            target.rename(old)
+        target.with_name(temporary.name).rename(target)
+        sync_to_disk(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
         for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
             self._point(pointer, name)
-        self._prune(self.folder / name)
+        self._prune()
         return self.folder / name
 
     def _clean_up(self) -> None:
         """Remove what a killed process left half-written; put back a checkpoint that was about to be replaced."""
         for old in self.folder.glob(".step-*.old"):
             place = self.folder / old.name[1:].removesuffix(".old")
-            if place.exists():
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                old.rename(place)
+            shutil.rmtree(old, ignore_errors=True) if place.exists() else old.rename(place)
         for left in self.folder.glob(".*.tmp"):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink()
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
-    def _prune(self, newest: Path) -> None:
+    def _prune(self) -> None:
         """Keep the newest `keep` and the best. Later steps, which a run that went back may have, stay."""
-        folders = checkpoint_folders(self.folder)
-        up_to_newest = folders[folders.index(newest) :]
-        for old in up_to_newest[self.keep :] if self.keep > 0 else []:
-            if old.name != read_pointer(self.folder, BEST):
+        best = read_pointer(self.folder, BEST)
+        for old in checkpoints_from(self.folder)[self.keep :] if self.keep > 0 else []:
+            if old.name != best:
                 hidden = old.with_name(f".{old.name}.pruned.tmp")  # nobody must find half of it
                 with suppress(OSError):
                     old.rename(hidden)
@@ -232,86 +223,16 @@ class CheckpointWriter:
         return str(error) or type(error).__name__
 
 
-def _write_tensor_files(folder: Path, files: dict[str, Tensors]) -> dict[str, str]:
-    """Write each file in its own thread (training waits, so each has a core); return the checksums."""
-    paths = [folder / name for name in files]
-    with ThreadPoolExecutor(len(files)) as pool:
+def _write(path: Path, content: Tensors | str) -> str:
+    """Write a file of a checkpoint to the disk itself, and return its checksum."""
+    if isinstance(content, str):
+        path.write_bytes(content.encode())
+    else:
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in content.items()}
         try:
-            sums = pool.map(_write_tensors, paths, files.values())
-        except RuntimeError:  # no memory left for a thread's stack
-            pool.shutdown()
-            sums = map(_write_tensors, paths, files.values())
-        return dict(zip(files, sums, strict=True))
-
-
-def _write_tensors(path: Path, tensors: Tensors) -> str:
-    """Write a safetensors file, read it back from the disk, compare it with the tensors; return its checksum."""
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(tensors, path, {"format": "pt"})
-    except SafetensorError as error:  # it hides the system's error in its message
-        code = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
-    return _read_back(path, tensors)
-
-
-def _read_back(path: Path, tensors: Tensors) -> str:
-    """Compare a safetensors file, as the disk has it, with the tensors; return its checksum.
-
-    In pieces: where memory is short, there is room neither for a second copy nor to map the file.
-    """
-    _send_to_disk(path)
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        size = file.read(8)
-        header = file.read(int.from_bytes(size, "little"))
-        digest.update(size + header)
-        try:
-            entries = json.loads(header)
-            names = sorted(tensors, key=lambda name: entries[name]["data_offsets"])
-        except (ValueError, KeyError):
-            raise _misread(path) from None
-        for name in names:
-            expected = _bytes_of(tensors[name])
-            for first in range(0, len(expected), READ_AT_ONCE):
-                piece = expected[first : first + READ_AT_ONCE]
-                found = file.read(len(piece))
-                digest.update(found)
-                if found != piece:
-                    raise _misread(path)
-    return digest.hexdigest()
-
-
-def _write_text(path: Path, text: str) -> str:
-    content = text.encode()
-    path.write_bytes(content)
-    _send_to_disk(path)
-    if path.read_bytes() != content:
-        raise _misread(path)
-    return hashlib.sha256(content).hexdigest()
-
-
-def _send_to_disk(path: Path) -> None:
-    """Write a file to the disk itself, and make the system forget what it holds in memory of it."""
+            save_file(tensors, path, {"format": "pt"})
+        except SafetensorError as error:  # it hides the system's error in its message
+            code = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
     sync_to_disk(path)
-    if hasattr(os, "posix_fadvise"):
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
-def _misread(path: Path) -> OSError:
-    return OSError(errno.EIO, "reading back gave different data", str(path))
-
-
-def _move_into_place(temporary: Path, target: Path) -> None:
-    """Rename, also if there is a checkpoint of the same step (a step repeated after a resume)."""
-    old = target.with_name(f".{target.name}.old")  # checkpoint_folders knows this name
-    if target.exists():
-        target.rename(old)
-    temporary.rename(target)
-    sync_to_disk(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    return file_sha256(path)

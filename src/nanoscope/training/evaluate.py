@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,32 +76,30 @@ class Evaluator:
         return sum(math.ceil(share / self.batch) for share in self.shares)
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, abandoned: Callable[[], bool] = lambda: False) -> dict[str, Estimate] | None:
-        """Estimate the loss of each split. None if `abandoned`, asked before each batch, became true."""
-        was_training = model.training
-        model.eval()
-        try:
-            losses = {name: self._losses(model, name, abandoned) for name in self.splits}
-        finally:
-            model.train(was_training)
-        if self.processes.any(any(value is None for value in losses.values()))[0]:
-            return None
-        return {name: _estimate(self.processes.sum(value)) for name, value in losses.items() if value is not None}
+    def evaluate(
+        self, model: nn.Module, abandoned: Callable[[int, int], bool] = lambda done, total: False
+    ) -> dict[str, Estimate] | None:
+        """Estimate the loss of each split.
 
-    def _losses(self, model: nn.Module, name: str, abandoned: Callable[[], bool]) -> list[float] | None:
-        """The mean loss of each window of this process's share; 0 for those of the other processes."""
-        losses: list[Tensor] = []
-        batches = self.window_losses(model, name)
-        while not abandoned():
-            if (batch := next(batches, None)) is None:
-                break
-            losses.append(batch)
-        else:
+        None if `abandoned`, asked before each batch with how many are done and how many there are, became true.
+        """
+        losses: dict[str, list[Tensor]] = {name: [] for name in self.splits}
+        batches = ((name, batch) for name in self.splits for batch in self.window_losses(model, name))
+        done, stopped = 0, False
+        with evaluating(model):
+            while not (stopped := abandoned(done, self.batches)) and (found := next(batches, None)):
+                losses[found[0]].append(found[1])
+                done += 1
+        if self.processes.any(stopped)[0]:
             return None
-        whole = torch.zeros(len(self.starts[name]), dtype=torch.float64)
-        if losses:
-            whole[self.processes.rank :: self.processes.world] = torch.cat(losses).cpu()  # MPS has no float64
-        return whole.tolist()
+        return {name: _estimate(self._of_all_processes(name, own)) for name, own in losses.items()}
+
+    def _of_all_processes(self, name: str, own: list[Tensor]) -> list[float]:
+        """The mean loss of each window, from those that each process has evaluated."""
+        losses = torch.zeros(len(self.starts[name]), dtype=torch.float64)
+        if own:
+            losses[self.processes.rank :: self.processes.world] = torch.cat(own).cpu()  # MPS has no float64
+        return self.processes.sum(losses.tolist())
 
     def window_losses(self, model: nn.Module, name: str) -> Iterator[Tensor]:
         """The mean loss of each window of this process's share, in batches: smaller ones if memory runs out."""
@@ -122,9 +120,10 @@ class Evaluator:
 
     @torch.no_grad()
     def seconds_of(self, model: nn.Module, windows: int) -> float:
-        """What it takes to evaluate so many windows at once. The model stays in its mode."""
+        """What it takes to evaluate so many windows at once."""
         began = time.perf_counter()
-        self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
+        with evaluating(model):
+            self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
         return time.perf_counter() - began
 
     def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
@@ -133,6 +132,17 @@ class Evaluator:
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
         return each.float().view(targets.shape).mean(1)  # (B, T) → (B)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout. Afterwards the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _estimate(losses: list[float]) -> Estimate:

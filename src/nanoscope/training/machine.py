@@ -2,17 +2,15 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
+from nanoscope.files import cache_folder
 from nanoscope.hardware import device as hardware
-from nanoscope.hardware.probe import with_fallbacks
-from nanoscope.hardware.waiting import Waiting, set_threads
-from nanoscope.paths import cache_folder
 from nanoscope.training.distributed import Processes
 
 
@@ -20,7 +18,6 @@ from nanoscope.training.distributed import Processes
 class Machine:
     choice: hardware.Choice
     processes: Processes
-    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def device(self) -> torch.device:
@@ -51,16 +48,15 @@ def choose_machine(
     `cpu_dtype`: what a run that is resumed has used on a CPU.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
-    about_threads = set_threads(config.threads)
-    choice, notes = with_fallbacks(
-        hardware.decide(
-            config.device,
-            config.dtype,
-            False if config.eval_only else config.compile,
-            hardware.look(training=True, before=cpu_dtype),
-            processes.local_rank if processes.world > 1 else None,
-            planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
-        )
+    choice, notes = hardware.set_up_device(
+        config.device,
+        config.dtype,
+        False if config.eval_only else config.compile,
+        threads=config.threads,
+        training=True,
+        before=cpu_dtype,
+        local_rank=processes.local_rank if processes.world > 1 else None,
+        planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
     )
     if choice.type == "cuda":
         torch.cuda.set_device(choice.device)
@@ -74,5 +70,4 @@ def choose_machine(
             processes=processes.world,
             sequences=config.sequences_per_step,
         )
-    machine = Machine(choice, processes)
-    return machine, [*about_threads, *notes, *machine.waiting.begin(config.waiting, choice.type)]
+    return Machine(choice, processes), notes

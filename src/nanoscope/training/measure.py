@@ -11,7 +11,6 @@ from statistics import median
 import torch
 from torch.nn import functional as F
 
-from nanoscope import __version__
 from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate
 from nanoscope.hardware.device import DTYPES, Choice, autocast, keep_freed_memory, look, measure_peak, synchronize
@@ -21,6 +20,7 @@ from nanoscope.messages import Count, Joined, Text
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.model.flops import flops_per_token, mfu
 from nanoscope.optim.groups import build_optimizer, clip_gradients
+from nanoscope.version import __version__
 
 SLOWEST_MATMUL = 10  # times float32's; measuring a slower one would take too long
 

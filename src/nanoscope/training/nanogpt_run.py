@@ -1,16 +1,15 @@
 """Resuming a run of nanoGPT from its ckpt.pt: as a checkpoint of ours, with its settings. The file stays as it is."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nanoscope.config import KEYS, SHAPE_KEYS, Mistakes
-from nanoscope.config_values import put
+from nanoscope.config import KEYS, OPTIONS, SHAPE_KEYS, convert
 from nanoscope.interop.models import nanogpt_dataset, nanogpt_tokenizer
 from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 
-NOT_TAKEN = ("out_dir", "init_from", "overwrite", "eval_only")  # about the command, not the run
-RANDOM = "random windows"  # what nanoGPT evaluates on; ours are always the same
+NOT_TAKEN = ("out_dir", "init_from", *OPTIONS)  # about the command, not the run
 
 
 def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
@@ -22,7 +21,8 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
     settings: dict[str, Any] = {}
     for key, value in found.settings.items():
         if key in KEYS and key not in NOT_TAKEN and KEYS[key].metadata["group"] != "machine":
-            put(settings, key, value, Mistakes())  # what can't be read has its default
+            with suppress(ValueError):  # what can't be read has its default
+                settings[key] = convert(key, value)
     settings |= {key: getattr(found.config, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] != "modern"}
     if dataset := nanogpt_dataset(found):
         settings["dataset"] = dataset
@@ -42,6 +42,6 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
         model_config=found.config,
         tokenizer=tokenizer.to_json() if tokenizer else None,
         scaler={},
-        run={"evaluation": RANDOM},
+        run={"evaluation": "random windows"},
     )
     return checkpoint, settings

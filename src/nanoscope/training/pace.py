@@ -1,14 +1,16 @@
-"""How fast a run is and how long it will take: from what was measured so far, before that from its forecast."""
+"""How fast a run is and how long it will take: the one model of time, for the ETA, the first forecast and `plan`.
+
+A run is so many steps, evaluations, checkpoints and samples, which follow from its configuration. The seconds of each
+are those measured so far; before that, what was expected of them.
+"""
 
 from collections import deque
 from itertools import pairwise
-
-from msgspec.structs import replace
+from typing import NamedTuple
 
 from nanoscope.config import TrainConfig
-from nanoscope.estimates import median, time_left
+from nanoscope.estimates import median, multiples_between, time_left
 from nanoscope.runs.events import Forecast
-from nanoscope.training.agenda import left_to_do
 from nanoscope.training.phases import PhaseClock
 
 # Times the expected seconds: where the truth lies nine times in ten (benchmarks/LOG.md).
@@ -18,32 +20,65 @@ STRETCHES = 10  # of the recent steps
 OTHER_LOAD = 1.5  # an iteration takes so many times what was expected, or less: an evaluation will, too
 
 
+def evaluation_due(step: int, config: TrainConfig) -> bool:
+    """Whether to evaluate before iteration `step`, or at the end."""
+    if config.eval_only:
+        return True
+    if step == 0 and config.recipe == "modern" and config.init_from == "scratch":
+        return False  # its output layer begins at zero: the loss is the logarithm of the vocabulary's size
+    return step % config.eval_interval == 0 or step == config.max_iters
+
+
+class Left(NamedTuple):
+    """How often each phase is still to come. Checkpoints may be an expectation, with a fraction."""
+
+    step: int
+    eval: int
+    checkpoint: float
+    sample: int
+
+
+def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False, saved_share: float = 1.0) -> Left:
+    """What comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
+
+    `saved_share` of the evaluations save a checkpoint; the last one always does.
+    """
+    last, first = config.max_iters, max(done, 1)
+    later = multiples_between(first - 1, last, config.eval_interval) + (last % config.eval_interval > 0)
+    later -= done > 0 and evaluated and evaluation_due(done, config)
+    at_start = done == 0 and not evaluated and evaluation_due(0, config)  # before training there is nothing to save
+    saves = 1 + saved_share * (later - 1) if later > 0 else 0.0
+    return Left(
+        max(last - done, 0), later + at_start, saves, multiples_between(first - 1, last, config.sample_interval)
+    )
+
+
 class Pace:
-    """Recent times of steps, evaluations, checkpoints and samples, and what is left of each."""
+    """Recent seconds of each phase: step, eval, checkpoint, sample. Without a clock, a run that is only planned."""
 
     RECENT = 100  # steps: long enough for a steady figure, short enough to follow a machine that gets slower
     JUDGED_STEPS = 5  # the forecast is compared with these
     WORTH_SECONDS = 60.0  # of a run: shorter ones are over before a better forecast is of use
 
-    def __init__(self, config: TrainConfig, clock: PhaseClock | None = None) -> None:
-        self.config, self.clock = config, clock or PhaseClock()
-        self.forecast = Forecast()
+    def __init__(self, config: TrainConfig, clock: PhaseClock | None = None, **expected: float | None) -> None:
+        self.config, self.clock = config, clock
+        self.guess = expected
+        """Seconds of each phase, until it is measured."""
+        self.first: Forecast | None = None
         self._seconds: dict[str, deque[float]] = {}
         self._since_line: list[float] = []
         self._steps = 0
         self._bests: list[bool] = []
 
-    def step(self, seconds: float) -> None:
-        self.extra("step", seconds)
-        self._since_line.append(seconds)
-        self._steps += 1
-
-    def extra(self, phase: str, seconds: float) -> None:
-        """Count an evaluation, a checkpoint or a sample."""
+    def add(self, phase: str, seconds: float) -> None:
+        """Count a step, an evaluation, a checkpoint or a sample."""
         self._seconds.setdefault(phase, deque(maxlen=self.RECENT)).append(seconds)
+        if phase == "step":
+            self._since_line.append(seconds)
+            self._steps += 1
 
-    def evaluation(self, step: int, seconds: float, *, best: bool) -> None:
-        self.extra("eval", seconds)
+    def add_evaluation(self, step: int, seconds: float, *, best: bool) -> None:
+        self.add("eval", seconds)
         self._bests += [best] if step else []
 
     @property
@@ -57,9 +92,9 @@ class Pace:
         return 1.0 if self.config.always_save_checkpoint else (1 + sum(self._bests)) / (1 + len(self._bests))
 
     def expected(self, phase: str) -> float | None:
-        """Seconds of the next step, evaluation, checkpoint or sample: as until now, else as forecast."""
+        """Seconds of the next step, evaluation, checkpoint or sample."""
         seen = self._seconds.get(phase)
-        return _usual(seen) if seen else getattr(self.forecast, f"{phase}_seconds", None)
+        return _usual(seen) if seen else self.guess.get(phase)
 
     def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
         """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
@@ -74,7 +109,7 @@ class Pace:
         step_seconds = self.expected("step")
         if step_seconds is None:
             return None
-        between = self.clock.seconds()["other"] / max(self._steps, 1)
+        between = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
         left = left_to_do(self.config, done, evaluated=evaluated, saved_share=self.saved_share)
         extras = [(getattr(left, phase), self.expected(phase)) for phase in ("eval", "checkpoint", "sample")]
         return time_left(left.step, step_seconds + between, extras)
@@ -83,50 +118,46 @@ class Pace:
         """At most what max_minutes leaves, and the checkpoint at its end."""
         if not self.config.max_minutes:
             return seconds
-        left = max(60 * self.config.max_minutes - self.clock.wall_seconds, 0.0)
+        left = max(60 * self.config.max_minutes - (self.clock.wall_seconds if self.clock else 0.0), 0.0)
         return min(seconds, left + (self.expected("checkpoint") or 0.0))
 
-    def complete(self, forecast: Forecast, *, evaluated: bool = False) -> Forecast:
-        """Expect this from now on: a forecast, to which the time of the rest of the run and its range are added.
+    def forecast(self, done: int, *, evaluated: bool = False, measured: int = 0) -> Forecast:
+        """The rest of the run and its range; `measured` iterations are what this rests on.
 
         Where max_minutes end the run, it counts the iterations that fit in.
         """
-        self.forecast = forecast
-        low, high = SURE if forecast.measured else UNSURE
-        whole = self._seconds_left(forecast.step, evaluated) or 0.0
-        longest = self._until_limit(high * whole)
-        if (seconds := self._until_limit(whole)) < whole:
+        low, high = SURE if measured else UNSURE
+        whole, steps = self._seconds_left(done, evaluated) or 0.0, self.config.max_iters - done
+        seconds, longest = self._until_limit(whole), self._until_limit(high * whole)
+        if seconds < whole:
             longest += self.expected("eval") or 0.0  # one that has begun is finished
-            forecast = replace(forecast, steps=int(forecast.steps * seconds / whole))
-            if forecast.epochs_per_step is not None:
-                forecast = replace(forecast, epochs=(forecast.step + forecast.steps) * forecast.epochs_per_step)
-        self.forecast = replace(
-            forecast, seconds=seconds, seconds_low=self._until_limit(low * whole), seconds_high=longest
+            steps = int(steps * seconds / whole)
+        found = Forecast(
+            step=done,
+            steps=steps,
+            measured=measured,
+            seconds=seconds,
+            seconds_low=self._until_limit(low * whole),
+            seconds_high=longest,
+            step_seconds=self.expected("step"),
+            eval_seconds=self.expected("eval"),
+            checkpoint_seconds=self.expected("checkpoint"),
+            sample_seconds=self.expected("sample"),
         )
-        return self.forecast
+        self.first = self.first or found
+        return found
 
-    def revise_forecast(self, done: int) -> list[Forecast]:
-        """After the first iterations, once: a new forecast if the old one was wrong, and is worth a line."""
-        expected = self.forecast
-        if expected.measured or expected.seconds is None or self._steps < self.JUDGED_STEPS:
+    def revised_forecast(self, done: int) -> list[Forecast]:
+        """After the first iterations, once: a new forecast if the first was wrong, and is worth a line."""
+        if self._steps != self.JUDGED_STEPS or self.first is None:
             return []
-        real = median(list(self._seconds["step"]))
-        times = real / max(expected.step_seconds or 0.0, 1e-9)
-        as_expected = 1 / OTHER_LOAD <= times <= OTHER_LOAD
-        slower = 1.0 if as_expected else times
-        revised = self.complete(
-            Forecast(
-                step=done,
-                steps=self.config.max_iters - done,
-                measured=self._steps,
-                step_seconds=real,
-                eval_seconds=slower * (expected.eval_seconds or 0.0),
-                checkpoint_seconds=expected.checkpoint_seconds,
-                sample_seconds=slower * (expected.sample_seconds or 0.0),
-            )
-        )
+        times = median(list(self._seconds["step"])) / max(self.guess["step"] or 0.0, 1e-9)
+        if not 1 / OTHER_LOAD <= times <= OTHER_LOAD:
+            self.guess |= {phase: times * (self.guess.get(phase) or 0.0) for phase in ("eval", "sample")}
+        revised = self.forecast(done, measured=self._steps)
         wrong = not UNSURE[0] <= times <= UNSURE[1]
-        return [revised] if wrong and max(expected.seconds, revised.seconds or 0.0) > self.WORTH_SECONDS else []
+        matters = max(self.first.seconds or 0.0, revised.seconds or 0.0) > self.WORTH_SECONDS
+        return [revised] if wrong and matters else []
 
     def since_last_line(self) -> tuple[int, float, float]:
         """Count, mean and maximum of the steps since this was last called, in seconds."""

@@ -1,43 +1,38 @@
-"""The folder of a run: where it is, whether a run may start or resume there, with which settings. Imports no torch."""
+"""The folder of a run: where it is, whether a run may start there. Imports no torch."""
 
 import os
 import re
 import shlex
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nanoscope.checkpoint_files import (
-    LAST,
     NANOGPT,
     OPTIMIZER,
     STATE,
     TOKENIZER,
     WEIGHTS,
     checkpoint_folders,
-    read_pointer,
 )
-from nanoscope.config import KEYS, PER_INVOCATION, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_per_invocation
-from nanoscope.config_sources import Resolved, read_run_config, resolve
+from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import make_folder, sync_to_disk
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
-from nanoscope.runs.glance import glance, is_plain_file
+from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
-from nanoscope.untrusted import printable
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
-_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
-OUR_FOLDERS = {
-    "checkpoints": rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*",
-    "samples": r"step-\d+\.txt",
-    "windows": r"(last|best)\.bin",
-    "tensorboard": r"events\.out\.tfevents\..*",
-}
-"""Folder → the files in it that a run writes, also under the temporary names of `write_atomically`."""
+OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
+_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE))
+_WRITTEN = (
+    rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*"
+    r"|step-\d+\.txt|(last|best)\.bin|events\.out\.tfevents\..*"
+)
+WRITTEN = re.compile(rf"({'|'.join(OUR_FOLDERS)})/({_WRITTEN}|\.({_WRITTEN})\.[0-9a-f]{{8}}\.tmp)")
+"""The files that a run writes into its folders, also under the temporary names of `write_atomically`."""
 HEAD_BYTES = 1 << 16
 TRAINED = (b'{"event":"iter"', b'{"event":"eval"')
 SAVED = (b'{"event":"checkpoint"', b'{"event":"checkpoint_saved"')
@@ -48,13 +43,11 @@ class RunFolder:
     given: Path
     lock: RunLock | None = field(default=None, compare=False)
     """Held by the process that trains in this folder."""
-    nanogpt: Path | None = None
-    """nanoGPT's checkpoint, if that is what is resumed here; it is read and never changed."""
 
     @property
     def path(self) -> Path:
         """Where the folder is now. The process that trains asks before every write: LockLostError if it may not."""
-        return self.given if self.lock is None else self.lock.place()
+        return self.given if self.lock is None else self.lock.current_folder()
 
     @property
     def checkpoints(self) -> Path:
@@ -86,30 +79,23 @@ class RunFolder:
             event = decode(file.readline(HEAD_BYTES))
         return event if isinstance(event, Start) and event.nanoscope else None
 
-    def says(self, events: tuple[bytes, ...]) -> bool:
+    def has_event(self, events: tuple[bytes, ...]) -> bool:
         """Whether the events of the run have one of these."""
         if not is_plain_file(self.events):
             return False
         with self.events.open("rb") as file:
             return any(line.startswith(events) for line in file)
 
-    def foreign(self) -> list[str]:
+    def foreign_files(self) -> list[str]:
         """What is where a run writes, but is not provably of a run of ours. Empty files and folders don't count."""
         ours, found = self.first_event() is not None, []
-        for name in (self.events.name, *OUR_FILES):
-            file = self.path / name
-            if (not ours or not is_plain_file(file)) and os.path.lexists(file) and not _is_empty(file):
-                found.append(name)
-        for name, written in OUR_FOLDERS.items():
-            place = self.path / name
-            if not os.path.lexists(place) or _is_empty(place):
-                continue
-            if not ours or place.is_symlink() or not place.is_dir():
-                found.append(name)
-                continue
-            inside = [file.relative_to(place).as_posix() for file in place.rglob("*") if not _is_plain_folder(file)]
-            pattern = re.compile(rf"{written}|\.({written})\.[0-9a-f]{{8}}\.tmp")
-            found += [f"{name}/{file}" for file in inside if not pattern.fullmatch(file) or (place / file).is_symlink()]
+        for name in (self.events.name, *OUR_FILES, *OUR_FOLDERS):
+            for path in (self.path / name, *(self.path / name).rglob("*")):
+                inside = path.relative_to(self.path).as_posix()
+                known = WRITTEN.fullmatch(inside) or (inside == name and name not in OUR_FOLDERS)
+                written = ours and known and is_plain_file(path)
+                if os.path.lexists(path) and not written and not _is_plain_folder(path) and not _is_empty(path):
+                    found.append(inside)
         return found
 
     def release(self) -> None:
@@ -126,48 +112,26 @@ def _is_empty(path: Path) -> bool:
     return not any(path.iterdir()) if path.is_dir() else is_plain_file(path) and path.stat().st_size == 0
 
 
-def settled(resolved: Resolved) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
-    if resolved.config.init_from != "auto":
-        return resolved
-    newest = _newest(resolved)
-    resumes = resolved.named == NANOGPT or (newest is not None and RunFolder(newest).can_resume())
-    init_from = "resume" if resumes else resolved.begin_from
-    return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
-
-
-def wait_for_other_machine(resolved: Resolved) -> None:
-    """For init_from=auto, before it is settled: the machine on which the job ran before may be about to save."""
-    if resolved.config.init_from == "auto" and (newest := _newest(resolved)) is not None:
-        RunLock(newest).wait_for_silence()
-
-
-def _newest(resolved: Resolved) -> Path | None:
-    """The run that init_from=auto would resume."""
-    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else _numbered(resolved.name)
-    return places[-1] if places else None
-
-
 def new_run(resolved: Resolved) -> RunFolder:
     """A locked folder for a new run. Another run in it is removed only if the user asks for it, and nothing else is."""
     config, again = resolved.config, resolved.given.get("init_from") == "auto"
     if not config.out_dir and not config.overwrite:
-        return unused(resolved.name, again=again)
-    return _made_ready(Path(config.out_dir or f"runs/{resolved.name}"), again=again, overwrite=config.overwrite)
+        return next_free_folder(resolved.name, again=again)
+    return _claim(Path(config.out_dir or f"runs/{resolved.name}"), again=again, overwrite=config.overwrite)
 
 
-def unused(name: str, *, again: bool = False) -> RunFolder:
+def next_free_folder(name: str, *, again: bool = False) -> RunFolder:
     """The last numbered folder if it can be used and no process trains there, else the next; locked."""
-    number = max(len(_numbered(name)), 1)
+    number = max(len(numbered_folders(name)), 1)
     while True:
         with suppress(LockedError, UsageError):
-            return _made_ready(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
+            return _claim(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
         number += 1
 
 
-def _made_ready(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
+def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = _locked(path)
+    folder = lock_folder(path)
     try:
         if not overwrite:
             _check_unused(folder, again=again)
@@ -192,7 +156,7 @@ def _check_unused(folder: RunFolder, *, again: bool) -> None:
             "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True",
             path=folder.path,
         )
-    if folder.says(SAVED if again else (*SAVED, *TRAINED)):
+    if folder.has_event(SAVED if again else (*SAVED, *TRAINED)):
         raise UsageError(
             "{path} already holds a run, whose checkpoints are not there\n"
             "Keep its log: --out_dir=ANOTHER. Delete it: --overwrite=True",
@@ -209,11 +173,11 @@ def _check_room(folder: RunFolder) -> None:
             path=folder.path,
             quoted=shlex.quote(str(folder.path)),
         )
-    _check_foreign(folder)
+    refuse_foreign_files(folder)
 
 
-def _check_foreign(folder: RunFolder) -> None:
-    if foreign := folder.foreign():
+def refuse_foreign_files(folder: RunFolder) -> None:
+    if foreign := folder.foreign_files():
         raise UsageError(
             "{path} holds {names}, not known to be from a run of nanoscope: nothing was changed\n"
             "Train in another folder: --out_dir=ANOTHER. Or move that away first.",
@@ -222,165 +186,7 @@ def _check_foreign(folder: RunFolder) -> None:
         )
 
 
-def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
-    """The folder of the run to resume: out_dir, or the newest run of that name with checkpoints.
-
-    `lock`: this process will write there.
-    """
-    if resolved.config.out_dir:
-        candidates = [RunFolder(Path(resolved.config.out_dir))]
-    else:
-        candidates = [RunFolder(path) for path in _numbered(resolved.name)]
-    for folder in reversed(candidates):
-        if folder.can_resume() or resolved.named == NANOGPT:
-            nanogpt = _nanogpt_to_resume(folder, resolved)
-            if not lock:
-                return replace(folder, nanogpt=nanogpt)
-            return replace(_locked(folder.path), nanogpt=nanogpt)
-    places = candidates[-1].path if candidates else Path("runs") / resolved.name
-    raise UsageError(
-        "there is nothing to resume in {folder}: no checkpoint was saved there\n"
-        "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without "
-        "--init_from.",
-        folder=places,
-    )
-
-
-def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
-    file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    if resolved.named == "checkpoints" or not file.is_file():
-        return None
-    first, holds_run = folder.first_event(), folder.holds_run()
-    if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
-        return None if holds_run else file
-    if first is None and not holds_run:
-        _check_foreign(folder)
-        return file
-    ways = [Text("nanoGPT's: {command}", command=_resume(file, "--out_dir=ANOTHER"))]
-    if holds_run:
-        ways.insert(0, Text("nanoscope's: {command}", command=_resume(folder.checkpoints)))
-    raise UsageError(
-        "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-        path=folder.path,
-        file=file,
-        ways=Joined("\n", ways),
-    )
-
-
-def _resume(source: Path, *flags: str) -> str:
-    return shlex.join(["nanoscope", "train", str(source), "--init_from=resume", *flags])
-
-
-def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
-    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
-    if resolved.config.out_dir or resolved.config.overwrite:
-        return []
-    for path in reversed(_numbered(resolved.name)):
-        seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
-        if path != folder.path and seen.state == "stopped" and seen.total and last:
-            step = int(last.removeprefix("step-"))
-            return [
-                Text(
-                    "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path,
-                    step=step,
-                    total=seen.total,
-                    command=_resume(path),
-                )
-            ]
-    return []
-
-
-Changes = dict[str, tuple[Any, Any]]
-"""Setting → its value before and now."""
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """The settings of a run that is resumed."""
-
-    config: TrainConfig
-    """Those of this session."""
-    before: TrainConfig
-    """Those that config.toml has."""
-    changed: Changes
-    """What was typed and changes the run for good."""
-    for_session: Changes
-    """What was typed and holds for this session only."""
-    notes: list[str]
-    """About settings that are ignored."""
-    cpu_dtype: str | None = None
-    """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
-
-
-def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
-    """The run's own settings with the command line applied. `saved`: those of nanoGPT's checkpoint, to resume that."""
-    if folder.nanogpt and RUN_NOTES not in read_run_config(folder.path)[0]:
-        own = replace(resolved, given=saved or resolved.given, notes=[])
-    else:
-        own = resolve([str(folder.path)])
-    saved = without_per_invocation(own.given)
-    once = {key: resolved.given[key] for key in PER_INVOCATION if key in resolved.given}  # also from a file
-    place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
-    typed = {**resolved.typed, **once, **place}
-    refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
-    if refused:
-        lines = [
-            Text(
-                "{typed} was typed, the run was trained with {saved}",
-                typed=f"{key}={typed[key]}",
-                saved=f"{key}={saved[key]}",
-            )
-            for key in refused
-        ]
-        raise UsageError(
-            "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
-            lines=Joined("\n", lines),
-        )
-    if bool(typed.get("output_lr", saved.get("output_lr"))) != bool(saved.get("output_lr")):
-        raise UsageError(
-            "output_lr decides which optimizer trains the vocabulary, which can't change on resume: leave it out, or "
-            "start a new run."
-        )
-    notes = [note for note in own.notes if note not in resolved.notes]
-    for key, value in resolved.given.items():
-        had = saved.get(key, KEYS[key].default)
-        if key not in typed and value != had:
-            way = Text("type {flag} to change it", flag=f"--{key}={value}")
-            if key in SHAPE_KEYS:
-                way = Text("a model keeps its shape")
-            setting = f"{key}={value}"
-            notes.append(
-                Text("{setting} is not used: the run has {had}; {way}", setting=setting, had=str(had), way=way)
-            )
-    before, now = build({**saved, **place}), build({**saved, **typed})
-    changed, for_session = _difference(before, now)
-    return Resumed(now, before, changed, for_session, notes, _cpu_dtype(folder))
-
-
-def _cpu_dtype(folder: RunFolder) -> str | None:
-    recorded = read_run_config(folder.path)[0].get(RUN_NOTES, {})
-    if recorded.get("cpu_dtype") in ("float32", "bfloat16"):
-        return str(recorded["cpu_dtype"])
-    return "float32" if recorded.get("device") == "cpu" else None  # all that earlier versions chose on a CPU
-
-
-def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
-    """What changes for good, and what for this session only: all of it if the session only evaluates."""
-    changed: Changes = {}
-    for_session: Changes = {}
-    for key, item in KEYS.items():
-        values = getattr(before, key), getattr(now, key)
-        if values[0] != values[1]:
-            lasts = item.metadata["lasts"] == "run" and not now.eval_only
-            (changed if lasts else for_session)[key] = values
-    if changed and before.tokens_per_step != now.tokens_per_step:
-        changed["tokens_per_step"] = before.tokens_per_step, now.tokens_per_step
-    return changed, for_session
-
-
-def _numbered(name: str) -> list[Path]:
+def numbered_folders(name: str) -> list[Path]:
     """Those of runs/NAME, runs/NAME-2, … that exist."""
     found: list[Path] = []
     while (path := Path("runs") / (name if not found else f"{name}-{len(found) + 1}")).exists():
@@ -388,7 +194,7 @@ def _numbered(name: str) -> list[Path]:
     return found
 
 
-def _locked(path: Path) -> RunFolder:
+def lock_folder(path: Path) -> RunFolder:
     try:
         make_folder(path)
     except OSError as error:
@@ -405,7 +211,7 @@ def _unwritable(path: Path, error: OSError) -> JobError:
 
 
 def _remove_run(folder: RunFolder) -> None:
-    """Remove a run of ours, in which `foreign` finds nothing. Its first event goes last: it says whose the rest is."""
+    """Remove a run of ours, without foreign files. Its first event goes last: it says whose the rest is."""
     for name in OUR_FOLDERS:
         if _is_plain_folder(folder.path / name):
             shutil.rmtree(folder.path / name)

@@ -9,8 +9,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 BROKEN_PIPE = getattr(signal, "SIGPIPE", 13)

@@ -1,59 +1,41 @@
-"""Experiment trackers, Weights & Biases and TensorBoard: each follows events.jsonl in a thread of its own.
+"""Experiment trackers, Weights & Biases and TensorBoard: a sink with a queue and a thread for each.
 
-The file is the queue. Training never waits for a tracker, and a resumed run gives it what it has not got yet:
-trackers.json keeps how far each has read. A tracker that fails is left out, with a warning.
+Training never waits for a tracker before its end, and then not for long. One that fails is left out, with a warning.
+A resumed run gives a tracker what it hasn't got from events.jsonl.
 """
 
 import importlib
 import importlib.util
-import json
 import os
-import re
 import secrets
 import shlex
+import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
+from queue import Full, Queue, SimpleQueue
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import identity, write_atomically
+from nanoscope.files import read_json, write_atomically
 from nanoscope.interrupts import skip_exit_hooks
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rollback, Start, decode
 from nanoscope.training.lock import LockLostError
 from nanoscope.training.reporter import Sink
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.untrusted import read_json
 
-POLL_SECONDS = 2.0
 CONNECT_SECONDS = 10
-SAFE_SECONDS = 30.0  # within which wandb's process has written what it got; it wrote every 15 s
 QUIET_SECONDS = 2.0  # at the end of a run, before it says that it waits
 WAIT_SECONDS = 30.0  # at the end of a run, for all of them
+MOST_WAITING = 100_000  # events, for a tracker that hangs
 
-START_FACTS = [
-    "nanoscope",
-    "torch",
-    "device",
-    "device_name",
-    "dtype",
-    "compiled",
-    "processes",
-    "parameters",
-    "tokens_per_step",
-    "tokenizer",
-    "vocab_size",
-    "train_tokens",
-    "val_tokens",
-]
-"""Fields of the start event that trackers show beside the settings."""
 NUMBERS = {
     Iter: {
         "train/batch_loss": "loss",
@@ -75,7 +57,7 @@ NUMBERS = {
 
 def check_trackers(config: TrainConfig) -> None:
     """Refuse a tracker whose package is not installed, before anything starts."""
-    for kind in wanted(config).values():
+    for kind in wanted(config):
         found = importlib.util.find_spec(kind.package)
         if found is None or found.origin is None:  # a folder ./wandb with earlier runs is not the package
             raise UsageError(
@@ -85,153 +67,86 @@ def check_trackers(config: TrainConfig) -> None:
             )
 
 
-def open_trackers(folder: RunFolder, config: TrainConfig) -> list[Sink]:
+def open_trackers(run: RunFolder, config: TrainConfig) -> list[Sink]:
+    return [kind(run) for kind in wanted(config)]
+
+
+def wanted(config: TrainConfig) -> list[type["Tracker"]]:
     """The trackers that the settings ask for."""
-    return [Trackers(folder, wanted(config))] if wanted(config) else []
+    return [kind for kind in (TensorBoard, Wandb) if getattr(config, kind.setting)]
 
 
-def wanted(config: TrainConfig) -> dict[str, type["Tracker"]]:
-    return {name: kind for name, kind in TRACKERS.items() if getattr(config, kind.setting)}
-
-
-class Trackers(Sink):
-    """Starts the threads, reports what they say, and waits for them at the end, but not for long."""
-
-    def __init__(self, run: RunFolder, kinds: dict[str, type["Tracker"]]) -> None:
-        self._run, self._kinds = run, kinds
-        self._folder, self._identity = run.given, identity(run.given)
-        self._threads: dict[str, threading.Thread] = {}
-        self._closed: set[str] = set()
-        self._over = threading.Event()
-        self._notes: SimpleQueue[Note] = SimpleQueue()
-        self._state: dict[str, dict[str, Any]] = {name: {} for name in kinds} | _read_state(self._folder)
-        self._state_lock, self._written = threading.Lock(), ""
-
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        if isinstance(event, Start) and not self._threads:
-            for name in self._kinds:
-                self._threads[name] = threading.Thread(target=self._follow, args=(name, event), daemon=True)
-                self._threads[name].start()
-
-    def advance(self, step: int) -> None:
-        self._look()
-        while not self._notes.empty():
-            self.reporter.emit(self._notes.get())
-
-    def close(self) -> None:
-        self._over.set()
-        try:
-            if busy := self._wait(QUIET_SECONDS):
-                waiting = Text(
-                    "waiting up to {seconds:g} s for {trackers} to finish", seconds=WAIT_SECONDS, trackers=busy
-                )
-                self._notes.put(Note(text=waiting))
-                self.advance(0)
-                if busy := self._wait(WAIT_SECONDS - QUIET_SECONDS):
-                    late = Text("{trackers} did not finish in time; events.jsonl has every number", trackers=busy)
-                    self._notes.put(Note(text=late, level="warning"))
-            self.advance(0)
-        finally:
-            if self._threads.keys() - self._closed:
-                skip_exit_hooks()
-
-    def _look(self) -> None:
-        """Where the run's folder is now, for the threads: only the thread that trains may ask the lock."""
-        with suppress(LockLostError, OSError):  # whoever writes a checkpoint next says so
-            self._folder = self._run.path
-            self._identity = identity(self._folder)
-
-    def _moved(self) -> bool:
-        """Whether the folder was renamed since: another run may have its place by now."""
-        return identity(self._folder) != self._identity
-
-    def _wait(self, seconds: float) -> Text | None:
-        """Returns the trackers that have not ended by then."""
-        until = time.monotonic() + seconds
-        for thread in self._threads.values():
-            thread.join(max(0.0, until - time.monotonic()))
-        busy = [name for name, thread in self._threads.items() if thread.is_alive()]
-        return Joined(", ", busy) if busy else None
-
-    def _follow(self, name: str, start: Start) -> None:
-        """Give a tracker all events until the run is over."""
-        kind = self._kinds[name]
-        try:
-            tracker = kind(self._folder, start, self._state[name], self._notes.put)
-            last = False
-            while not last:
-                last = self._over.is_set()  # checked first: all that was written before the end is read
-                tracker.folder = self._folder
-                for position, event in () if self._moved() else events_after(tracker.folder, tracker.given):
-                    tracker.write(event)
-                    tracker.given = position
-                tracker.flush()
-                self._write_state()
-                self._over.wait(POLL_SECONDS)
-            tracker.close()
-            tracker.state["read"] = tracker.given
-            self._write_state()
-            self._closed.add(name)
-        except (Exception, SystemExit) as error:
-            text = Text(
-                "{tracker} failed, training continues without it: {problem} {way_out}",
-                tracker=name,
-                problem=_brief(error),
-                way_out=kind.way_out,
-            )
-            self._notes.put(Note(text=text, level="warning"))
-
-    def _write_state(self) -> None:
-        with self._state_lock, suppress(OSError):  # a full disk: the next poll tries again
-            state = {name: dict(kept) for name, kept in self._state.items()}  # others write there meanwhile
-            text = json.dumps(state, indent=1) + "\n"
-            if text != self._written and not self._moved():
-                write_atomically(self._folder / "trackers.json", text)
-                self._written = text
-
-
-def events_after(folder: Path, position: int) -> Iterator[tuple[int, AnyEvent]]:
-    """The events of a run from a position in the file on, each with the position after it."""
-    with suppress(FileNotFoundError), (folder / "events.jsonl").open("rb") as file:
-        file.seek(position)
-        for line in file:
-            if not line.endswith(b"\n"):
-                return  # it is still being written
-            position += len(line)
-            if (event := decode(line)) is not None:
-                yield position, event
-
-
-def _read_state(folder: Path) -> dict[str, dict[str, Any]]:
-    with suppress(OSError, ValueError, JobError):
-        found = read_json(folder / "trackers.json")
-        if isinstance(found, dict):
-            return {name: kept for name, kept in found.items() if isinstance(kept, dict)}
-    return {}
-
-
-class Tracker:
-    """Gets a run's events, the oldest first. `state` is kept in trackers.json."""
+class Tracker(Sink):
+    """Passes a run's events on to a thread, the oldest first; at the end it waits for the thread, but not for long."""
 
     setting: str
     """Turns it on."""
     package: str
-    way_out: Text
-    """What to do if it fails."""
 
-    def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Callable[[Note], None]) -> None:
-        self.folder, self.start, self.state = folder, start, state
-        read = state.get("read")
-        size = (folder / "events.jsonl").stat().st_size  # smaller if somebody has deleted it since
-        self.given = read if isinstance(read, int) and 0 < read <= size else 0
-        """The position in events.jsonl up to which it has got the events."""
+    def __init__(self, run: RunFolder) -> None:
+        self.run, self.folder = run, run.path
+        self.unread = 0, run.events.stat().st_size if run.events.exists() else 0
+        """The part of events.jsonl, in bytes, that earlier sessions wrote and the tracker has not got."""
+        self.has_all = False
+        self._queue = Queue[AnyEvent | None](MOST_WAITING)
+        self.notes = SimpleQueue[Note]()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
 
-    def write(self, event: AnyEvent) -> None: ...
+    def write(self, event: AnyEvent | None, lines: Sequence[str] = ()) -> None:
+        with suppress(Full):  # it hangs: if it ever goes on, it has to do without the latest events
+            self._queue.put_nowait(event)
 
-    def flush(self) -> None:
-        """Keep as `read` in the state what it has and would still have after a kill of this process."""
+    def advance(self, step: int) -> None:
+        while not self.notes.empty():
+            self.reporter.emit(self.notes.get())
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.write(None)
+        self._thread.join(QUIET_SECONDS)
+        if self._thread.is_alive():
+            text = Text(
+                "waiting up to {seconds:g} s for {trackers} to finish", seconds=WAIT_SECONDS, trackers=self.package
+            )
+            self.reporter.emit(Note(text=text))
+            self._thread.join(WAIT_SECONDS)
+        if self._thread.is_alive():
+            text = Text("{trackers} did not finish in time; events.jsonl has every number", trackers=self.package)
+            self.notes.put(Note(text=text, level="warning"))
+        self.advance(0)
+        if not self.has_all:
+            skip_exit_hooks()
+
+    def _follow(self) -> None:
+        """Runs in the thread."""
+        try:
+            event = self._queue.get()
+            if not isinstance(event, Start):
+                return  # the run could not begin
+            self.open(event)
+            first, end = self.unread
+            for line in (self.folder / "events.jsonl").read_bytes()[first:end].splitlines() if end else []:
+                if (earlier := decode(line)) is not None:
+                    self.take(earlier)
+            while event is not None:
+                self.take(event)
+                event = self._queue.get()
+            self.finish()
+            self.has_all = True
+        except (Exception, SystemExit) as error:
+            text = Text(
+                "{tracker} failed, training continues without it: {problem} Turn it off with: --{setting}=False",
+                tracker=self.package,
+                problem=_brief(error),
+                setting=self.setting,
+            )
+            self.notes.put(Note(text=text, level="warning"))
+
+    def open(self, start: Start) -> None: ...
+
+    def take(self, event: AnyEvent) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class Wandb(Tracker):
@@ -239,144 +154,130 @@ class Wandb(Tracker):
 
     ADDRESS = "wandb: {address}"
     setting, package = "wandb_log", "wandb"
-    way_out = Text("Log in with: wandb login, or set WANDB_MODE=offline")
 
-    def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Callable[[Note], None]) -> None:
-        super().__init__(folder, start, state, say)
-        kept = state.get("id")
-        if not (isinstance(kept, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,128}", kept)):
-            kept = secrets.token_hex(4)
-        state["id"] = os.environ.get("WANDB_RUN_ID") or kept
-        self._wandb = importlib.import_module("wandb")
+    def __init__(self, run: RunFolder) -> None:
+        super().__init__(run)
         self._exit_code = 1
-        self._unsafe: deque[tuple[float, int]] = deque()  # what it got when; its file may not have it yet
+        self._saved = Saved()
+        with suppress(OSError, ValueError, LookupError, TypeError, JobError):
+            self._saved = msgspec.convert(read_json(run.path / "trackers.json")["wandb"], Saved)
+        if self._saved.read <= self.unread[1]:  # otherwise somebody has deleted events.jsonl
+            self.unread = self._saved.read, self.unread[1]
+        self._saved.id = os.environ.get("WANDB_RUN_ID") or self._saved.id or secrets.token_hex(4)
+        self._save()
+
+    def close(self) -> None:
+        super().close()
+        self._save()
+
+    def _save(self) -> None:
+        with suppress(OSError, LockLostError):  # at worst, a resumed run gives it everything again
+            if self.has_all:
+                self._saved.read = self.run.events.stat().st_size
+            write_atomically(self.run.path / "trackers.json", msgspec.json.encode({"wandb": self._saved}))
+
+    def open(self, start: Start) -> None:
+        self._wandb = importlib.import_module("wandb")
         try:
-            self._run = self._open()
+            self._run = self._init(start)
         except Exception as error:
             self._wandb.teardown()  # otherwise the id counts as in use
-            self._run = self._open(mode="offline")
-            place = shlex.quote(str(folder / "wandb" / Path(self._run.settings.sync_dir).name))
+            self._run = self._init(start, mode="offline")
+            place = shlex.quote(os.path.relpath(self._run.settings.sync_dir))
             text = Text(
                 "wandb logs offline: {problem} Upload later with: {command}",
                 problem=_brief(error),
                 command=f"wandb login && wandb sync {place}",
             )
-            say(Note(text=text, level="warning"))
+            self.notes.put(Note(text=text, level="warning"))
         else:
             if self._run.url:
-                say(Note(text=Text(self.ADDRESS, address=self._run.url)))
+                self.notes.put(Note(text=Text(self.ADDRESS, address=self._run.url)))
         self._run.define_metric("iter")
         self._run.define_metric("*", step_metric="iter")
 
-    def _open(self, **options: Any) -> Any:
-        wandb, config = self._wandb, self.start.config
-        settings = wandb.Settings(console="off", silent=True, init_timeout=CONNECT_SECONDS)
-        if wandb.run is None:
-            wandb.setup(settings)  # so that it asks nobody to log in
-        else:  # of the program that called us
-            options["reinit"] = "create_new"
-        return wandb.init(
-            project=config.get("wandb_project") or os.environ.get("WANDB_PROJECT") or "nanoscope",
-            name=config.get("wandb_run_name") or os.environ.get("WANDB_NAME") or self.start.run,
-            id=self.state["id"],
+    def _init(self, start: Start, **options: Any) -> Any:
+        settings = self._wandb.Settings(console="off", silent=True, init_timeout=CONNECT_SECONDS)
+        self._wandb.setup(settings)  # so that it asks nobody to log in
+        return self._wandb.init(
+            project=start.config.get("wandb_project") or os.environ.get("WANDB_PROJECT") or "nanoscope",
+            name=start.config.get("wandb_run_name") or os.environ.get("WANDB_NAME") or start.run,
+            id=self._saved.id,
             resume="allow",
+            reinit="create_new",  # the program that called us may have a run of its own
             dir=str(self.folder),
-            config=run_settings(self.start),
+            config=run_settings(start),
             allow_val_change=True,
             settings=settings,
             **options,
         )
 
-    def write(self, event: AnyEvent) -> None:
+    def take(self, event: AnyEvent) -> None:
         match event:
             case Iter() | Eval():
                 self._run.log({"iter": event.step, **scalars(event), "_timestamp": seconds_since_1970(event)})
-            case Start():
-                self._exit_code = 1
+                if isinstance(event, Eval) and event.best:
+                    self._run.summary.update({"best_val_loss": event.val_loss, "best_step": event.step})
             case End():
                 self._exit_code = 0 if event.reason in COMPLETE else 1
-        if (isinstance(event, Eval) and event.best) or isinstance(event, End):
-            best = (event.val_loss, event.step) if isinstance(event, Eval) else (event.best_val_loss, event.best_step)
-            self._run.summary.update({"best_val_loss": best[0], "best_step": best[1]})
 
-    def flush(self) -> None:
-        self._unsafe.append((time.monotonic(), self.given))
-        while time.monotonic() - self._unsafe[0][0] > SAFE_SECONDS:
-            self.state["read"] = self._unsafe.popleft()[1]
-
-    def close(self) -> None:
+    def finish(self) -> None:
         self._run.finish(exit_code=self._exit_code)
-        if self._wandb.run is None:
+        if self._wandb.run is None:  # else the program that called us goes on with it
             self._wandb.teardown()
 
 
+class Saved(msgspec.Struct):
+    """What trackers.json keeps of wandb."""
+
+    id: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,128}$")] = ""
+    read: Annotated[int, Meta(ge=0)] = 0
+
+
 class TensorBoard(Tracker):
-    """Event files in the folder tensorboard/."""
+    """An event file in the folder tensorboard/. A resumed run writes all of it again."""
 
     setting, package = "tensorboard", "tensorboardX"
-    way_out = Text("Turn it off with: --tensorboard=False")
 
-    def __init__(self, folder: Path, start: Start, state: dict[str, Any], say: Callable[[Note], None]) -> None:
-        super().__init__(folder, start, state, say)
+    def open(self, start: Start) -> None:
+        self._settings = run_settings(start)
         self._tensorboardx = importlib.import_module("tensorboardX")
-        self._files = importlib.import_module("tensorboardX.event_file_writer")  # its writer is not one more thread
         self._protocol = importlib.import_module("tensorboardX.proto.event_pb2")
-        self._writer: Any = None
-        self._opened = 0
+        files = importlib.import_module("tensorboardX.event_file_writer")  # its writer is not one more thread
+        folder = self.folder / "tensorboard"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self._file = files.EventsWriter(str(folder / "events"))
+        self._evaluations: dict[int, Eval] = {}
 
-    def write(self, event: AnyEvent) -> None:
+    def take(self, event: AnyEvent) -> None:
         match event:
-            case Start():
-                self._open(event.first_step)
-            case Rollback():
-                self._open(event.to)
+            case Start(first_step=step) | Rollback(to=step) if step:
+                log = self._protocol.SessionLog(status=self._protocol.SessionLog.START)
+                self._write(event, step=step, session_log=log)  # hides what the file has of this step and later ones
+                if step in self._evaluations:
+                    self.take(self._evaluations[step])
             case Iter() | Eval():
-                self._add(event.step, scalars(event), seconds_since_1970(event))
-            case End():
-                self._describe(event)
+                self._add(event, scalars(event))
+                if isinstance(event, Eval):
+                    self._evaluations[event.step] = event
+            case End():  # the settings and what they reached, for the table of hyperparameters
+                reached = {} if event.best_val_loss is None else {"best_val_loss": event.best_val_loss}
+                self._add(event, reached)
+                for summary in self._tensorboardx.summary.hparams(self._settings, reached):
+                    self._write(event, summary=summary)
 
-    def flush(self) -> None:
-        if self._writer is not None:
-            self._writer.flush()
-        self.state["read"] = self.given
+    def finish(self) -> None:
+        self._file.close()
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def _open(self, step: int) -> None:
-        """Begin a file. It replaces what earlier ones have about this step and later ones, except its evaluation."""
-        self.close()
-        self._opened += 1
-        (self.folder / "tensorboard").mkdir(exist_ok=True)
-        prefix = str(self.folder / "tensorboard/events")
-        self._writer = self._files.EventsWriter(prefix, f".{os.getpid()}-{self._opened}")
-        if step:
-            log = self._protocol.SessionLog(status=self._protocol.SessionLog.START)
-            self._write(step=step, session_log=log)
-        known = (event for position, event in events_after(self.folder, 0) if position <= self.given)
-        for evaluation in [event for event in known if step and isinstance(event, Eval) and event.step == step][-1:]:
-            self.write(evaluation)
-
-    def _add(self, step: int, values: dict[str, float], seconds: float) -> None:
-        if self._writer is None:
-            self._open(0)
+    def _add(self, event: Iter | Eval | End, values: dict[str, float]) -> None:
         summary = self._tensorboardx.proto.summary_pb2.Summary
         numbers = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._write(step=step, wall_time=seconds, summary=summary(value=numbers))
+        self._write(event, step=event.step, summary=summary(value=numbers))
 
-    def _describe(self, end: End) -> None:
-        """The settings and what they reached, for the table of hyperparameters."""
-        reached = {} if end.best_val_loss is None else {"best_val_loss": end.best_val_loss}
-        self._add(end.step, reached, seconds_since_1970(end))
-        for summary in self._tensorboardx.summary.hparams(run_settings(self.start), reached):
-            self._write(summary=summary)
-
-    def _write(self, **fields: Any) -> None:
-        self._writer.write_event(self._protocol.Event(**{"wall_time": time.time(), **fields}))
-
-
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb}
+    def _write(self, event: AnyEvent, **fields: Any) -> None:
+        self._file.write_event(self._protocol.Event(wall_time=seconds_since_1970(event), **fields))
+        self._file.flush()
 
 
 def scalars(event: Iter | Eval) -> dict[str, float]:
@@ -387,13 +288,13 @@ def scalars(event: Iter | Eval) -> dict[str, float]:
 
 def run_settings(start: Start) -> dict[str, Any]:
     """The configuration of a run, and what it runs on."""
-    facts = {name: getattr(start, name) for name in START_FACTS}
-    return {**start.config, **{name: value for name, value in facts.items() if value is not None}}
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".") + "."
+    facts = msgspec.structs.asdict(start).items()
+    return {**start.config, **{name: fact for name, fact in facts if isinstance(fact, str | int)}}
 
 
 def seconds_since_1970(event: AnyEvent) -> float:
     return datetime.fromisoformat(event.time).timestamp() if event.time else time.time()
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".") + "."

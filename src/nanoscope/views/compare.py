@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from string import ascii_uppercase
 
 from nanoscope.analysis.findings import Comparison, ComparisonRow, Experiment, Identical, Repeats, Speed, WithinNoise
-from nanoscope.untrusted import printable
+from nanoscope.messages import printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.compare import MEASURES, compared, leader, row_value
 from nanoscope.words.language import NOTHING, Language

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from nanoscope.messages import printable
 from nanoscope.runs.glance import State
 from nanoscope.runs.listing import ListedRun
-from nanoscope.untrusted import printable
 from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.language import NO_BREAK_SPACE, NOTHING, Language
 

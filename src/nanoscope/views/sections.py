@@ -15,8 +15,8 @@ from nanoscope.analysis.findings import (
     ScheduleEnded,
     SlowGroup,
 )
+from nanoscope.messages import printable
 from nanoscope.runs.run import Log
-from nanoscope.untrusted import printable
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 from nanoscope.words.timing import DIRECTION, NAIVE_ETA, REASONS

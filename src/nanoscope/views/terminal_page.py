@@ -18,8 +18,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from nanoscope import messages
-from nanoscope.messages import RIGHT_TO_LEFT_MARK
-from nanoscope.untrusted import printable
+from nanoscope.messages import RIGHT_TO_LEFT_MARK, printable
 from nanoscope.words.language import END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language
 
 NARROW = 72  # columns below which a table is written as a list

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nanoscope.analysis import findings as f
-from nanoscope.words.language import Language
-from nanoscope.words.templates import By, First, Plural, Say, Sentences, Verbatim, Words, has, known
+from nanoscope.words.templates import By, First, Plural, Renderer, Say, Sentences, Verbatim, Words, has, known
 
 MOST_LOSSES = 8  # that a sentence lists; of more it gives the best and the worst, and a table has them all
 
@@ -55,7 +54,7 @@ class Listed(Words):
     def __init__(self, items: Callable[[Any], list[Any]], each: Words | None = None) -> None:
         self._items, self._each = items, each
 
-    def write(self, finding: Any, language: Language) -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         texts = [self._each.write(item, language) if self._each else str(item) for item in self._items(finding)]
         return self.COMMA.write(None, language).join(language.isolate(text) for text in texts)
 
@@ -66,7 +65,7 @@ class WithError(Words):
     def __init__(self, value: str, error: str, digits: int = 1) -> None:
         self._value, self._error, self._digits = value, error, digits
 
-    def write(self, finding: Any, language: Language) -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         value, error = getattr(finding, self._value), getattr(finding, self._error)
         if error is None:
             return language.significant(value, 2)
@@ -297,12 +296,12 @@ MESSAGES: dict[type[f.Finding], Words] = {
 # fmt: on
 
 
-def row_value(row: f.ComparisonRow, value: float | None, language: Language) -> str:
+def row_value(row: f.ComparisonRow, value: float | None, language: Renderer) -> str:
     """One run's value of a row, in the row's unit."""
     return language.write(value, FORMATS.get(row.measure, "loss"))
 
 
-def leader(row: f.ComparisonRow, language: Language, names: tuple[str, ...]) -> str:
+def leader(row: f.ComparisonRow, language: Renderer, names: tuple[str, ...]) -> str:
     """Which run is ahead; empty for the measures that nobody asks about first."""
     if row.best is None:
         return ""
@@ -310,7 +309,7 @@ def leader(row: f.ComparisonRow, language: Language, names: tuple[str, ...]) -> 
     return LEADERS.write(SimpleNamespace(measure=row.measure, run=names[row.best], value=value), language)
 
 
-def compared(finding: f.Compared, language: Language, names: tuple[str, ...]) -> str:
+def compared(finding: f.Compared, language: Renderer, names: tuple[str, ...]) -> str:
     """A finding about runs, with their names instead of their numbers."""
     fields = {field: getattr(finding, field) for field in dir(finding) if not field.startswith("_")}
     runs = {field: names[number] for field, number in fields.items() if field in ("run", "other")}

@@ -27,9 +27,9 @@ from nanoscope.messages import (
     Text,
     language_code,
     language_of_locale,
+    printable,
 )
 from nanoscope.suggest import did_you_mean
-from nanoscope.untrusted import printable
 from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:

@@ -5,10 +5,24 @@ A table lists what can be said about a finding. The fields of the finding fill t
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from nanoscope.words.language import Language
+
+class Renderer(Protocol):
+    """What a template needs of a language (language.py)."""
+
+    def translate(self, message: str, many: str | None = None, n: int = 1) -> str: ...
+
+    def fill(self, template: str, value_of: Callable[[str], object], isolated: bool = True) -> str: ...
+
+    def write(self, value: object, spec: str = "") -> str: ...
+
+    def isolate(self, text: str) -> str: ...
+
+    def number(self, value: float | None, decimals: int = 0) -> str: ...
+
+    def significant(self, value: float | None, digits: int = 3) -> str: ...
+
 
 Condition = Callable[[Any], object]
 
@@ -16,7 +30,7 @@ Condition = Callable[[Any], object]
 class Words:
     """Anything that becomes a text about a finding; an empty text means there is nothing to say."""
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         raise NotImplementedError
 
 
@@ -29,16 +43,16 @@ class Say(Words):
     def __init__(self, message: str, when: Condition | None = None, /, **values: object) -> None:
         self.message, self._when, self._values = message, when, values
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         if self._when is not None and not self._when(finding):
             return ""
         return language.fill(self.translation(finding, language), lambda name: self._value(name, finding, language))
 
-    def translation(self, finding: Any, language: "Language") -> str:
+    def translation(self, finding: Any, language: Renderer) -> str:
         """The message in a language, with its placeholders."""
         return language.translate(self.message)
 
-    def _value(self, name: str, finding: Any, language: "Language") -> object:
+    def _value(self, name: str, finding: Any, language: Renderer) -> object:
         if name not in self._values:
             return getattr(finding, name)
         value = self._values[name]
@@ -54,14 +68,14 @@ class Plural(Say):
         super().__init__(one, when, n=attrgetter(count), **values)
         self._many, self._count = many, attrgetter(count)
 
-    def translation(self, finding: Any, language: "Language") -> str:
+    def translation(self, finding: Any, language: Renderer) -> str:
         return language.translate(self.message, self._many, self._count(finding))
 
 
 class Verbatim(Say):
     """A value made of several fields, the same in every language: 'ln(65) = 4.17'."""
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         return language.fill(self.message, lambda name: self._value(name, finding, language), isolated=False)
 
 
@@ -71,7 +85,7 @@ class First(Words):
     def __init__(self, *choices: Words) -> None:
         self._choices = choices
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         return next((text for choice in self._choices if (text := choice.write(finding, language))), "")
 
 
@@ -81,7 +95,7 @@ class By(Words):
     def __init__(self, field: str, /, **choices: Words) -> None:
         self.field, self.choices = field, choices
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         choice = self.choices.get(getattr(finding, self.field))
         return choice.write(finding, language) if choice else ""
 
@@ -92,7 +106,7 @@ class Joined(Words):
     def __init__(self, separator: str, *parts: Words) -> None:
         self._separator, self._parts = separator, parts
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         texts = (part.write(finding, language) for part in self._parts)
         return self._separator.join(text for text in texts if text)
 
@@ -110,7 +124,7 @@ class Clauses(Joined):
     def __init__(self, *parts: Words) -> None:
         super().__init__("", *parts)
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         return super().write(finding, language) if self._parts[0].write(finding, language) else ""
 
 
@@ -122,7 +136,7 @@ class Bracketed(Words):
     def __init__(self, *parts: Words) -> None:
         self._parts = parts
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         texts = [text for part in self._parts if (text := part.write(finding, language))]
         return f" ({self.COMMA.write(None, language).join(texts)})" if texts else ""
 
@@ -133,7 +147,7 @@ class Each(Words):
     def __init__(self, field: str, choices: Mapping[Any, Words], separator: str) -> None:
         self._field, self._choices, self._separator = field, choices, separator
 
-    def write(self, finding: Any, language: "Language") -> str:
+    def write(self, finding: Any, language: Renderer) -> str:
         items = getattr(finding, self._field)
         return self._separator.join(self._choices[item].write(finding, language) for item in items)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from nanoscope.analysis.compare.side import Side
 from nanoscope.analysis.findings import Analysis
+from nanoscope.messages import printable
 from nanoscope.runs.run import ConfigValue, Run
-from nanoscope.untrusted import printable
 
 # They change what is printed, kept or measured, not the training. Data have rules of their own (data.py).
 BOOKKEEPING = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from nanoscope.messages import printable
 from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, version_of
 from nanoscope.runs.outline import Outline, Setting
-from nanoscope.untrusted import printable
 
 SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are checked with every look
 SEARCH_LEISURE = 40  # a search that took a second is repeated after this many at the earliest

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nanoscope.errors import UsageError, why
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 from nanoscope.views.dashboard.folder import Entry
 
 TIMEOUT_SECONDS = 20.0

@@ -23,9 +23,8 @@ from starlette.types import ASGIApp
 
 from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
-from nanoscope.messages import LANGUAGES, shown
+from nanoscope.messages import LANGUAGES, printable, shown
 from nanoscope.runs.events import NewerVersionError
-from nanoscope.untrusted import printable
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
 from nanoscope.views.dashboard.logs import KeptLogs, TooLargeError, describe_log

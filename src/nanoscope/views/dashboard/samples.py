@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Joined
-from nanoscope.untrusted import printable, to_print
+from nanoscope.messages import Joined, printable, to_print
 
 MAX_SECONDS = 300
 PROMPT_BYTES = 20_000

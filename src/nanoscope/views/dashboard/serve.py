@@ -18,8 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Text
-from nanoscope.untrusted import on_terminal
+from nanoscope.messages import Text, on_terminal
 from nanoscope.views.dashboard.guard import LOOPBACK
 from nanoscope.views.dashboard.notify import notifier
 from nanoscope.views.dashboard.routes import make_app

@@ -5,15 +5,14 @@ import math
 from nanoscope.analysis.findings import Overfitting
 from nanoscope.analysis.known import KnownNumbers
 from nanoscope.words.concepts.concept import Concept
-from nanoscope.words.language import Language
-from nanoscope.words.templates import First, Say, Sentences, Verbatim, Words, known
+from nanoscope.words.templates import First, Renderer, Say, Sentences, Verbatim, Words, known
 from nanoscope.words.verdicts import MESSAGES as VERDICTS
 
 
 class VerdictOnOverfitting(Words):
     """What the run's own verdict says, word for word."""
 
-    def write(self, numbers: KnownNumbers, language: Language) -> str:
+    def write(self, numbers: KnownNumbers, language: Renderer) -> str:
         verdict = numbers.overfitting
         return "" if verdict is None else VERDICTS[type(verdict)].write(verdict, language)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nanogpt_files import write_dataset
-from nanoscope.data import ladder as module
+from nanoscope.data import ngrams as module
 from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
-from nanoscope.data.ladder import FILE, ladder_of, measure, stored_ladder
+from nanoscope.data.ngrams import FILE, ladder_of, measure, stored_ladder
 from nanoscope.data.prepare import prepare
 from nanoscope.ladder import Ladder
 
