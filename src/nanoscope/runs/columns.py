@@ -111,6 +111,9 @@ class Table:
         roles = {column.role for column in self.columns}
         return bool(roles & LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
 
+    def has_label(self, label: str) -> bool:
+        return any(column.label == label for column in self.columns)
+
     def part_of(self, column: Column, part: str) -> Column | None:
         """The 'of' or 'mean' behind a column."""
         at = self.columns.index(column)
@@ -241,8 +244,9 @@ class Collector:
                 if found is not None and half is not each.table and found.start() < len(begun):
                     return self._take_joined(number, half, each.table, found.groups())
         if half is not None and half.get(*COUNTERS):  # a label was broken: together they say more than apart
-            whole, apart = _kept(cells(begun + line)), [*_kept(cells(begun)), *_kept(cells(line))]
-            if _roles(whole) > _roles(apart):
+            whole, rest = _kept(cells(begun + line)), _kept(cells(line))
+            counted = any(cell.part == "stamp" or half.has_label(cell.label) for cell in rest) or line[:1].isdigit()
+            if not counted and _roles(whole) > _roles(_kept(cells(begun))) + _roles(rest):
                 half.drop_last()
                 self.count_rejoined()
                 return self._add_cells(number, None, whole, begun + line, 1) is not None
