@@ -70,17 +70,6 @@ def test_several_logs_become_a_list(explain, tmp_path) -> None:
     assert [d["source"] for d in document(explain(f"*{names!r}, json=True"))] == names
 
 
-def test_parts_of_one_run_become_one_document(explain, tmp_path) -> None:
-    lines = LOG.splitlines(keepends=True)
-    (tmp_path / "1.log").write_text("".join(lines[:60]), encoding="utf-8")
-    (tmp_path / "2.log").write_text("".join(lines[60:]), encoding="utf-8")
-    names = [str(tmp_path / name) for name in ("1.log", "2.log")]
-
-    found = document(explain(f"*{names!r}, json=True, together=True"))
-    assert found["source"] == " + ".join(names)
-    assert [run["steps_logged"] for run in found["runs"]] == [100]
-
-
 def test_losses_that_are_not_finite_are_null(explain) -> None:
     text = b"iter 0: loss nan, time 9.00ms\niter 1: loss inf, time 9.00ms\n"
     (run,) = document(explain("'-', json=True", text))["runs"]

@@ -1,19 +1,11 @@
 """What the lines around the records say about a run: its settings, sizes and device."""
 
 import re
-from functools import lru_cache
 
-from nanoscope.runs.formats import all_formats
 from nanoscope.runs.run import ConfigValue
+from nanoscope.runs.scan import Cell, cells
+from nanoscope.runs.trainers import vocabulary
 
-# nanoscope's settings (which are nanoGPT's) that analysis or comparison uses. Formats add other trainers' names for
-# them and settings of their own; any other assignment in a log is ignored.
-OWN_SETTINGS = (
-    "always_save_checkpoint", "batch_size", "beta2", "bias", "block_size", "compile", "dataset", "decay_lr", "device",
-    "dropout", "dtype", "eval_interval", "eval_iters", "grad_clip", "gradient_accumulation_steps", "init_from",
-    "learning_rate", "log_interval", "lr_decay_iters", "max_iters", "min_lr", "n_embd", "n_head", "n_layer",
-    "optimizer", "seed", "vocab_size", "warmup_iters", "weight_decay",
-)  # fmt: skip
 # The settings whose values are words; all others are numbers.
 _WORDS = re.compile(r"dtype|dataset|model_type|optimizer|init_from|compile|bias|decay_lr|always_save_checkpoint")
 _DEVICE_SETTING = re.compile(r"(?:cpu|cuda|mps|xpu)(?::\d+)?")
@@ -34,27 +26,7 @@ _DEVICE_HINT = re.compile(r"NVIDIA|Tesla|GeForce|Quadro|AMD|Apple M|[RG]TX")
 _MULTIPLES = {"K": 1e3, "M": 1e6, "B": 1e9}
 
 
-class _Vocabulary:
-    """How settings are written, by all formats together."""
-
-    def __init__(self) -> None:
-        formats = all_formats()
-        self.settings = {name: name for name in OWN_SETTINGS}
-        for format in formats:
-            self.settings |= format.settings
-        self.table_rows = dict(self.settings)
-        for format in formats:
-            self.table_rows |= dict(format.table_rows)
-        sentences = [sentence for format in formats for sentence in format.header]
-        self.any_sentence = re.compile("|".join(pattern for _, pattern in sentences), re.IGNORECASE)
-        self.sentences = [(key, re.compile(pattern, re.IGNORECASE)) for key, pattern in sentences]
-        self.override_prefixes = tuple(format.override_prefix for format in formats if format.override_prefix)
-
-
-_vocabulary = lru_cache(maxsize=1)(_Vocabulary)
-
-
-def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> bool:
+def read_settings(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> bool:
     """Add the settings in a line to `facts`; return whether a run prints such a line before its first step.
 
     `typed` are the settings given on a command line: they override a configuration file that is printed later.
@@ -62,13 +34,16 @@ def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> boo
     found = False
     row = _TABLE_ROW.match(line) if line.startswith("|") else None
     if row is not None:
-        key = _vocabulary().table_rows.get(row[1].strip().lower())
+        key = vocabulary().table_rows.get(row[1].strip().lower())
         if key:
             facts[key] = _value(row[2].strip())
             found = key == "parameters"
     elif ("=" in line or ":" in line or "--" in line) and not line.lstrip().startswith("#"):
         found = _read_assignments(line, facts, typed)
     found = _read_sentences(line, facts, typed) or found
+    for key, text in vocabulary().says:
+        if text in line:
+            facts[key] = True
     device = _DEVICE_NAME.search(line) if "device_name" not in facts and _DEVICE_HINT.search(line) else None
     if device:
         facts["device_name"] = device.group().strip()
@@ -76,14 +51,14 @@ def read_facts(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> boo
 
 
 def _read_assignments(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> bool:
-    vocabulary = _vocabulary()
+    words = vocabulary()
     found = False
     for option, option_text, name, text in _ASSIGNMENT.findall(line):
-        key = vocabulary.settings.get((option or name).replace("-", "_"))
+        key = words.settings.get((option or name).replace("-", "_"))
         text = option_text or text
         if key is None or text.startswith("-1") or not _plausible(key, text):
             continue
-        if option or line.startswith(vocabulary.override_prefixes):
+        if option or line.startswith(words.override_prefixes):
             typed.add(key)
             found = True
         elif key in typed:
@@ -93,26 +68,25 @@ def _read_assignments(line: str, facts: dict[str, ConfigValue], typed: set[str])
 
 
 def _read_sentences(line: str, facts: dict[str, ConfigValue], typed: set[str]) -> bool:
-    vocabulary = _vocabulary()
-    if not vocabulary.any_sentence.search(line):
+    """Numbers whose labels a trainer's file names: 'tokens per iteration will be: 16,384'."""
+    sentences = vocabulary().sentences
+    lowered = line.lower()
+    if not any(word in lowered for word in vocabulary().sentence_words):
         return False
     found = False
-    for key, pattern in vocabulary.sentences:
-        match = pattern.search(line)
-        size = _size(next(filter(None, match.groups()), "")) if match and key not in typed else None
-        if size is not None:
-            facts[key] = size
+    for cell in cells(line):
+        key = next((key for label, after, key in sentences if _fits(cell, label, after, line)), None)
+        value = (
+            cell.value * _MULTIPLES.get(cell.unit.upper(), 1.0) if key and key not in typed and cell.part == "" else 0
+        )
+        if key and 0 < value < 1e16:
+            facts[key] = int(value)
             found = True
     return found
 
 
-def _size(text: str) -> int | None:
-    """The number in '10.65M', '16,384' or '3.49e+09'; None if it is damaged."""
-    if "e+" in text.lower():
-        return int(float(text))  # the pattern that found it lets nothing else through
-    multiple = _MULTIPLES.get(text[-1:].upper(), 1)
-    digits = text.rstrip("KMBkmb ").replace(",", "").rstrip(".")
-    return int(float(digits) * multiple) if len(digits) < 16 and digits.replace(".", "", 1).isdecimal() else None
+def _fits(cell: Cell, label: str, after: str, line: str) -> bool:
+    return (cell.label == label or cell.label.endswith(" " + label)) and line[cell.end :].lstrip().startswith(after)
 
 
 def _plausible(key: str, text: str) -> bool:
