@@ -88,8 +88,7 @@ def small_evaluator(engine: Engine) -> Evaluator:
 
     splits = {"train": Ones(), "val": Ones()}
     return Evaluator(
-        splits, block_size=8, windows=30, vocab_size=11, device=torch.device("cpu"),  # type: ignore[arg-type]
-        autocast=engine.machine.autocast, processes=Processes(),
+        splits, block_size=8, windows=30, vocab_size=11, machine=engine.machine,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
