@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import psutil
 from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, UsageError
@@ -52,6 +53,12 @@ class Holder(msgspec.Struct, frozen=True):
 
     def text(self) -> Text:
         return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
+
+    def may_be_running(self) -> bool:
+        """Whether another process is, or may be on another machine."""
+        with suppress(OverflowError):
+            return self != _this_process() and (self.host != platform.node() or psutil.pid_exists(self.pid))
+        return False
 
     def on_this_machine(self) -> bool:
         here = _this_process()
@@ -89,7 +96,7 @@ class RunLock:
         holder = self._holder()
         # If the system has locked the folder for us, no other process on this machine trains there.
         certain = locked and (holder is None or holder.on_this_machine())
-        if holder not in (None, _this_process()) and not certain and self._silence() < SILENT_SECONDS:
+        if holder is not None and not certain and holder.may_be_running() and self._silence() < SILENT_SECONDS:
             self._file.release()
             raise self._in_use(holder)
         self._take(certain)
@@ -231,7 +238,7 @@ class RunLock:
 
     def _moved_to(self) -> Path | None:
         """Where the system says that our folder is now."""
-        if self._descriptor is None or not _can_follow():
+        if self._descriptor is None:
             return None
         with suppress(OSError):
             if sys.platform == "darwin":
