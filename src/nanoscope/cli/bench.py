@@ -12,7 +12,7 @@ from nanoscope.messages import Joined, Text, on_terminal, shown
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from nanoscope.training.measure import Figures
+    from nanoscope.planning.bench import Figures
 
 GROUPS = ("peak", "step", "evaluation", "sample")
 ROW = "{label}{pad} {figures}"
@@ -78,7 +78,7 @@ def bench(
         make_cpu_ready(device, sixteen_bits)  # takes effect only before torch is imported
 
     from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import MachineBench, machine
+    from nanoscope.planning.bench import MachineBench, machine
 
     choice, notes = set_up_device(device, dtype, training=True)
     for note in notes:

@@ -6,8 +6,8 @@ import torch
 from nanoscope.hardware.device import Choice, decide, look
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.model import ModelConfig
-from nanoscope.training import measure
-from nanoscope.training.measure import MachineBench, Measurement, Shape, machine
+from nanoscope.planning import bench as measure
+from nanoscope.planning.bench import MachineBench, Measurement, Shape, machine
 
 TINY = Shape(ModelConfig(vocab_size=65, block_size=8, n_layer=1, n_head=1, n_embd=16), 2)
 PEAK_FLOPS = 5e9
