@@ -30,10 +30,9 @@ def machine() -> dict[str, Any]:
 
 def peak(dtype: str) -> dict[str, Any]:
     make_cpu_ready("cpu", dtype)
-    from nanoscope.hardware.device import set_up_device
     from nanoscope.planning.bench import MachineBench
 
-    return {"gflops": MachineBench(set_up_device("cpu", "float32")[0]).peak(dtype).get("gflops")}
+    return {"gflops": MachineBench("cpu", "float32").peak(dtype).get("gflops")}
 
 
 def step(

@@ -4,67 +4,62 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
+from functools import cache
 from statistics import median
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate
-from nanoscope.hardware.device import DTYPES, Choice, autocast, keep_freed_memory, look, measure_peak, synchronize
+from nanoscope.hardware.device import DTYPES, Choice, look, measure_peak
 from nanoscope.hardware.memory import is_out_of_memory
 from nanoscope.hardware.probe import probe_cpu_dtype
 from nanoscope.messages import Count, Joined, Text
-from nanoscope.model import ModelConfig, build_model
-from nanoscope.model.flops import flops_per_token, mfu
-from nanoscope.optim.groups import build_optimizer, clip_gradients
+from nanoscope.model import build_model
+from nanoscope.model.flops import mfu
+from nanoscope.planning.measure import measure
+from nanoscope.training.distributed import Processes
+from nanoscope.training.engine import Engine
+from nanoscope.training.initial_model import new_shape
+from nanoscope.training.machine import choose_machine
 from nanoscope.version import __version__
 
+SECONDS = 2.0  # of a measurement
 SLOWEST_MATMUL = 10  # times float32's; measuring a slower one would take too long
 
 Figures = dict[str, float | str]
 """By unit (gflops, ms, tokens_per_second, mfu, mfu_peak_gflops), or one reason under 'skipped' or 'failed'."""
 
-
-@dataclass(frozen=True)
-class Shape:
-    model: ModelConfig
-    batch_size: int
-
-    @property
-    def tokens(self) -> int:
-        return self.batch_size * self.model.block_size
-
-    @property
-    def label(self) -> str:
-        size, batch = f"{self.model.n_layer}×{self.model.n_embd}", f"{self.batch_size}×{self.model.block_size}"
-        return Text("{size}, {batch} tokens", size=size, batch=batch)
-
-
+CLASSIC = TrainConfig(recipe="classic", gradient_accumulation_steps=1, compile=False)
 SHAPES = {
-    # nanoGPT's example for a CPU, its baby GPT with a quarter of the batch, and GPT-2 124M.
-    "4x128": Shape(ModelConfig(vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128), 12),
-    "6x384": Shape(ModelConfig(vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2), 16),
-    "12x768": Shape(ModelConfig(vocab_size=50304, block_size=512, n_layer=12, n_head=12, n_embd=768), 1),
+    # nanoGPT's example for a CPU, its baby GPT with a quarter of the batch, and GPT-2 124M; with their vocabularies.
+    "4x128": (replace(CLASSIC, batch_size=12, block_size=64, n_layer=4, n_head=4, n_embd=128), 65),
+    "6x384": (replace(CLASSIC, batch_size=16, block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2), 65),
+    "12x768": (replace(CLASSIC, batch_size=1, block_size=512, n_layer=12, n_head=12, n_embd=768), 50257),
 }
-SAMPLED = SHAPES["6x384"].model
+SAMPLED = "6x384"
+KEYS = [
+    *(f"peak_{dtype}" for dtype in DTYPES),
+    *(f"{group}_{shape}" for group in ("step", "evaluation") for shape in SHAPES),
+    "sample",
+    "sample_16",
+]
+"""Of all measurements, in order; each begins with the name of its group."""
 
 
-@dataclass(frozen=True)
-class Measurement:
-    key: str
-    label: str
-    measure: Callable[[], Figures]
-
-    def figures(self) -> Figures:
-        try:
-            return self.measure()
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return {"failed": Text("not enough memory")}
+def label(key: str) -> Text:
+    group, _, what = key.partition("_")
+    if group == "peak":
+        return Text("matmul, {dtype}", dtype=what)
+    if group == "sample":
+        return Count("sampling, 6×384, {n} text", "sampling, 6×384, {n} texts", int(what or 1))
+    config = SHAPES[what][0]
+    size, batch = what.replace("x", "×"), f"{config.batch_size}×{config.block_size}"
+    name = Text("training step") if group == "step" else Text("evaluation")
+    return Joined(", ", [name, Text("{size}, {batch} tokens", size=size, batch=batch)])
 
 
 def machine(choice: Choice) -> dict[str, str | int]:
@@ -83,33 +78,23 @@ def machine(choice: Choice) -> dict[str, str | int]:
 
 
 class MachineBench:
-    """Measures one device, in eager mode. A step's MFU is relative to the matmul peak in the same dtype.
+    """Measures one device, in eager mode. A step's MFU is relative to the matmul peak in the same dtype."""
 
-    `writing` is the choice for sampling, if it differs from that for training.
-    """
+    def __init__(self, device: str = "auto", dtype: Any = "auto") -> None:
+        self.machine, self.notes = choose_machine(replace(CLASSIC, device=device, dtype=dtype), Processes())
+        self.choice = self.machine.choice
+        self._sampling = self.machine.sampling if dtype == "auto" else self.machine.autocast
+        self._peak = cache(lambda dtype: measure_peak(self.machine.device, DTYPES[dtype], seconds=1.0))
 
-    def __init__(self, choice: Choice, writing: Choice | None = None) -> None:
-        self.choice, self.writing, self.device = choice, writing or choice, torch.device(choice.device)
-        self._peak_flops: dict[str, float | None] = {}
-        if choice.type == "cpu":
-            keep_freed_memory()  # as training does
-
-    def measurements(self) -> list[Measurement]:
-        """All of them, in order; a key begins with the name of its group."""
-        found = [
-            Measurement(f"peak_{dtype}", Text("matmul, {dtype}", dtype=dtype), partial(self.peak, dtype))
-            for dtype in DTYPES
-        ]
-        for group, label, measure in (
-            ("step", Text("training step"), self.step),
-            ("evaluation", Text("evaluation"), self.evaluation),
-        ):
-            for key, shape in SHAPES.items():
-                found.append(Measurement(f"{group}_{key}", Joined(", ", [label, shape.label]), partial(measure, shape)))
-        for key, texts in (("sample", 1), ("sample_16", 16)):
-            label = Count("sampling, 6×384, {n} text", "sampling, 6×384, {n} texts", texts)
-            found.append(Measurement(key, label, partial(self.sample, SAMPLED, texts)))
-        return found
+    def figures(self, key: str) -> Figures:
+        """Measure what a key of KEYS names."""
+        group, _, what = key.partition("_")
+        try:
+            return self.sample(SAMPLED, int(what or 1)) if group == "sample" else getattr(self, group)(what)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return {"failed": Text("not enough memory")}
 
     def peak(self, dtype: str) -> Figures:
         if self.choice.type == "cpu" and dtype != "float32":  # could crash the process, or take minutes
@@ -119,76 +104,58 @@ class MachineBench:
             if found.times_float32 is not None and found.times_float32 > SLOWEST_MATMUL:
                 return {"skipped": Text("takes {times:.0f} times as long as float32", times=found.times_float32)}
         flops = self._peak(dtype)
-        return {"failed": Text("not enough memory")} if flops is None else {"gflops": flops / 1e9}
+        return {"gflops": flops / 1e9} if flops else {"failed": Text("not enough memory")}
 
-    def step(self, shape: Shape) -> Figures:
+    def step(self, key: str) -> Figures:
         """Forward, backward, clipping and AdamW on one batch."""
-        model = build_model(shape.model).to(self.device)
-        optimizer = build_optimizer(model, TrainConfig(recipe="classic"), self.choice.type)
-        scaler = torch.amp.GradScaler(self.choice.type, enabled=self.choice.dtype == "float16")
-        tokens, targets = self._batch(shape)
-
-        def train_step() -> None:
-            with autocast(self.choice):
-                loss = model(tokens, targets)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            clip_gradients(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
-
-        seconds = self._median_seconds(train_step)
-        per_token = flops_per_token(shape.model, model.multiplied_parameters())
-        found: Figures = {"ms": 1000 * seconds, "tokens_per_second": shape.tokens / seconds}
+        engine, tokens = self._engine(key)
+        config, batches = engine.config, [(tokens, tokens)]
+        measure(engine, lambda: batches, 0.0)  # warm-up
+        seconds = measure(engine, lambda: batches, SECONDS).step_seconds(config)
+        found: Figures = {"ms": 1000 * seconds, "tokens_per_second": tokens.numel() / seconds}
         peak = self._peak(self.choice.dtype)
-        if peak is not None and (used := mfu(shape.tokens / seconds, per_token, peak)) is not None:
+        if peak is not None and (used := mfu(tokens.numel() / seconds, engine.flops_per_token, peak)) is not None:
             found |= {"mfu": used, "mfu_peak_gflops": peak / 1e9}
         return found
 
     @torch.no_grad()
-    def evaluation(self, shape: Shape) -> Figures:
+    def evaluation(self, key: str) -> Figures:
         """A forward pass with its loss."""
-        model = build_model(shape.model).to(self.device).eval()
-        tokens, targets = self._batch(shape)
+        engine, tokens = self._engine(key)
+        model, tokens = engine.plain_model.eval(), tokens.to(self.machine.device)
 
         def evaluate() -> None:
-            with autocast(self.choice):
-                F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+            with self.machine.autocast():
+                F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
-        return {"tokens_per_second": shape.tokens / self._median_seconds(evaluate)}
+        return {"tokens_per_second": tokens.numel() / self._median_seconds(evaluate)}
 
-    def sample(self, config: ModelConfig, texts: int) -> Figures:
+    def sample(self, key: str, texts: int) -> Figures:
         """`texts` texts at once, each from one token until the context is full."""
-        model = build_model(config).to(self.device)
-        prompt = torch.zeros(texts, 1, dtype=torch.int64, device=self.device)
-        settings = Sampling(max_new_tokens=config.block_size - 1)
+        model = self._engine(key)[0].plain_model
+        prompt = torch.zeros(texts, 1, dtype=torch.int64, device=self.machine.device)
+        settings = Sampling(max_new_tokens=model.config.block_size - 1)
 
         def sample() -> None:
-            with autocast(self.writing):
-                for _ in generate(model, prompt, settings, config.vocab_size):
+            with self._sampling():
+                for _ in generate(model, prompt, settings, model.config.vocab_size):
                     pass
 
         return {"tokens_per_second": texts * settings.max_new_tokens / self._median_seconds(sample)}
 
-    def _peak(self, dtype: str) -> float | None:
-        if dtype not in self._peak_flops:
-            self._peak_flops[dtype] = measure_peak(self.device, DTYPES[dtype], seconds=1.0)
-        return self._peak_flops[dtype]
-
-    def _batch(self, shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
-        size = (2, shape.batch_size, shape.model.block_size)
-        tokens, targets = torch.randint(shape.model.vocab_size, size, device=self.device)
-        return tokens, targets
+    def _engine(self, key: str) -> tuple[Engine, torch.Tensor]:
+        """A new model, and tokens for it."""
+        config, vocab_size = SHAPES[key]
+        model = build_model(new_shape(config, vocab_size)).to(self.machine.device)
+        tokens = torch.randint(vocab_size, (config.batch_size, config.block_size))
+        return Engine(config, model, self.machine), tokens
 
     def _median_seconds(self, action: Callable[[], None]) -> float:
-        """Of three calls or more, for at least 2 s; of one or two if they take 4 s together."""
-        action()  # warm-up
+        """Of as many calls as take SECONDS, after a first one."""
         times: list[float] = []
-        while sum(times) < 2 or (len(times) < 3 and sum(times) < 4):
-            synchronize(self.device)
-            start = time.perf_counter()
+        while sum(times[1:]) < SECONDS:
+            began = time.perf_counter()
             action()
-            synchronize(self.device)
-            times.append(time.perf_counter() - start)
-        return median(times)
+            self.machine.synchronize()
+            times.append(time.perf_counter() - began)
+        return median(times[1:])
