@@ -117,7 +117,11 @@ def help_text() -> str:
     tune = help.entry(f"{TUNE}[=MINUTES]", help.translated(TUNE_HELP), KEY_COLUMNS)
     language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
     parts = [
-        help.usage(USAGE), "\n".join([help.text(INTRODUCTION), *listed]), help.text(EXAMPLES),
-        *(settings(*group) for group in groups), f"{tune}\n{language}", help.text(CLOSING),
-    ]  # fmt: skip
+        help.usage(USAGE),
+        "\n".join([help.text(INTRODUCTION), *listed]),
+        help.text(EXAMPLES),
+        *(settings(*group) for group in groups),
+        f"{tune}\n{language}",
+        help.text(CLOSING),
+    ]
     return "\n\n".join(parts)

@@ -8,6 +8,8 @@ Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -25,9 +27,29 @@ LOGITS_AT_ONCE = 2**19
 FEW_ROWS = 32  # with more rows the arithmetic dominates, and the ordinary matmul is as fast
 
 
+_pretended = ""  # a device type, while memory is counted for another device
+
+
+@contextmanager
+def as_on(device_type: str) -> Iterator[None]:
+    """For fake tensors, which are on a CPU: use the functions that are used on this type of device."""
+    global _pretended
+    _pretended = device_type
+    _mask.cache_clear()  # masks that have data, and afterwards those that don't
+    try:
+        yield
+    finally:
+        _pretended = ""
+        _mask.cache_clear()
+
+
+def on_cpu(x: Tensor) -> bool:
+    return (_pretended or x.device.type) == "cpu"
+
+
 def by_hand(x: Tensor) -> bool:
     """Return whether the hand-written functions are the faster ones for this tensor."""
-    return x.device.type == "cpu" and x.dtype in BY_HAND and not torch.compiler.is_compiling()
+    return on_cpu(x) and x.dtype in BY_HAND and not torch.compiler.is_compiling()
 
 
 # --- linear layers -----------------------------------------------------------------------------------------------
@@ -74,7 +96,7 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
     if trains and by_hand(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
     q, k, v = _heads(qkv, n_head, rotation)
-    if trains and qkv.device.type == "cpu" and torch.compiler.is_compiling():  # flash attention is slower in bfloat16
+    if trains and on_cpu(qkv) and torch.compiler.is_compiling():  # flash attention is slower in bfloat16
         y = _formula(q, k, v, dropout)
     else:
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
@@ -243,14 +265,15 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Apply F.dropout; on a CPU with a faster random generator, since torch's takes longer than the matmuls."""
     if p == 0 or not training:
         return x
-    return x * dropout_factors(x, p) if x.device.type == "cpu" else F.dropout(x, p)
+    return x * dropout_factors(x, p) if on_cpu(x) else F.dropout(x, p)
 
 
 def dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return the factors by which dropout multiplies a tensor of this shape."""
-    if like.device.type != "cpu" or like.dtype not in BY_HAND:
+    if not on_cpu(like) or like.dtype not in BY_HAND:
         return F.dropout(torch.ones_like(like), p)
-    return _opaque_dropout_factors(like.detach(), p) if torch.compiler.is_compiling() else _dropout_factors(like, p)
+    opaque = torch.compiler.is_compiling() or _pretended
+    return _opaque_dropout_factors(like.detach(), p) if opaque else _dropout_factors(like, p)
 
 
 def _dropout_factors(like: Tensor, p: float) -> Tensor:
@@ -268,7 +291,7 @@ def _dropout_factors(like: Tensor, p: float) -> Tensor:
 
 @torch.library.custom_op("nanoscope::dropout_factors", mutates_args=())
 def _opaque_dropout_factors(like: Tensor, p: float) -> Tensor:
-    """The same for the compiler, which calls it without looking inside."""
+    """The same for the compiler and for fake tensors, which call it without looking inside."""
     return _dropout_factors(like, p)
 
 

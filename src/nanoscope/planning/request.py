@@ -19,7 +19,7 @@ from nanoscope.errors import UsageError
 from nanoscope.model import ModelConfig
 from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
-from nanoscope.training.resume import continue_run, open_weights, settled
+from nanoscope.training.resume import continue_run, open_weights, resolve_init_from
 from nanoscope.training.run_folder import RunFolder
 
 # Vocabulary, training and validation tokens of datasets that are not prepared yet.
@@ -79,7 +79,7 @@ def understand(words: Sequence[str]) -> Request:
     out_dir, typed = resolved.config.out_dir, resolved.typed
     if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
         resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
-    resolved = settled(resolved)
+    resolved = resolve_init_from(resolved)
     if resolved.config.init_from == "resume":
         return replace(_resumed(resolved), words=tuple(words))
     return replace(_request(with_shape_of_weights(resolved), resolved.name), words=tuple(words))

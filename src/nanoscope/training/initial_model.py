@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
-from nanoscope.config_sources import Resolved, over
+from nanoscope.config_sources import Resolved, merged
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.models import OpenedModel
@@ -75,7 +75,7 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     own["block_size"] = wanted
     refuse_changes(typed, own, weights.name)
     notes: list[str] = [_beginning(weights, wanted)]
-    values = over({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
+    values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():
         notes.append(
             Text(

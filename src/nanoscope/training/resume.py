@@ -1,8 +1,8 @@
 """What a resume keeps: which run it continues, from which checkpoint, with which settings, records and rates.
 
-docs/resume.md has a row for each rule. `train`, `plan` and the API ask here: `settled` decides init_from=auto,
-`continue_run` says which run is resumed with which settings, `find_origin` also locks it and loads its checkpoint.
-Is imported before torch, so what needs torch is imported by the functions that use it.
+docs/resume.md has a row for each rule. `train`, `plan` and the API ask here: `resolve_init_from` decides what
+init_from=auto means, `continue_run` says which run is resumed with which settings, `find_start_point` also locks it and
+loads its checkpoint. This module is imported before torch, so functions that need torch import it themselves.
 """
 
 import os
@@ -34,7 +34,7 @@ from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.glance import glance
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
-from nanoscope.training.run_folder import RunFolder, check_foreign, locked, new_run, numbered
+from nanoscope.training.run_folder import RunFolder, lock_folder, new_run, numbered_folders, refuse_foreign_files
 
 if TYPE_CHECKING:
     from nanoscope.data.dataset import Dataset
@@ -77,7 +77,7 @@ class Resumed:
 
 
 @dataclass
-class Origin:
+class StartPoint:
     """What a run begins with: a checkpoint of an existing run, weights of another model, or nothing yet."""
 
     config: TrainConfig
@@ -93,7 +93,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
 
     `tuned` may choose other settings of the machine. Called before torch is imported.
     """
-    resolved = settled(resolve(words), wait=os.environ.get("RANK", "0") == "0")
+    resolved = resolve_init_from(resolve(words), wait=os.environ.get("RANK", "0") == "0")
     if tuned is not None:
         resolved = tuned(resolved)
     config, cpu_dtype = resolved.config, None
@@ -106,7 +106,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
     return resolved
 
 
-def settled(resolved: Resolved, *, wait: bool = False) -> Resolved:
+def resolve_init_from(resolved: Resolved, *, wait: bool = False) -> Resolved:
     """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin.
 
     `wait`: the machine on which the job ran before may be about to save.
@@ -132,25 +132,25 @@ def continue_run(resolved: Resolved) -> Resumed:
     return replace(_resumed(folder, resolved, settings), nanogpt=checkpoint)
 
 
-def find_origin(resolved: Resolved, processes: "Processes", resources: ExitStack) -> Origin:
+def find_start_point(resolved: Resolved, processes: "Processes", resources: ExitStack) -> StartPoint:
     """Lock the run to resume and load its checkpoint; or open the weights that a new run begins with."""
     from nanoscope.model.checkpoint import find_checkpoint
     from nanoscope.training.initial_model import config_for_weights
 
     if resolved.config.init_from == "resume":
         resumed = continue_run(resolved)
-        folder = locked(resumed.folder.path) if processes.first else resumed.folder
+        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
         notes = [*resolved.notes, *map(str, problems), *resumed.notes]
-        return Origin(resumed.config, folder, checkpoint, resumed, notes=notes)
+        return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from == "scratch":
-        return Origin(resolved.config, notes=begins)
+        return StartPoint(resolved.config, notes=begins)
     weights = open_weights(resolved.config)
     config, notes = config_for_weights(resolved, weights)
-    return Origin(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
+    return StartPoint(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
@@ -181,7 +181,7 @@ def new_folder(resolved: Resolved, processes: "Processes", resources: ExitStack)
 def _candidates(resolved: Resolved) -> list[RunFolder]:
     """The folder that out_dir names, or the numbered ones of the run's name, oldest first."""
     out_dir = resolved.config.out_dir
-    return [RunFolder(path) for path in ([Path(out_dir)] if out_dir else numbered(resolved.name))]
+    return [RunFolder(path) for path in ([Path(out_dir)] if out_dir else numbered_folders(resolved.name))]
 
 
 def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
@@ -207,7 +207,7 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
         return None if holds_run else file
     if first is None and not holds_run:
-        check_foreign(folder)
+        refuse_foreign_files(folder)
         return file
     ways = [Text("nanoGPT's: {command}", command=resume_command(str(file), {"out_dir": "ANOTHER"}))]
     if holds_run:
@@ -220,11 +220,11 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     )
 
 
-def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
+def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
     """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
     if resolved.config.out_dir or resolved.config.overwrite:
         return []
-    for path in reversed(numbered(resolved.name)):
+    for path in reversed(numbered_folders(resolved.name)):
         seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
         if path != folder.path and seen.state == "stopped" and seen.total and last:
             step = int(last.removeprefix("step-"))

@@ -34,13 +34,13 @@ from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resume import (
-    Origin,
+    StartPoint,
     check_data,
-    find_origin,
+    find_start_point,
     new_folder,
+    resolve_init_from,
     schedule_notes,
-    settled,
-    unfinished,
+    unfinished_run_note,
     update_records,
 )
 from nanoscope.training.run import Run
@@ -63,9 +63,9 @@ class Started(NamedTuple):
 
 def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
-        resolved = settled(resolved)
+        resolved = resolve_init_from(resolved)
         processes = Processes.from_environment()
-        origin = find_origin(resolved, processes, resources)
+        origin = find_start_point(resolved, processes, resources)
         check_trackers(origin.config)
         resources.callback(torch.set_num_threads, torch.get_num_threads())
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
@@ -82,7 +82,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
             engine.restore(checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        notes += more + (unfinished(resolved, folder) if origin.folder is None else [])
+        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
         config = replace(config, out_dir=str(folder.path))
         data = Data(config, dataset, machine, model.config.vocab_size, state)
         resources.callback(data.close)
@@ -92,7 +92,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         return Started(run, engine, data, resources.pop_all())
 
 
-def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
+def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
 
     A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
@@ -133,7 +133,7 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
 
 def open_run(
     config: TrainConfig,
-    origin: Origin,
+    origin: StartPoint,
     folder: RunFolder,
     data: Data,
     state: TrainingState,
