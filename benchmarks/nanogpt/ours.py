@@ -22,17 +22,16 @@ def machine() -> dict[str, Any]:
     """With the dtype that training chooses here."""
     make_cpu_ready("cpu", "auto", training=True)
     from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import machine
+    from nanoscope.planning.bench import machine
 
     return machine(set_up_device("cpu", "auto", training=True)[0])
 
 
 def peak(dtype: str) -> dict[str, Any]:
     make_cpu_ready("cpu", dtype)
-    from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import MachineBench
+    from nanoscope.planning.bench import MachineBench
 
-    return {"gflops": MachineBench(set_up_device("cpu", "float32")[0]).peak(dtype).get("gflops")}
+    return {"gflops": MachineBench("cpu", "float32").peak(dtype).get("gflops")}
 
 
 def step(
