@@ -32,9 +32,9 @@ def series(template: str, steps: range) -> str:
         ("Epoch 0 | iter   {s} step   {s} | loss train: {loss:.3f} | iter time: 0.2105 s", "litgpt", 0.2105),
         ("iter {s}: loss {loss:.4f}, time 210.50ms, mfu 41.20%, tok/s 33.2k, eta 41s", "nanoscope", 0.2105),
         ("[ {s} ] step={s} loss={loss:.4f} time=0.2105s", "generic", 0.2105),
-        ("Iter {s}: Train loss {loss:.3f}, Learning Rate 1.000e-05, It/sec 4.7506, Tokens/sec 210.1", "generic", 0.2105),
-        (" iteration {s}/ 900 | elapsed time per iteration (ms): 210.5 | lm loss: {loss:.6E} | loss scale: 1.0 |", "generic", 0.2105),
-        ("completed step: {s}, seconds: 0.2105, TFLOP/s/device: 134.9, loss: {loss:.3f}", "generic", 0.2105),
+        ("Iter {s}: Train loss {loss:.3f}, Learning Rate 1.000e-05, It/sec 4.7506, Tokens/sec 210.1", "mlx", 0.2105),
+        (" iteration {s}/ 900 | elapsed time per iteration (ms): 210.5 | lm loss: {loss:.6E} | loss scale: 1.0 |", "megatron", 0.2105),
+        ("completed step: {s}, seconds: 0.2105, TFLOP/s/device: 134.9, loss: {loss:.3f}", "maxtext", 0.2105),
     ],
 )  # fmt: skip
 def test_a_trainer_is_recognised_and_its_time_is_in_seconds(read, template, format_name, seconds) -> None:

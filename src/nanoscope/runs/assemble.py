@@ -31,6 +31,7 @@ _OTHER_TASK = re.compile(
     r"|acc ?[15]\b|top ?[15]\b|\bm?iou\b|\bdice\b|\bmap\b|\bwer\b|\bcer\b|\bctc|psnr|\bfid\b|acc seg|\bauc\b|decode "
     r"|\b[dg] loss\b|\bloss [dg]\b"
 )
+_NO_MEASURE = re.compile(r"v_num|rank|local_rank|pid|gpus?|device|node|seed|line|\S*\.py", re.IGNORECASE)
 _AVERAGE = re.compile(r"(?:avg|average|mean|running|smooth\w*) (?:train )?loss|loss (?:avg|mean)")
 
 
@@ -292,7 +293,7 @@ def _is_mean(rows: Rows) -> bool:
         and rows.loss in table.columns
         and table.part_of(rows.loss, "mean")
     )
-    return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and "v num" in table.unused)
+    return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and "v_num" in table.unused)
 
 
 def _settle(run: Run, meaning: Understanding, language: bool) -> None:
@@ -302,6 +303,7 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
         {c.label for t in tables for c in t.columns} | {label_of(name) for t in tables for name in t.unused}
     )
     run.unit = meaning.unit
+    run.doubts = meaning.doubts
     run.steps_are_lines = meaning.steps_are_lines
     if run.unit == "epoch":
         run.total_steps = run.total_steps or meaning.epochs
@@ -322,7 +324,8 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     run.loss_is_average = (
         meaning.averaged or bool(_AVERAGE.search(labels)) or any(_is_mean(rows) for rows in meaning.rows if rows.trains)
     )
-    run.unused_columns = tuple(dict.fromkeys(label for t in tables for label in t.unused))[:50]
+    unused = dict.fromkeys(name for t in tables for name in t.unused if not _NO_MEASURE.fullmatch(name))
+    run.unused_columns = tuple(unused)[:50]
     run.time_spans_steps = run.time_spans_steps or any(rows.spans for rows in meaning.rows)
     for rows in meaning.rows:
         if rows.trains and rows.loss and (ppl := rows.table.get("ppl")):

@@ -271,7 +271,7 @@ class Collector:
             first = next((cell.start for cell in kept if cell.part != "stamp"), 0)
             head = label_of(line[prefix_end(line) : first]) if bar is None else ""
             unused = [_name(line, cell) for cell in found if cell.part == "" and (cell not in kept or _is_unused(cell))]
-            unused = [name for name in unused if name and not _NO_MEASURE.fullmatch(name)]
+            unused = [name for name in unused if name]
             table = self._by_key[key] = Table(bar, head, kept, unused, len(line))
             self.found.tables.append(table)
         self._add(table, number, tuple(cell.text for cell in kept))
@@ -301,7 +301,6 @@ class Collector:
 _NAME = re.compile(
     r"(?<!\w)([A-Za-z_][\w./@%-]{0,40}(?: [A-Za-z_][\w./@%-]{0,24}){0,3})['\"]?\s{0,8}[:=]?\s{0,16}['\"]?[\[(]?$"
 )
-_NO_MEASURE = re.compile(r"v_num|rank|local_rank|pid|gpus?|device|node|seed|line|\S*\.py", re.IGNORECASE)
 
 
 def _name(line: str, cell: Cell) -> str:

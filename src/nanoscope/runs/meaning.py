@@ -24,6 +24,7 @@ from nanoscope.runs.trainers import Trainer, trainer_of
 BLOCK_LINES = 12  # below a heading, that belong to it
 LEAST_ROWS = 2
 SAME_VAL = 0.002
+CLOCK_MAY_DIFFER = 1.4
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
@@ -46,6 +47,8 @@ class Rows:
     metric: Literal["loss", "bpb"] = "loss"
     total: int | None = None
     totals: Column | None = None
+    batches: int | None = None  # in an epoch
+    left_in_epoch: "array[float] | None" = None  # steps
     epoch: Column | None = None  # where step numbers restart with it and it is not known how many there are
     time: "array[float] | None" = None
     clock: "array[float] | None" = None
@@ -109,6 +112,9 @@ class _Meaning:
         if training:
             self._times(training)
             self._total_of_bar(training)
+            for rows in training:
+                self._total_by_time_left(rows)
+                self._check_total(rows)
         for rows in evaluating:
             rows.evaluates = True
         for rows in training:
@@ -132,13 +138,61 @@ class _Meaning:
             ):
                 main.total = int(of)
 
+    def _total_by_time_left(self, rows: Rows) -> None:
+        """How many epochs there are, where the printed time left says so."""
+        eta, times, batches = rows.table.get("eta_s"), rows.time, rows.batches
+        if rows.total or eta is None or not times or not batches or rows.steps is None or not _falls(eta.values):
+            return
+        pairs = zip(rows.steps, _scaled(eta), times, strict=True)
+        whole = [(step + left / time) / batches for step, left, time in pairs if left > 0 and time > 0][-50:]
+        epochs = round(sorted(whole)[len(whole) // 2]) if whole else 0
+        if epochs > 1 and sum(abs(each / epochs - 1) < 0.1 for each in whole) > 0.8 * len(whole):
+            rows.total = epochs * batches
+
+    def _check_total(self, rows: Rows) -> None:
+        """A total is not below a step."""
+        last = max(rows.steps or (0,))
+        if rows.total and last > rows.total:
+            readings = [(rows.total, "the number beside the counter"), (last, "the counter")]
+            self.result.doubts.append(Doubt("total_steps", readings, [(rows.total, "a step is above it")]))
+
+    def _check_time(self, rows: Rows) -> None:
+        """A step takes no longer than what passed on the clock: else it is another unit, or the time of a line."""
+        clock = self._clock_of_step(rows)
+        printed = sorted(t for t in rows.time or () if t > 0)
+        if clock is None or rows.time is None or len(printed) < 4:
+            return
+        each = printed[len(printed) // 2]
+        if each <= CLOCK_MAY_DIFFER * clock:
+            return
+        if abs(each / 1000 / clock - 1) < CLOCK_MAY_DIFFER - 1:
+            rows.time = array("d", (t / 1000 for t in rows.time))
+            return
+        readings = [(each, "the printed times"), (clock, "the clock")]
+        self.result.doubts.append(Doubt("step_time_s", readings, [(each, "more than what passed on the clock")]))
+        rows.time = None
+
+    def _clock_of_step(self, rows: Rows) -> float | None:
+        """Seconds a step by the clock of the lines; None if that is too coarse to tell."""
+        stamp = next((c for c in rows.table.columns if c.part == "stamp"), None)
+        if stamp is None or rows.steps is None:
+            return None
+        passed = [
+            (b - a, (b - a) / (t - s))
+            for (a, b), (s, t) in zip(pairwise(stamp.values), pairwise(rows.steps), strict=True)
+            if t > s and b >= a
+        ][:2000]
+        if len(passed) < 4 or sum(seconds for seconds, _ in passed) < 30:
+            return None
+        return sum(each for _, each in passed) / len(passed)
+
     # --- trainer ---
 
     def _choose_trainer(self) -> None:
         scores: Counter[str] = Counter()
         by_name: dict[str, Trainer] = {}
         saves = any(event.kind == "saved" for event in self.events)
-        for table in self.tables:
+        for table in (*self.tables, *self.bars):
             trainer, _ = trainer_of(_signs(table), saves)
             if trainer:
                 trains = (
@@ -386,7 +440,9 @@ class _Meaning:
         if restarts is False or (restarts is None and not before):
             rows.steps, rows.total = _whole(inner.values), batches
             return
+        rows.batches = batches
         if batches:
+            rows.left_in_epoch = array("d", (batches - i for i in inner.values))
             first = min(next((e for e in outer.values if e == e), 0.0), 1.0)
             rows.steps = array(
                 "q",
@@ -416,6 +472,8 @@ class _Meaning:
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
         # Lines come late, never early: the bar behind a row may have moved on, and logs are written at round steps.
         glued = _glued(bar, table)
+        if epoch is not None and _spread(before, epoch) < 0.5 * _spread(after, epoch):
+            after = before
         nearest = [
             b if b and (g or (a and a % 5 and b % 5 == 0)) else a or b
             for a, b, g in zip(after, before, glued, strict=True)
@@ -610,6 +668,7 @@ class _Meaning:
                         continue
                     rows.time, rows.source = values, "printed"
                     self._divide(rows)
+                    self._check_time(rows)
                     return
             elif _falls(values):
                 continue  # it shows the time left
@@ -619,6 +678,11 @@ class _Meaning:
             rows.clock, rows.source = values, "cumulative"
             return
         stamp = next((c for c in table.columns if c.part == "stamp"), None)
+        left = table.get("epoch_left_s")
+        if left is not None and stamp is None and rows.left_in_epoch:
+            pairs = zip(_scaled(left), rows.left_in_epoch, strict=True)
+            rows.time = array("d", (seconds / steps if steps > 0 < seconds else NAN for seconds, steps in pairs))
+            rows.source = "printed"
         if rows.clock is None and stamp is not None:
             rows.clock, rows.source = stamp.values, "timestamps"
             rows.resolution_s = 0.001 if any(not v.is_integer() for v in stamp.sample()[:20]) else 1.0
@@ -847,6 +911,12 @@ def _glued(bar: Table | None, table: Table) -> list[bool]:
     """Whether a row stands behind the bar on its line."""
     places = set(bar.at) if bar else set()
     return [at - 1 in places for at in table.at]
+
+
+def _spread(steps: Sequence[int | None], epoch: Column) -> float:
+    """How far from constant steps an epoch are, by these steps."""
+    ratios = [step / share for step, share in zip(steps, epoch.values, strict=True) if step and share > 0]
+    return max(ratios) / min(ratios) - 1 if len(ratios) > 1 else math.inf
 
 
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
