@@ -83,7 +83,7 @@ def test_a_shard_that_was_cut_off_is_named(prepared):
 
 def test_a_shard_that_is_missing_is_named(prepared):
     (prepared / "train-00000.bin").unlink()
-    with pytest.raises(JobError, match=r"train-00000\.bin is missing"):
+    with pytest.raises(JobError, match=r"train-00000\.bin is damaged: it has 0 bytes"):
         open_dataset(prepared)
 
 

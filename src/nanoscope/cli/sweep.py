@@ -82,7 +82,7 @@ def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Text]:
     """How many runs there are, and what is left to do; about each run if nothing will be done."""
     from nanoscope.training.sweep import STATES
 
-    settings = " ".join(f"{key}={','.join(map(str, values))}" for key, values in sweep.swept.items())
+    settings = ", ".join(sweep.swept)
     count = Counter(run.look() for run in sweep.runs)
     parts = [Text("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
     if jobs > 1:

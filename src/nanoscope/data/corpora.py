@@ -9,6 +9,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,14 +106,12 @@ def download_wheel(requirement: str, folder: Path) -> Path | Text:
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
     options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", requirement, *options]
-    try:
+    with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
-    except subprocess.TimeoutExpired:
-        return Text("pip did not finish within {seconds} s", seconds=PIP_TIMEOUT_SECONDS)
-    if b"No module named pip" in done.stderr:
-        return Text("this Python has no pip to fetch the wheel")
+        if b"No module named pip" in done.stderr:
+            return Text("this Python has no pip to fetch the wheel")
     return next(folder.glob("*.whl"), Text("pip found no wheel {wheel}", wheel=requirement))
 
 

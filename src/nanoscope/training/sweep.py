@@ -55,14 +55,16 @@ Words = tuple[str, ...]
 
 @dataclass
 class SweepRun:
+    """A run of a sweep, how far it is on disk, and the process that trains it."""
+
     name: str
     folder: Path
     words: Words
     settings: dict[str, Any]  # those that the sweep varies
     config: TrainConfig = field(repr=False)
+    status: Status = "missing"
     reason: str | None = None
     """Why it failed."""
-    status: Status = "missing"
     step: int | None = None
     best_val_loss: float | None = None
 
@@ -74,13 +76,45 @@ class SweepRun:
             state, self.step, self.best_val_loss = seen.state, seen.step, seen.best
         if state == "finished":
             self.status, self.reason = "finished", None
-        elif state == "live" and (self.folder / "lock.json").exists():
-            self.status = "elsewhere"
         elif state == "failed" or self.reason:
             self.status, self.reason = "failed", self.reason or Text("the loss is not finite")
+        elif state == "live" and (self.folder / "lock.json").exists():
+            self.status = "elsewhere"
         else:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"
         return self.status
+
+    def start(self, environment: dict[str, str]) -> None:
+        """Train it in a process. What that prints is in console.log; errors are kept for the report."""
+        words = [*self.words, f"--out_dir={self.folder}", "--init_from=auto"]
+        if self.config.init_from != "scratch":
+            resumes = self.status == "stopped"
+            words = [str(self.folder), "--init_from=resume"] if resumes else [*words[:-1], "--overwrite=True"]
+        self.environment, self.resumed, self.began = environment, self.status == "stopped", time.monotonic()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nanoscope", "train", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.errors,
+            start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches the sweep alone, which passes it on
+        )
+
+    def outcome(self) -> Text:
+        """How it has ended, by itself."""
+        if status := self.process.returncode:
+            self.errors.seek(0)
+            text = self.errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
+            said = [line.removeprefix("nanoscope: ") for line in text.splitlines() if line.startswith("nanoscope: ")]
+            self.reason = printable(said[-1]) if said else Text("exit status {status:d}", status=status)
+            if status < 0 and not said:
+                self.reason = Text("ended by {signal}", signal=signal.Signals(-status).name)
+        how = STATES[self.look()]
+        if self.status == "finished" and self.best_val_loss is not None:
+            how = Text("finished, best validation loss {loss:.4f}", loss=self.best_val_loss)
+        how = Text("{how} ({seconds:duration})", how=how, seconds=time.monotonic() - self.began)
+        return Text("{what}: {reason}", what=how, reason=self.reason) if self.reason else how
 
 
 @dataclass
@@ -89,7 +123,8 @@ class Sweep:
     runs: list[SweepRun]
     settings: dict[str, Any]
     """What all runs have in common: what makes it the same sweep."""
-    swept: dict[str, list[Any]]
+    swept: list[str]
+    """The settings that vary."""
 
     @property
     def record(self) -> Path:
@@ -114,8 +149,8 @@ class Sweep:
 
     def write_record(self, command: str) -> None:
         lines = ["# A sweep. Its command, given again, continues it.", f"command = {toml_value(command)}"]
-        for name, values in (("settings", self.settings), ("swept", self.swept)):
-            lines += ["", f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in values.items())]
+        lines += [f"swept = {toml_value(self.swept)}", "", "[settings]"]
+        lines += [f"{key} = {toml_value(value)}" for key, value in self.settings.items()]
         write_atomically(self.record, "\n".join(lines) + "\n")
 
 
@@ -153,9 +188,8 @@ def plan_sweep(words: Sequence[str]) -> Sweep:
             raise UsageError(
                 "two runs would be called {name}: their values differ too little to name folders", name=name
             )
-    swept = {key: list(dict.fromkeys(run.settings[key] for run in runs.values())) for key in varied}
-    common = {key: value for key, value in asdict(config).items() if key not in (*swept, "out_dir", "overwrite")}
-    return Sweep(folder, list(runs.values()), {} if CONFIG in swept else common, swept)
+    common = {key: value for key, value in asdict(config).items() if key not in (*varied, "out_dir", "overwrite")}
+    return Sweep(folder, list(runs.values()), {} if CONFIG in varied else common, list(varied))
 
 
 def _short(value: Any) -> str:
@@ -224,114 +258,64 @@ def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]
         ) from None
     try:
         with StopRequest() as stop:
-            _Runner(sweep, jobs, say).run(stop)
+            _train(sweep.runs, jobs, say, stop)
     finally:
         lock.release()
     return stop.signal
 
 
-class _Runner:
-    """Keeps `jobs` processes busy with the runs that are not done."""
+def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: StopRequest) -> None:
+    """Keep `jobs` processes busy until all is done, or until a stop is requested and all runs are saved."""
+    queue = [run for run in runs if run.look() not in DONE]
+    running: list[SweepRun] = []
+    seconds: list[float] = []  # of the runs that were trained from beginning to end
+    on_gpus = jobs > 1 and any(run.config.device in ("auto", "cuda") for run in runs)
+    free = environments(jobs, _visible_gpus() if on_gpus else [])
+    waiting = False
 
-    def __init__(self, sweep: Sweep, jobs: int, say: Callable[[Text], None]) -> None:
-        self._runs, self._jobs, self._say = sweep.runs, jobs, say
-        on_gpus = jobs > 1 and any(run.config.device in ("auto", "cuda") for run in sweep.runs)
-        self._free = environments(jobs, _visible_gpus() if on_gpus else [])
-        self._queue = [run for run in sweep.runs if run.look() not in DONE]
-        self._running: list[_Job] = []
-        self._seconds: list[float] = []  # of the runs that were trained from beginning to end
-        self._waiting = False
+    def line(run: SweepRun, what: Text) -> None:
+        place = f"[{runs.index(run) + 1}/{len(runs)}]"
+        say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
 
-    def run(self, stop: StopRequest) -> None:
-        """Returns when all is done, or when a stop was requested and all runs are saved."""
-        try:
-            while (self._queue or self._running) and not stop.requested:
-                for job in [job for job in self._running if job.process.poll() is not None]:
-                    self._running.remove(job)
-                    self._free.append(job.environment)
-                    self._report(job)
-                self._start()
-                stop.wait(POLL_SECONDS)
-        finally:
-            self._stop_all()
-
-    def _start(self) -> None:
-        for run in list(self._queue):
-            if self._free and run.look() != "elsewhere":  # else the process of a sweep that was killed finishes it
-                self._queue.remove(run)
-                if run.status in DONE:
-                    continue
-                resumes = run.status == "stopped"
-                self._line(run, Text("resuming at step {step}", step=str(run.step)) if resumes else Text("training"))
-                self._running.append(_Job(run, resumes, self._free.pop(0)))
-        if self._queue and not self._running and not self._waiting:
-            self._waiting = True
-            self._say(Text("waiting for {name}, which another process trains", name=self._queue[0].name))
-
-    def _report(self, job: "_Job") -> None:
-        """Say how a run has ended, by itself."""
-        run, seconds = job.run, time.monotonic() - job.began
-        if job.process.returncode != 0:
-            run.reason = job.problem()
-        how = STATES[run.look()]
-        if run.status == "finished" and not job.resumed:
-            self._seconds.append(seconds)
-        if run.status == "finished" and run.best_val_loss is not None:
-            how = Text("finished, best validation loss {loss:.4f}", loss=run.best_val_loss)
-        text = Text("{how} ({seconds:duration})", how=how, seconds=seconds)
-        if run.reason:
-            text = Text("{what}: {reason}", what=text, reason=run.reason)
-        if self._seconds and (left := len(self._queue) + len(self._running)):
-            remaining = sum(self._seconds) / len(self._seconds) * math.ceil(left / self._jobs)
-            text = Joined(" · ", [text, Text("about {seconds:duration} left", seconds=remaining)])
-        self._line(run, text)
-
-    def _line(self, run: SweepRun, what: Text) -> None:
-        place = f"[{self._runs.index(run) + 1}/{len(self._runs)}]"
-        self._say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
-
-    def _stop_all(self) -> None:
-        """Each run saves after its current iteration; a second Ctrl-C ends them at once."""
-        try:
-            for job in self._running:
-                job.process.terminate()
-            for job in self._running:
-                job.process.wait()
-        except KeyboardInterrupt:
-            for job in self._running:
-                job.process.kill()
-            raise
+    try:
+        while (queue or running) and not stop.requested:
+            for run in [run for run in running if run.process.poll() is not None]:
+                running.remove(run)
+                free.append(run.environment)
+                what = run.outcome()
+                if run.status == "finished" and not run.resumed:
+                    seconds.append(time.monotonic() - run.began)
+                if seconds and (left := len(queue) + len(running)):
+                    remaining = sum(seconds) / len(seconds) * math.ceil(left / jobs)
+                    what = Joined(" · ", [what, Text("about {seconds:duration} left", seconds=remaining)])
+                line(run, what)
+            # The processes of a sweep that was killed go on without it.
+            for run in [run for run in queue if run.look() != "elsewhere"][: len(free)]:
+                queue.remove(run)
+                if run.status not in DONE:
+                    resuming = Text("resuming at step {step}", step=str(run.step))
+                    line(run, resuming if run.status == "stopped" else Text("training"))
+                    run.start(free.pop(0))
+                    running.append(run)
+            if queue and not running and not waiting:
+                waiting = True
+                say(Text("waiting for {name}, which another process trains", name=queue[0].name))
+            stop.wait(POLL_SECONDS)
+    finally:
+        _stop(running)
 
 
-class _Job:
-    """The process that trains a run. What it prints is in the run's console.log; errors are kept for the report."""
-
-    def __init__(self, run: SweepRun, resume: bool, environment: dict[str, str]) -> None:
-        self.run, self.resumed, self.environment, self.began = run, resume, environment, time.monotonic()
-        words = [*run.words, f"--out_dir={run.folder}", "--init_from=auto"]
-        if run.config.init_from != "scratch":
-            words = [str(run.folder), "--init_from=resume"] if resume else [*words[:-1], "--overwrite=True"]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nanoscope", "train", *words],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches the sweep alone, which passes it on
-        )
-
-    def problem(self) -> str:
-        """Why it failed, in a line."""
-        self._errors.seek(0)
-        text = self._errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
-        said = [line.removeprefix("nanoscope: ") for line in text.splitlines() if line.startswith("nanoscope: ")]
-        if said:
-            return printable(said[-1])
-        status = self.process.returncode
-        if status < 0:
-            return Text("ended by {signal}", signal=signal.Signals(-status).name)
-        return Text("exit status {status:d}", status=status)
+def _stop(running: list[SweepRun]) -> None:
+    """Each run saves after its current iteration; a second Ctrl-C ends them at once."""
+    try:
+        for run in running:
+            run.process.terminate()
+        for run in running:
+            run.process.wait()
+    except KeyboardInterrupt:
+        for run in running:
+            run.process.kill()
+        raise
 
 
 def _prepare_datasets(sweep: Sweep) -> None:
