@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.model import kernels
+from nanoscope.model import cpu_kernels
 from nanoscope.model.config import ModelConfig
-from nanoscope.model.kernels import Linear
+from nanoscope.model.cpu_kernels import Linear
 from nanoscope.model.kvcache import KVCache
 
 
@@ -38,10 +38,10 @@ class CausalSelfAttention(nn.Module):
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
         qkv = self.c_attn(x)  # (B, T, 3C)
         if cache is None:
-            y = kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
+            y = cpu_kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
         else:
-            y = kernels.cached_attention(qkv, self.n_head, layer, cache)
-        return kernels.dropout(self.c_proj(y), self.dropout, self.training)
+            y = cpu_kernels.cached_attention(qkv, self.n_head, layer, cache)
+        return cpu_kernels.dropout(self.c_proj(y), self.dropout, self.training)
 
 
 class MLP(nn.Module):
@@ -52,7 +52,7 @@ class MLP(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return kernels.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
+        return cpu_kernels.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
 
 
 class Block(nn.Module):
@@ -111,8 +111,8 @@ class GPT(nn.Module):
         """Return logits; with targets, their mean cross-entropy; with a cache, the logits of the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = kernels.tied_embedding(tokens, self.transformer.wte.weight) + self.transformer.wpe(positions)
-        x = kernels.dropout(x, self.config.dropout, self.training)
+        x = cpu_kernels.tied_embedding(tokens, self.transformer.wte.weight) + self.transformer.wpe(positions)
+        x = cpu_kernels.dropout(x, self.config.dropout, self.training)
         for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)
         if cache is not None:
@@ -121,7 +121,7 @@ class GPT(nn.Module):
         logits: Tensor = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits
-        return kernels.cross_entropy(logits, targets)
+        return cpu_kernels.cross_entropy(logits, targets)
 
     def parameter_count(self) -> int:
         """Return the number of parameters without position embeddings, as nanoGPT counts them."""

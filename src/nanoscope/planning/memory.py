@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from nanoscope.config import TrainConfig
 from nanoscope.hardware.device import DTYPES
-from nanoscope.model import ModelConfig, Modern, build_model, kernels
+from nanoscope.model import ModelConfig, Modern, build_model, cpu_kernels
 from nanoscope.optim.groups import build_optimizer, clip_gradients
 
 SHALLOW = 2, 4  # layers of the two models that a deeper one is extrapolated from
@@ -158,15 +158,15 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def as_on(device_type: str) -> Iterator[None]:
     """Let the model's functions do on fake tensors what they do on this device."""
     with contextlib.ExitStack() as changes:
-        kernels._mask.cache_clear()  # masks that have data, and afterwards those that don't
-        changes.callback(kernels._mask.cache_clear)
-        change = partial(mock.patch.object, kernels)
+        cpu_kernels._mask.cache_clear()  # masks that have data, and afterwards those that don't
+        changes.callback(cpu_kernels._mask.cache_clear)
+        change = partial(mock.patch.object, cpu_kernels)
         # without random numbers
         changes.enter_context(change("_dropout_factors", lambda like, p: torch.empty_like(like)))
         if device_type != "cpu":
             changes.enter_context(change("by_hand", lambda x: False))
             changes.enter_context(change("dropout", _dropout))
-            changes.enter_context(change("causal_attention", partial(_without_dropout, kernels.causal_attention)))
+            changes.enter_context(change("causal_attention", partial(_without_dropout, cpu_kernels.causal_attention)))
         changes.enter_context(sdpa_kernel(SDPBackend.MATH if device_type == "mps" else SDPBackend.FLASH_ATTENTION))
         yield
 
