@@ -15,18 +15,6 @@ from nanoscope.model.cpu_kernels import Linear
 from nanoscope.model.kvcache import KVCache
 
 
-class LayerNorm(nn.Module):
-    """nn.LayerNorm with an optional bias on every version of torch."""
-
-    def __init__(self, width: int, bias: bool) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
-
-
 class CausalSelfAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -58,9 +46,9 @@ class MLP(nn.Module):
 class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.ln_1 = LayerNorm(config.n_embd, config.bias)
+        self.ln_1 = nn.LayerNorm(config.n_embd, bias=config.bias)
         self.attn = CausalSelfAttention(config)
-        self.ln_2 = LayerNorm(config.n_embd, config.bias)
+        self.ln_2 = nn.LayerNorm(config.n_embd, bias=config.bias)
         self.mlp = MLP(config)
 
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
@@ -76,7 +64,7 @@ class Transformer(nn.Module):
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.block_size, config.n_embd)
         self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
-        self.ln_f = LayerNorm(config.n_embd, config.bias)
+        self.ln_f = nn.LayerNorm(config.n_embd, bias=config.bias)
 
 
 class GPT(nn.Module):
@@ -111,7 +99,7 @@ class GPT(nn.Module):
         """Return logits; with targets, their mean cross-entropy; with a cache, the logits of the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = cpu_kernels.tied_embedding(tokens, self.transformer.wte.weight) + self.transformer.wpe(positions)
+        x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
         x = cpu_kernels.dropout(x, self.config.dropout, self.training)
         for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)

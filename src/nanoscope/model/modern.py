@@ -28,6 +28,12 @@ def norm(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:])
 
 
+def relu_squared(x: Tensor) -> Tensor:
+    """Compute max(x, 0)². CUDA's autocast would compute `square` in float32, and keep a copy."""
+    positive = F.relu(x)
+    return positive * positive
+
+
 class NgramEmbedding(nn.Module):
     """An embedding of the last 2, 3, … n tokens: one row of a hashed table for each, projected to C channels."""
 
@@ -99,7 +105,7 @@ class Block(nn.Module):
         normed = norm(x)
         if self.shift_mlp is not None:
             normed = self.shift_mlp(normed, f"mlp {layer}", cache)
-        y = self.down(cpu_kernels.relu_squared(self.up(normed)))
+        y = self.down(relu_squared(self.up(normed)))
         return x + cpu_kernels.dropout(y, self.dropout, self.training)
 
 

@@ -158,11 +158,7 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def as_on(device_type: str) -> Iterator[None]:
     """Let the model's functions do on fake tensors what they do on this device."""
     with contextlib.ExitStack() as changes:
-        cpu_kernels._mask.cache_clear()  # masks that have data, and afterwards those that don't
-        changes.callback(cpu_kernels._mask.cache_clear)
         change = partial(mock.patch.object, cpu_kernels)
-        # without random numbers
-        changes.enter_context(change("_dropout_factors", lambda like, p: torch.empty_like(like)))
         if device_type != "cpu":
             changes.enter_context(change("by_hand", lambda x: False))
             changes.enter_context(change("dropout", _dropout))
