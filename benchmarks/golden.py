@@ -181,8 +181,6 @@ def child(fault: str, words: list[str]) -> None:
 
 
 def print_memory() -> None:
-    from dataclasses import asdict
-
     from nanoscope.config_sources import resolve
     from nanoscope.planning.memory import training_memory
     from nanoscope.training.initial_model import new_shape
@@ -193,7 +191,7 @@ def print_memory() -> None:
         shape = new_shape(config, 50304 if preset == "gpt2-124m" else 65)
         for device, dtype in (("cpu", "float32"), ("cpu", "bfloat16"), ("cuda", "bfloat16"), ("cuda", "float16")):
             memory = training_memory(shape, config, config.batch_size, device, dtype)
-            found[f"{preset} {device} {dtype}"] = asdict(memory)
+            found[f"{preset} {device} {dtype}"] = [memory.parameters, round(memory.peak, -3)]
     print(json.dumps(found))
 
 

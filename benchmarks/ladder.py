@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from nanoscope.data.dataset import is_dataset, open_dataset
-from nanoscope.data.ladder import measure
+from nanoscope.data.ngrams import measure
 from nanoscope.data.prepare import prepare
 from nanoscope.ladder import Ladder
 

@@ -74,8 +74,8 @@ def compare(name: str, words: list[str], workspace: Path) -> dict[str, Any]:
     end = next(event for event in events if event["event"] == "end")
     return {
         "case": name, "parameters": plan["parameters"], "recipe": plan["recipe"], "plan_seconds": plan_seconds,
-        "planned": {"step": plan["time"]["step_seconds"], "total": plan["time"]["seconds"],
-                    "memory": plan["memory"]["peak_bytes"]},
+        "planned": {"step": plan["tokens_per_step"] / plan["time"]["tokens_per_second"],
+                    "total": plan["time"]["seconds"], "memory": plan["memory"]["peak_bytes"]},
         "actual": {"step": median(steps), "total": seconds, "memory": usage.ru_maxrss * 1024},
         "range": [plan["time"]["seconds_low"], plan["time"]["seconds_high"]],
         "phases": end["phases"], "steps": len(steps), "time": plan["time"], "parts": plan["memory"],

@@ -153,8 +153,8 @@ def command(folder: Path, *words: str, program: tuple[str, ...] = ("-m", "nanosc
 
 
 def train(run: Planted, folder: Path, text: str) -> Path:
-    """The console.log of a run; trained now unless it is there."""
-    log = folder / f"{run.name}.log"
+    """The events of a run; trained now unless it is there."""
+    log = folder / f"{run.name}.jsonl"
     if log.exists():
         return log
     data, out = folder / "data" / run.data, folder / "run"
@@ -167,7 +167,7 @@ def train(run: Planted, folder: Path, text: str) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     where = [f"--dataset={data}", f"--out_dir={out}", "--device=cpu", "--compile=False"]
     command(folder, "train", *run.settings, *where, program=run.program)
-    shutil.copy(out / "console.log", log)
+    shutil.copy(out / "events.jsonl", log)
     return log
 
 
@@ -193,14 +193,14 @@ def explain(log: Path) -> tuple[list[str], frozenset[str]]:
 def cut_lines(log: Path, share: float) -> list[str]:
     """The header, and this share of what follows."""
     lines = log.read_text("utf-8").splitlines(keepends=True)
-    first = next(number for number, line in enumerate(lines) if line.startswith(("iter ", "step ")))
+    first = next(number for number, line in enumerate(lines) if '"event":"iter"' in line.replace(" ", "")[:40])
     return lines[: first + round(share * (len(lines) - first))]
 
 
 def said_about(run: Planted, log: Path) -> Iterator[Said]:
     with tempfile.TemporaryDirectory() as folder:
         for cut in CUTS if run.is_healthy else (1.0,):
-            part = Path(folder) / "console.log"
+            part = Path(folder) / "part.jsonl"
             part.write_text("".join(cut_lines(log, cut)), "utf-8")
             verdicts, codes = explain(part)
             yield Said(run.name, cut, tuple(verdicts), codes)

@@ -10,16 +10,15 @@ import argparse
 import platform
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from statistics import mean, median
 
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
-from nanoscope.planning.tuning import data_of, in_one_line, tune
-from nanoscope.planning.tuning_candidates import Length, Settings
-from nanoscope.planning.tuning_result import flags
-from nanoscope.planning.tuning_rig import ChildRig
+from nanoscope.data.find import find_dataset
+from nanoscope.planning.tuning import Rig, Settings, flags, tune
+from nanoscope.planning.tuning_file import in_one_line
 
 ROUNDS, ROUND_SECONDS, LONG_SECONDS = 3, 1.0, 20.0
 
@@ -42,12 +41,12 @@ def row(words: list[str], minutes: float, pairs: int, chosen: list[str]) -> str:
     resolved, name, searched = resolve(words), " ".join(words), "before"
     settings = resolve(["laptop", *chosen]).typed
     if not chosen:
-        outcome = tune(resolved, minutes, lambda text: print(text, file=sys.stderr, flush=True))
-        settings, searched = outcome.settings, f"{outcome.tuned.seconds:.0f} s"
-        print(in_one_line(outcome), file=sys.stderr, flush=True)
+        began = time.monotonic()
+        tuned = tune(resolved, minutes, lambda text: print(text, file=sys.stderr, flush=True))
+        settings, searched = tuned.settings, f"{time.monotonic() - began:.0f} s"
+        print(in_one_line(tuned), file=sys.stderr, flush=True)
         if not settings:
-            why = str(outcome.tuned.too_slow or "default kept")
-            return f"| {name} | {why} | {1e3 * outcome.tuned.default.step_seconds:.1f} ms | the same | 1 | {searched} |"
+            return f"| {name} | {in_one_line(tuned)} | {1e3 * tuned.default.step:.1f} ms | the same | 1 | {searched} |"
     if not pairs:
         return f"| {name} | `{flags(settings)}` | | | not reported | {searched} |"
     ratios, steps = zip(*(pair(resolved.config, settings, number) for number in range(pairs)), strict=True)
@@ -61,28 +60,21 @@ def row(words: list[str], minutes: float, pairs: int, chosen: list[str]) -> str:
 
 def pair(config: TrainConfig, settings: Settings, number: int) -> tuple[float, list[float]]:
     """Both ways in new processes, in turns: the ratio of the run's times, and the seconds of a step of each."""
-    data, vocab_size = data_of(config, lambda text: None)
-    both = [config, replace(config, **settings)]
+    config = replace(config, dataset=str(find_dataset(config.dataset, config.tokenizer)), tokenizer="auto")
     with ExitStack() as rigs:
-        opened = [ChildRig(each, data=data, vocab_size=vocab_size) for each in both]
-        for rig in opened:
-            rigs.callback(rig.close)
+        both = [rigs.enter_context(closing(Rig(each))) for each in (config, replace(config, **settings))]
         order = [1, 0] if number % 2 else [0, 1]
+        runs: list[list[float]] = [[], []]
         steps: list[list[float]] = [[], []]
-        evaluations = [0.0, 0.0]
         began = time.monotonic()
         for _ in range(ROUNDS):
             for side in order:
-                steps[side].append(opened[side].measure("step", ROUND_SECONDS))
+                figures = both[side].measure(ROUND_SECONDS)
+                runs[side].append(figures.run)
+                steps[side].append(figures.step)
             if time.monotonic() - began > LONG_SECONDS:
                 break
-        for side in order:
-            evaluations[side] = opened[side].measure("eval", ROUND_SECONDS)
-        means, length = [mean(each) for each in steps], Length.of(config)
-        before, after = (
-            length.seconds(means[side], evaluations[side], opened[side].facts.compile_seconds) for side in (0, 1)
-        )
-    return after / before, means
+    return mean(runs[1]) / mean(runs[0]), [mean(each) for each in steps]
 
 
 if __name__ == "__main__":

@@ -305,6 +305,10 @@ LOGS: Mapping[str, str] = {
     "exception": nanogpt(300, tail=["Traceback (most recent call last):", "ValueError: boom"]),
     "twice": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, time 100.00ms, mfu 1.00%\n" * 2, _WIDE),
     "wrapped": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, tim\ne 100.00ms, mfu 1.00%", _WIDE),
+    "times that the clock contradicts": _lines(
+        lambda s: f"2031-01-01 10:{s // 60 % 60:02d}:{s % 60:02d} step {s}: loss {falling(s):.4f}, time {7.5 + s % 3}s",
+        range(1, 90),
+    ),
     "middle of a run": nanogpt(3000, first=2000),
     "elided": nanogpt(300) + nanogpt(1000, first=900),
     # efficiency

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 import string
 from pathlib import Path
 from typing import Any
@@ -675,11 +674,3 @@ def test_help_marks_the_flags_that_hold_for_one_invocation() -> None:
     assert lines["--device"].endswith("(once)")
     assert lines["--max_minutes"].endswith("(once)")
     assert not lines["--max_iters"].endswith(")")
-
-
-def test_the_docs_say_how_long_each_flag_holds() -> None:
-    rows = (Path(__file__).parents[1] / "docs/resume.md").read_text("utf-8").splitlines()
-    options, settings = (line.split("|")[1] for line in rows if line.startswith("| `--"))
-    assert set(re.findall(r"`--(\w+)", options)) - {"init_from"} == set(OPTIONS)  # of init_from, only two values
-    once = {name for name, key in KEYS.items() if key.metadata["holds"] == "invocation"}
-    assert set(re.findall(r"`--(\w+)", settings)) == once - set(OPTIONS)

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from nanoscope.analysis.numbers import is_slow, robust_sigma
+from nanoscope.analysis.numbers import is_slow, robust_sigma, standard_error
 from nanoscope.estimates import (
     is_spike,
     median,
@@ -10,7 +10,6 @@ from nanoscope.estimates import (
     percentile,
     scatter,
     spike_height,
-    standard_error,
     time_left,
 )
 

@@ -85,11 +85,11 @@ def resolve(words: Iterable[str]) -> Resolved:
     given: dict[str, Any] = {}
     for source in sources or [DEFAULT_PRESET]:
         try:
-            given = over(given, _read_source(source, mistakes), mistakes.changes)
+            given = merged(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
             mistakes.add(error.text, ANY_SETTING)
     begin_from = given.get("init_from", "scratch")
-    given = over(given, typed, mistakes.changes)
+    given = merged(given, typed, mistakes.changes)
     config = build(given, mistakes)
     if config.init_from == "scratch" and (nanogpt := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
@@ -147,12 +147,12 @@ def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file:
             raise ValueError(Text("only the command line may set it, because it deletes a run"))
         values[key] = convert(key, value)
     except ValueError as error:
-        wrong = {"value": _quoted(value), "name": key if file else f"--{key}", "reason": why(error)}
+        wrong = {"value": _shown(value, repr), "name": key if file else f"--{key}", "reason": why(error)}
         mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
         mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
 
 
-def over(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -318,7 +318,7 @@ def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: 
     try:
         return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # tomllib lets those of int() through
-        reason = _shortened(str(error)) if not isinstance(why(error), Text) else why(error)
+        reason = _shown(str(error)) if not isinstance(why(error), Text) else why(error)
         raise UsageError(
             "{file} is not valid {language}: {reason}", file=file, language=language, reason=reason
         ) from None
@@ -339,17 +339,17 @@ def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dic
         elif key == "preset" and isinstance(value, str) and value in presets():
             preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
         elif key == "preset":
-            name, hint = _quoted(value), did_you_mean(value, presets()) if isinstance(value, str) else ""
+            name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
             mistake = Text("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
             mistakes.add(mistake, ANY_SETTING)
         elif key not in (RUN_NOTES, *REMOVED):
             in_table = Text(" Settings belong at the top level, not in a [table].")
             _add_unknown(key, file, mistakes, in_table if isinstance(value, dict) else did_you_mean(key, KEYS))
-    return over(preset, values, mistakes.changes)
+    return merged(preset, values, mistakes.changes)
 
 
 def _add_unknown(key: str, file: Text | str, mistakes: Mistakes, hint: Text | str) -> None:
-    mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=_shortened(key), hint=hint))
+    mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint))
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -381,7 +381,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         try:
             assigned[key] = _value(expression, assigned)
         except (ValueError, ArithmeticError, RecursionError) as error:
-            reason, code = why(error), _code(statement)
+            reason, code = why(error), _shown(statement, ast.unparse)
             mistakes.add(
                 Text("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason), key
             )
@@ -391,12 +391,12 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         elif key not in used:
             _report_unknown(key, where, mistakes)
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
-    return over({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
+    return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
 def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
     """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
-    hint, name = did_you_mean(key, KEYS), _shortened(key)
+    hint, name = did_you_mean(key, KEYS), _shown(key)
     if did_you_mean(key, KEYS, cutoff=MISSPELT) or len(mistakes.notes) == MOST_NOTES:
         _add_unknown(key, where, mistakes, hint)
     else:
@@ -412,7 +412,7 @@ def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
             value = node.value
         case ast.Name(name):
             value = assigned.get(name)
-        case ast.Call() if _code(node) == "str(time.time())":
+        case ast.Call() if _shown(node, ast.unparse) == "str(time.time())":
             value = str(time.time())
         case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
             value = _computed(op, _value(operand, assigned))
@@ -432,21 +432,10 @@ def _computed(op: ast.AST, *operands: Any) -> Any:
     return ARITHMETIC[type(op)](*operands) if texts or {*map(type, operands)} <= {int, float} else None
 
 
-def _shortened(text: str) -> str:
-    """Return the first line, shortened: a bad file must not flood the message about it."""
-    line = text.splitlines()[0] if text else ""
-    return line if len(line) <= 100 else line[:97] + "..."
-
-
-def _quoted(value: Any) -> Text | str:
+def _shown(value: Any, render: Callable[[Any], str] = str) -> str:
+    """The first line of a value, shortened: a bad file must not flood the message about it."""
     try:
-        return _shortened(repr(value))
-    except ValueError:  # Python refuses to print an integer with thousands of digits
-        return Text("a huge number")
-
-
-def _code(node: ast.AST) -> str:
-    try:
-        return _shortened(ast.unparse(node))
+        line = (render(value).splitlines() or [""])[0]
     except (RecursionError, ValueError):  # ValueError: an integer with thousands of digits
-        return "an expression"
+        return "…"
+    return line if len(line) <= 100 else line[:97] + "..."

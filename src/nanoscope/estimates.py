@@ -6,10 +6,8 @@ for many values it is worth loading; the results are the same to the last bit.
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import Any
 
-FEWEST_STRETCHES, STRETCHES, FEWEST_IN_A_STRETCH = 8, 32, 4
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
 MANY = 10_000  # values that numpy sorts so much faster that loading it pays
@@ -52,31 +50,6 @@ def percentile(values: Sequence[float], per_cent: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return float(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
-
-
-def standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean of values in the order in which they stand in a text; None for a single value.
-
-    Neighbours in a text are alike, so many of them tell less than as many independent values. The means of 32 stretches
-    of neighbours (of fewer, if there are few values) are nearly independent: their spread counts if it says more than
-    that of the single values.
-    """
-    count = len(values)
-    if count < 2:
-        return None
-    errors = [_error_of_mean(values)]
-    stretches = min(STRETCHES, count // FEWEST_IN_A_STRETCH)
-    if stretches >= FEWEST_STRETCHES:
-        ends = [count * number // stretches for number in range(stretches + 1)]
-        means = [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
-        errors.append(_error_of_mean(means))
-    return max(errors)
-
-
-def _error_of_mean(values: Sequence[float]) -> float:
-    middle = sum(values) / len(values)
-    variance = sum((value - middle) ** 2 for value in values) / (len(values) - 1)
-    return float((variance / len(values)) ** 0.5)
 
 
 def scatter(values: Sequence[float]) -> float:

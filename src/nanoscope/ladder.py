@@ -1,7 +1,7 @@
 """The ladder: what simple models reach on a validation text, and where a loss stands among them.
 
 The rungs are guessing, knowing only how frequent each token is, and n-gram models that know the last 1 to 8 tokens
-(`data/ladder.py` measures them).
+(`data/ngrams.py` measures them).
 """
 
 import math

@@ -6,7 +6,7 @@ difference 12.7 times its standard error to be 95 % sure, three pairs one of 4.3
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
@@ -50,6 +50,16 @@ def paired(differences: Sequence[float]) -> Difference:
     count, mean = len(differences), fmean(differences)
     squares = sum((each - mean) ** 2 for each in differences)
     return Difference(mean, math.sqrt(squares / (count - 1) / count) if count > 1 else math.inf, count)
+
+
+def settle(pair: Callable[[int], float], looks: Sequence[int], worth: float, confidence: float) -> Difference:
+    """Measure pairs, by their number, until the verdict is clear: after as many as each of the `looks`, at most."""
+    differences: list[float] = []
+    for look in looks:
+        differences += [pair(number) for number in range(len(differences), look)]
+        if paired(differences).verdict(worth, confidence) != "unclear":
+            break
+    return paired(differences)
 
 
 @cache

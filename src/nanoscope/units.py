@@ -1,12 +1,8 @@
-"""Compact durations and counts, as console lines print them, and the functions that read them back."""
-
-import re
+"""Compact durations, counts and sizes, as console lines print them."""
 
 MISSING = "n/a"
 _COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 _BYTE_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
-_SECONDS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:\d{1,12}[ydhms]){1,2}")
 
 
 def short_duration(seconds: float) -> str:
@@ -36,13 +32,6 @@ def exact_seconds(seconds: float | None, digits: int = 2) -> str:
     return MISSING if seconds is None else f"{seconds:.{digits}f}s"
 
 
-def parse_duration(text: str) -> float:
-    """The seconds that `short_duration` wrote; ValueError for any other text."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"not a duration: {text!r}")
-    return float(sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([ydhms])", text)))
-
-
 def short_count(number: float) -> str:
     """864, 33.2k, 1.26M: three significant digits."""
     unit = next((unit for unit, size in _COUNT_UNITS.items() if number < 999.5 * size), "B")
@@ -56,9 +45,3 @@ def short_bytes(count: float) -> str:
     unit, size = next((each for each in _BYTE_UNITS.items() if count < 999.5 * each[1]), ("PB", 1e15))
     number = count / size
     return f"{number:.{max(2 - len(str(int(number))) + 1, 0)}f} {unit}" if number < 99.95 else f"{number:,.0f} {unit}"
-
-
-def parse_count(text: str) -> float:
-    """The number that `short_count` wrote; ValueError for any other text."""
-    unit = text[-1:] if text[-1:] in _COUNT_UNITS else ""
-    return float(text.removesuffix(unit)) * _COUNT_UNITS[unit]

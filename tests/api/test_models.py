@@ -46,7 +46,7 @@ def test_wrong_options_are_reported(model: nanoscope.Model) -> None:
         model.generate(temperature=-1)
     with pytest.raises(nanoscope.UsageError, match="does not know 'ж'"):
         model.generate("ж")
-    with pytest.raises(nanoscope.UsageError, match="does not exist"):
+    with pytest.raises(nanoscope.UsageError, match="is not a model"):
         nanoscope.load("runs/missing")
 
 

@@ -175,7 +175,7 @@ def test_nanogpts_checkpoint_is_measured_on_its_own_data(tmp_path: Path, capsys:
     ("words", "part"),
     [
         ([], "Which model?"),
-        (["missing"], "missing does not exist"),
+        (["missing"], "missing is not a model"),
         (["data"], "data is not a model"),
         (["run", "--windows=0"], "windows must be positive"),
         (["run", "--split=test"], "test"),

@@ -45,6 +45,7 @@ def test_a_log_file_becomes_one_document_of_the_schema(explain, tmp_path) -> Non
     assert list(run) == [
         "steps_logged", "first_step", "last_step", "total_steps", "finished", "step_time_s", "slow_steps", "evals",
         "place", "checkpoints", "loss", "verdicts", "findings", "throughput_tok_s", "mfu", "remaining_s", "reading",
+        "doubts",
     ]  # fmt: skip
     assert (run["steps_logged"], run["total_steps"], run["finished"]) == (100, 2000, False)
     assert run["remaining_s"]["expected"] == pytest.approx(101, rel=0.02)
@@ -68,17 +69,6 @@ def test_several_logs_become_a_list(explain, tmp_path) -> None:
         names.append(str(path))
 
     assert [d["source"] for d in document(explain(f"*{names!r}, json=True"))] == names
-
-
-def test_parts_of_one_run_become_one_document(explain, tmp_path) -> None:
-    lines = LOG.splitlines(keepends=True)
-    (tmp_path / "1.log").write_text("".join(lines[:60]), encoding="utf-8")
-    (tmp_path / "2.log").write_text("".join(lines[60:]), encoding="utf-8")
-    names = [str(tmp_path / name) for name in ("1.log", "2.log")]
-
-    found = document(explain(f"*{names!r}, json=True, together=True"))
-    assert found["source"] == " + ".join(names)
-    assert [run["steps_logged"] for run in found["runs"]] == [100]
 
 
 def test_losses_that_are_not_finite_are_null(explain) -> None:

@@ -200,7 +200,7 @@ def test_nanogpts_checkpoint_writes_a_text(words: list[str], sampled, tmp_path: 
 def test_init_from_names_a_model_as_in_nanogpt(sampled) -> None:
     status, _, err = sampled("--init_from=gpt-2")
     assert status == 2
-    assert "gpt-2 does not exist. Did you mean gpt2?" in err
+    assert "gpt-2 is not a model. Did you mean gpt2?" in err
     assert "name one model, not run and gpt2" in sampled("run", "--init_from=gpt2")[2]
 
 

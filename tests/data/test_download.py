@@ -196,9 +196,7 @@ def test_without_a_way_to_recognise_the_file_a_download_begins_anew(site: Site) 
 
 def test_a_file_of_unknown_length_is_read_to_its_end(site: Site) -> None:
     site.length = False
-    stages: list[str] = []
-    assert download(site.url("/book.txt"), lambda stage, fraction: stages.append(stage)).path.read_bytes() == BOOK
-    assert stages[-1] == "downloading (0 MB)"
+    assert download(site.url("/book.txt")).path.read_bytes() == BOOK
 
 
 def test_progress_ends_at_one(site: Site) -> None:
@@ -210,7 +208,7 @@ def test_progress_ends_at_one(site: Site) -> None:
 
 def test_a_missing_page_is_named_with_the_answer(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", site.url("/gone.txt")]) == 1
-    assert f"Cannot download {site.url('/gone.txt')}: the server answered 404 Not Found." in capsys.readouterr().err
+    assert f"Cannot download {site.url('/gone.txt')}: Not Found." in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_there_gets_one_message_with_the_way_out(
@@ -248,15 +246,6 @@ def test_an_empty_file_is_refused(site: Site) -> None:
     site.files["/a.txt"] = b""
     with pytest.raises(JobError, match=r"a\.txt is empty"):
         texts(site.url("/a.txt"))
-
-
-def test_a_file_larger_than_the_disk_is_refused_before_it_is_downloaded(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SPARE_BYTES", 1 << 80)
-    with pytest.raises(JobError, match=r"too full.*\n.*NANOSCOPE_CACHE"):
-        download(site.url("/book.txt"))
-    assert not list(Path("cache").rglob("part"))
 
 
 def test_two_processes_do_not_write_the_same_download(site: Site) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import shlex
 import sys
 import zipfile
 from pathlib import Path
@@ -68,7 +67,6 @@ def test_files_are_read_in_order_and_others_counted_by_the_reason(collection) ->
     assert documents.skipped == {
         ".py": 2, "hidden": 2, ".png": 1, ".json": 1, "empty": 1, "binary": 1, "without extension": 1,
     }  # fmt: skip
-    assert documents.skipped_files == 9
 
 
 @pytest.mark.parametrize("typed", [["py"], [".py"], ["*.PY"], ["md,py"], ["md", "py"], [" md , .py "]])
@@ -81,7 +79,7 @@ def test_a_chosen_extension_with_a_reader_of_its_own_is_read_by_it(collection) -
     assert texts(collection({"a.json": b'["one", "two"]', "b.py": b"no"}), ext=["json"]) == ["one", "two"]
 
 
-def test_a_collection_without_text_names_what_it_has_and_a_command_that_works(
+def test_a_collection_without_text_names_what_it_has_and_the_option_that_reads_it(
     collection, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,15 +87,10 @@ def test_a_collection_without_text_names_what_it_has_and_a_command_that_works(
     path = collection({**files, "logo.png": b"\x89PNG\0", "x.html": b"<p>", "y.html": b"<p>"})
     assert run(["prepare", str(path)]) == 1
     message = capsys.readouterr().err
-    assert "contains no supported files. It has: 12 .py, 2 .html, 1 .png." in message
-    command = message.partition("Read them with: ")[2]
-    assert command.strip().endswith("--ext=py")
-    assert run([*shlex.split(command)[1:], "--out=data/x"]) == 0
-
-
-def test_binary_files_are_never_proposed(collection) -> None:
-    with pytest.raises(JobError, match=r"2 \.png.*\nSupported: \.txt"):
-        texts(collection({"a.png": b"\x89PNG\0", "b.png": b"\0"}))
+    assert "contains no .txt, .md," in message
+    assert "It has: 12 .py, 2 .html, 1 .png." in message
+    assert "--ext=py" in message
+    assert run(["prepare", str(path), "--ext=py", "--out=data/x"]) == 0
 
 
 def test_an_extension_that_nothing_has_is_named(collection) -> None:
@@ -107,7 +100,7 @@ def test_an_extension_that_nothing_has_is_named(collection) -> None:
 
 def test_extensions_need_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", "utf-8")
-    with pytest.raises(UsageError, match="--ext selects the files of folders"):
+    with pytest.raises(UsageError, match="selects the files of folders"):
         Documents([tmp_path / "a.txt"], ext=["py"])
     with pytest.raises(UsageError, match="--ext=py,md"):
         Documents([tmp_path], ext=[","])
@@ -155,7 +148,7 @@ def test_an_archive_that_unpacks_to_an_absurd_size_is_refused(tmp_path: Path, mo
 
 def test_what_is_no_archive_and_a_damaged_member_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"PK nothing")
-    with pytest.raises(JobError, match=r"a\.zip is not a valid zip archive"):
+    with pytest.raises(JobError, match=r"Cannot read .*a\.zip: "):
         Documents([tmp_path / "a.zip"])
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("words.txt", b"many words " * 100)
@@ -209,14 +202,7 @@ def test_standard_input_is_recognised_by_how_it_begins(
 
 def test_empty_standard_input_is_refused(standard_input) -> None:
     standard_input(b"")
-    with pytest.raises(JobError, match="Standard input is empty"):
-        Documents(["-"])
-
-
-def test_standard_input_stops_before_it_fills_the_disk(standard_input, monkeypatch: pytest.MonkeyPatch) -> None:
-    standard_input(b"words " * 100)
-    monkeypatch.setattr("nanoscope.data.download.SPARE_BYTES", 1 << 80)
-    with pytest.raises(JobError, match=r"too full.*\nSet TMPDIR"):
+    with pytest.raises(JobError, match="standard input is empty"):
         Documents(["-"])
 
 

@@ -73,7 +73,7 @@ def test_damaged_weights_are_replaced_by_an_older_checkpoint(run: Path, checkpoi
 def test_the_state_is_not_needed_if_the_settings_are_there(run: Path, checkpoint: Path) -> None:
     whole = open_model(run)
     (checkpoint / "state.json").unlink()
-    for source in (run, checkpoint / "model.safetensors"):
+    for source in (checkpoint, checkpoint / "model.safetensors"):
         found = open_model(source)
         assert same(found, whole)
         assert found.step == 2
@@ -93,7 +93,7 @@ def classic(small_dataset: DatasetFactory, tmp_path: Path, monkeypatch: pytest.M
 def test_the_shape_of_a_classic_model_is_found_in_its_weights_too(classic: Path) -> None:
     whole = open_model(classic)
     (classic / "checkpoints/step-000001/state.json").unlink()
-    assert same(open_model(classic), whole)
+    assert same(open_model(classic / "checkpoints/step-000001"), whole)
 
 
 def test_weights_without_anything_else_are_refused(checkpoint: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_run_without_checkpoints_says_when_one_is_saved(run: Path) -> None:
 def test_what_is_no_model_gets_the_list_of_what_is(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for source, hint in {"song": "runs/song", "gpt-2": "gpt2", "runs/sogn": "runs/song"}.items():
-        with pytest.raises(UsageError, match=rf"does not exist\. Did you mean {hint}\?\nExpected a run, .*ckpt\.pt"):
+        with pytest.raises(UsageError, match=rf"is not a model\. Did you mean {hint}\?\nExpected a run, .*ckpt\.pt"):
             open_model(source)
     with pytest.raises(UsageError, match="is not a model"):
         open_model(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/devices.md recommends what planning/elsewhere.py computes."""
+"""docs/devices.md recommends what planning/plan.py computes."""
 
 import re
 import runpy
@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 from nanoscope.config_sources import resolve
-from nanoscope.hardware.assumed_mfu import known_runs
-from nanoscope.hardware.peaks import all_devices, named_device
-from nanoscope.planning.elsewhere import elsewhere
-from nanoscope.training.initial_model import new_shape
+from nanoscope.hardware.peaks import all_devices
 
 DOCS = Path(__file__).parents[2] / "docs"
+PLANNED = runpy.run_path(str(DOCS / "devices.py"))
 PAGE = (DOCS / "devices.md").read_text("utf-8")
 COMMANDS = re.findall(r"`nanoscope train ([^`]+)`", PAGE)
 
 
 @pytest.mark.slow
 def test_the_table_is_what_is_computed_today() -> None:
-    assert runpy.run_path(str(DOCS / "devices.py"))["updated"]() == PAGE, "to update it: python docs/devices.py"
+    assert PLANNED["updated"]() == PAGE, "to update it: python docs/devices.py"
 
 
 @pytest.mark.slow
@@ -33,7 +31,7 @@ def test_a_recommended_split_fits_and_keeps_the_tokens_of_a_step(device: str, sp
     preset = resolve(["gpt2-124m"]).config
     config = replace(preset, batch_size=split[0], gradient_accumulation_steps=split[1])
     assert config.tokens_per_step == preset.tokens_per_step
-    assert elsewhere(config, new_shape(config, 50257), named_device(device)).fits
+    assert PLANNED["planned"](config, device).memory.fits
     assert split == (12, 40) or f"--batch_size={split[0]} --gradient_accumulation_steps={split[1]}" in PAGE
 
 
@@ -44,4 +42,3 @@ def test_a_recommended_command_is_valid(words: str) -> None:
 
 def test_the_page_counts_what_there_is() -> None:
     assert f": {len(all_devices())} rows" in PAGE
-    assert len(known_runs()) == 10

@@ -3,7 +3,7 @@
 import pytest
 
 from nanoscope.hardware.peaks import find_device
-from nanoscope.runs.facts import read_facts
+from nanoscope.runs.settings import read_settings
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from nanoscope.runs.facts import read_facts
 )
 def test_the_whole_name_is_read(line: str, label: str) -> None:
     facts: dict[str, object] = {}
-    read_facts(line, facts, set())  # type: ignore[arg-type]
+    read_settings(line, facts, set())  # type: ignore[arg-type]
     found = find_device(str(facts["device_name"]))
     assert found is not None
     assert found.label == label
@@ -32,5 +32,5 @@ def test_the_whole_name_is_read(line: str, label: str) -> None:
 @pytest.mark.parametrize("line", ["GeForce RTX 2070 with Max-Q Design", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"])
 def test_a_part_of_a_device_is_not_taken_for_the_whole(line: str) -> None:
     facts: dict[str, object] = {}
-    read_facts(line, facts, set())  # type: ignore[arg-type]
+    read_settings(line, facts, set())  # type: ignore[arg-type]
     assert find_device(str(facts["device_name"])) is None

@@ -50,7 +50,7 @@ def test_explaining_another_trainers_log_loads_nothing_of_nanoscopes_own_runs(tm
     printed = subprocess.run([sys.executable, "-c", explain], capture_output=True, text=True, check=True).stdout
 
     loaded = printed.splitlines()[-1].split()
-    assert "nanoscope.runs.formats.nanoscope" in loaded
+    assert "nanoscope.runs.assemble" in loaded
     assert {"nanoscope.runs.own", "nanoscope.runs.events", "msgspec"}.isdisjoint(
         loaded
     )  # loading them takes longer than reading a short log

@@ -10,7 +10,7 @@ from nanoscope.config_sources import resolve
 from nanoscope.model.checkpoint import find_checkpoint, load_checkpoint
 from nanoscope.training.console import PlainTerminal
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.startup import start_session
+from nanoscope.training.startup import start
 from nanoscope.training.stopping import StopRequest
 from small_runs import Folder
 
@@ -109,7 +109,7 @@ def test_a_run_that_is_killed_after_a_fall_back_falls_back_to_the_same_checkpoin
     damage(checkpoints / "step-000020")
     with contextlib.chdir(folder.path):  # as far as a process came that was killed before its first save
         resolved = resolve(["run", "--init_from=resume"])
-        start_session(resolved, PlainTerminal(StopRequest()), PhaseClock()).resources.close()
+        start(resolved, PlainTerminal(StopRequest()), PhaseClock()).resources.close()
     found, problems = find_checkpoint(folder.path / "run")
     assert (found.progress.step, problems) == (10, [])
 

@@ -11,7 +11,7 @@ from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import Choice
 from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, build_model
-from nanoscope.training import stopping, trainer
+from nanoscope.training import run, stopping
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.machine import Machine
@@ -73,7 +73,7 @@ def test_nothing_is_saved_after_a_step_that_was_not_finite(
     if ending == "max_minutes":
         monkeypatch.setattr(PhaseClock, "wall_seconds", property(lambda self: 60.0 * len(broken)))
     if ending == "patience":
-        monkeypatch.setattr(trainer, "out_of_patience", lambda *_: bool(broken))
+        monkeypatch.setattr(run, "out_of_patience", lambda *_: bool(broken))
     if ending == "interrupted":
         monkeypatch.setattr(StopRequest, "requested", property(lambda self: bool(broken)))
         monkeypatch.setattr(stopping, "SIGNALS", [])  # this process must not go on ignoring them

@@ -175,6 +175,6 @@ def test_gpt2_by_name_is_not_downloaded_for_other_tokens(dataset: str, tmp_path:
 
 def test_a_source_that_is_no_model_is_one_message(folder: Folder) -> None:
     out = folder.run("train", "laptop", "--init_from=resum", "--dataset=data/tiny", status=2)
-    assert "init_from=resum does not exist." in out
+    assert "init_from=resum is not a model." in out
     assert "Did you mean resume?" in out
     assert "nanoGPT's ckpt.pt" in out

@@ -270,7 +270,7 @@ def test_a_deleted_folder_is_created_and_locked_again(tmp_path: Path) -> None:
     run.mkdir()
     held = RunLock(run).acquire()
     shutil.rmtree(run)
-    assert held.place() == run
+    assert held.current_folder() == run
     assert (run / "lock.json").exists()
     held.release()
     assert list(run.iterdir()) == []
@@ -286,12 +286,12 @@ def test_another_run_in_the_place_of_a_deleted_folder_is_left_alone(tmp_path: Pa
     other_machine(run)
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(LockLostError, match="was deleted or moved"):
-        held.place()
+        held.current_folder()
     held.release()
     assert [path.name for path in run.iterdir()] == ["lock.json"]
 
 
-@pytest.mark.parametrize("changes", [{"host": platform.node()}, {"pid": "x"}, {"more": 1}], ids=str)
+@pytest.mark.parametrize("changes", [{"host": platform.node()}, {"pid": "x"}], ids=str)
 def test_a_note_from_before_a_restart_or_an_invalid_one_is_ignored(tmp_path: Path, changes: dict[str, object]) -> None:
     other_machine(tmp_path, **changes)
     RunLock(tmp_path).acquire().release()
@@ -338,16 +338,6 @@ def test_a_living_process_is_noticed_without_locks_and_a_dead_one_is_taken_over(
         first.wait()
         folder.train("--init_from=resume", "--max_iters=25")
     assert max(folder.losses()) == 24
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(folder: Folder) -> None:
-    (folder.path / "run").mkdir()
-    with held(folder, "run"):
-        note = folder.path / "run/lock.json"
-        started_earlier = json.loads(note.read_text("utf-8")) | {"born": time.time() - 1000}
-        note.write_text(json.dumps(started_earlier), encoding="utf-8")
-        RunLock(folder.path / "run").acquire().release()
 
 
 def test_a_process_does_not_lock_itself_out(tmp_path: Path) -> None:

@@ -82,11 +82,11 @@ def test_init_from_auto_finds_it(theirs: Folder) -> None:
 
 
 def test_its_best_loss_was_measured_on_other_windows(theirs: Folder) -> None:
-    assert "instead of random windows: the best val loss so far, 2.5000 at step 20, no longer counts" in resume(theirs)
+    assert "the best val loss so far, 2.5000 at step 20, no longer counts" in resume(theirs)
 
 
 def test_another_shape_is_refused(theirs: Folder) -> None:
-    assert "the run was trained with n_layer=2" in resume(theirs, "--n_layer=3", status=2)
+    assert "n_layer=3 was typed, but out has n_layer=2" in resume(theirs, "--n_layer=3", status=2)
     assert not (theirs.path / "out/checkpoints").exists()
 
 

@@ -14,7 +14,7 @@ import torch
 from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.data.loader import Batch, BatchLoader
 from nanoscope.runs.reader import read_log
-from nanoscope.training import phases
+from nanoscope.training import engine, phases
 from nanoscope.training.engine import Engine
 from nanoscope.training.phases import PhaseClock
 from nanoscope.words.language import Language
@@ -32,6 +32,7 @@ def coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = time.perf_counter
     coarse = SimpleNamespace(**{**vars(time), "perf_counter": lambda: round(clock(), 4)})
     monkeypatch.setattr(phases, "time", coarse)
+    monkeypatch.setattr(engine, "time", coarse)
 
 
 def check(folder: Folder, finished: bool, errors: list[str], *, exact_times: bool = True) -> None:

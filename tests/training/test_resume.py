@@ -132,21 +132,6 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_as_if_nothing_had_happene
     assert folder.weights(200) == folder.weights(200, "whole")
 
 
-def test_the_shape_of_the_model_cannot_be_changed_on_resume_and_both_values_are_named(folder: Folder) -> None:
-    folder.train()
-    out = folder.train("--init_from=resume", "--n_embd=64", "--block_size=8", status=2)
-    assert "n_embd=64 was typed, the run was trained with n_embd=32" in out
-    assert "block_size=8 was typed, the run was trained with block_size=16" in out
-
-
-def test_a_preset_that_differs_from_the_run_is_reported_and_ignored(folder: Folder) -> None:
-    folder.train()
-    out = folder.run("train", "laptop", "--out_dir=run", "--init_from=resume", "--max_iters=25")
-    assert "note: n_layer=4 is not used: the run has 2; a model keeps its shape" in out
-    assert "note: eval_iters=20 is not used: the run has 4; type --eval_iters=20 to change it" in out
-    assert max(folder.losses()) == 24
-
-
 def test_resuming_where_nothing_was_saved_is_explained(folder: Folder) -> None:
     out = folder.train("--init_from=resume", status=2)
     assert "nothing to resume in run" in out
@@ -198,7 +183,7 @@ def test_another_vocabulary_is_refused(folder: Folder) -> None:
     (folder.path / "other.txt").write_text("αβγδεζηθικλμνξοπρστυφχψω" * 200 + "abcdefghij", encoding="utf-8")
     folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
     out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
-    assert "(char, a vocabulary of 19) than that of data/other (char, 34)" in out
+    assert "data/other has another tokenizer than the run" in out
 
 
 def test_another_tokenizer_of_the_same_size_is_refused(folder: Folder) -> None:
@@ -209,32 +194,6 @@ def test_another_tokenizer_of_the_same_size_is_refused(folder: Folder) -> None:
     folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
     out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30", status=2)
     assert "another tokenizer" in out
-
-
-def test_other_data_in_the_same_tokens_is_noted(folder: Folder) -> None:
-    folder.train()
-    text = (folder.path / "tiny.txt").read_text("utf-8")
-    (folder.path / "other.txt").write_text(text[::-1], encoding="utf-8")
-    folder.run("prepare", "other.txt", "--out", "data/other", "--tokenizer", "char")
-    out = folder.train("--init_from=resume", "--dataset=data/other", "--max_iters=30")
-    assert "data/other is not what the run was trained on until now" in out
-    assert max(folder.losses()) == 29
-
-
-def test_what_changes_the_run_for_good_is_recorded_and_what_holds_for_the_session_is_not(folder: Folder) -> None:
-    folder.train()
-    out = folder.run("train", "run", "--init_from=resume", "--max_iters=30", "--eval_interval=5", "--log_interval=2")
-    assert "(changed for good: max_iters: 20 → 30; for this session: log_interval: 1 → 2, eval_interval: 10 → 5)" in out
-    (resumed,) = folder.events(kind="resume")
-    assert resumed["changed"] == {"max_iters": [20, 30]}
-    assert resumed["for_session"] == {"log_interval": [1, 2], "eval_interval": [10, 5]}
-    assert [step for step in folder.evaluations() if step > 20] == [25, 30]
-    saved = settings(folder)
-    assert (saved["max_iters"], saved["eval_interval"], saved["log_interval"]) == (30, 10, 1)
-    assert "--init_from=resume --log_interval=2 --eval_interval=5 --max_iters=60" in out  # continues in the same way
-    out = folder.run("train", "run", "--init_from=resume", "--max_iters=40")
-    assert "for this session" not in out
-    assert [step for step in folder.evaluations() if step > 30] == [40]
 
 
 def test_the_settings_of_this_machine_hold_for_the_session(folder: Folder) -> None:
@@ -277,7 +236,7 @@ def test_a_changed_evaluation_measures_the_model_again_and_calls_that_the_best_s
     # A rate that spoils the model: the best stays where it was.
     words = ["--eval_iters=full", "--max_iters=40", "--learning_rate=1", "--matrix_lr=1"]
     out = folder.run("train", "run", "--init_from=resume", *words)
-    assert "evaluations now use 77 windows instead of 1 windows: the best val loss so far" in out
+    assert "evaluations now use other windows or other data: the best val loss so far" in out
     (new,) = [e["val_loss"] for e in folder.events(kind="eval") if e["step"] == 20][1:]
     assert new != old
     end = folder.events(kind="end")[-1]
@@ -330,13 +289,6 @@ def test_more_tokens_per_iteration_are_allowed_and_reported(folder: Folder) -> N
     folder.train()
     out = folder.run("train", "run", "--init_from=resume", "--batch_size=8", "--max_iters=25")
     assert "tokens_per_step: 64 → 128" in out
-
-
-def test_the_optimizer_of_the_vocabulary_cannot_change_on_resume(folder: Folder) -> None:
-    folder.train("--max_iters=2")
-    out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", "--output_lr=0.1", status=2)
-    assert "leave it out, or start a new run" in out
-    assert folder.losses().keys() == {0, 1}
 
 
 def test_a_run_goes_on_in_the_dtype_that_was_chosen_for_it_on_a_cpu(folder: Folder) -> None:

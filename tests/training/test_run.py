@@ -248,6 +248,8 @@ def test_a_compiler_that_fails_costs_one_line_and_not_the_run(folder: Folder) ->
     out = folder.process("train", *TINY, "--compile=True", "--max_iters=3")
     assert "note: torch.compile does not work here (no C++ compiler found); training continues in eager mode" in out
     assert len(folder.losses()) == 3
+    assert folder.events(kind="start")[0]["compiled"] is False  # what was really used
+    assert "compiled = false" in (folder.path / "run/config.toml").read_text("utf-8")
 
 
 @pytest.mark.slow

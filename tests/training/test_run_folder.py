@@ -42,7 +42,7 @@ def test_a_run_does_not_start_where_something_of_others_is_in_its_way(
 def test_the_refusal_names_what_is_in_the_way_and_the_way_out(folder: Folder) -> None:
     put(folder, "checkpoints/epoch=3.ckpt", "config.toml")
     out = folder.train(SHORT, status=2)
-    assert "run holds config.toml, checkpoints, not known to be from a run of nanoscope" in out
+    assert "run holds config.toml, checkpoints/epoch=3.ckpt, not known to be from a run of nanoscope" in out
     assert "--out_dir=ANOTHER" in out
 
 

@@ -135,8 +135,8 @@ def signal_during(number: signal.Signals, iteration: int, micro_batch: int, *, t
     """Code that makes a signal arrive as a micro-batch begins (the first is 0)."""
     return (
         "import time\n"
-        "from nanoscope.training.progress import Passage\n"
-        "call = Passage.__call__\n"
+        "from nanoscope.training.progress import Progress\n"
+        "call = Progress.__call__\n"
         "def interrupted(self, *where):\n"
         "    stops = call(self, *where)\n"
         f"    if (self.phase, self.step, self.done) == ('step', {iteration}, {micro_batch}):\n"
@@ -144,7 +144,7 @@ def signal_during(number: signal.Signals, iteration: int, micro_batch: int, *, t
         f"            signal.raise_signal({int(number)})\n"
         "            time.sleep(0.01)\n"
         "    return stops\n"
-        "Passage.__call__ = interrupted"
+        "Progress.__call__ = interrupted"
     )
 
 

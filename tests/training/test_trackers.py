@@ -20,7 +20,7 @@ from nanoscope.errors import UsageError
 from nanoscope.runs.events import AnyEvent, Start
 from nanoscope.training import trackers
 from nanoscope.training.lock import RunLock
-from nanoscope.training.reporter import EventsFile, Reporter
+from nanoscope.training.reporter import EventsFile, Reporter, Terminal
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.trackers import Wandb, check_trackers
 from small_runs import TINY, TORCHRUN, Folder
@@ -411,7 +411,7 @@ def test_a_tracker_follows_a_renamed_folder_and_leaves_a_run_alone_that_took_its
     run.mkdir()
     lock = RunLock(run).acquire()
     folder = RunFolder(run, lock)
-    reporter = Reporter(folder, EventsFile(lambda: folder.events), FakeWandb(folder))
+    reporter = Reporter(folder, EventsFile(folder.events, Terminal()), FakeWandb(folder))
     reporter.emit(Start(run="run"))
     run.rename(moved)
     run.mkdir()

@@ -133,6 +133,7 @@ def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
         begins_mid_run=first is not None and first > 10 * max(1, log_interval or 1) and not run.begins_with_resume,
         elided=elided,
         steps_are_lines=run.steps_are_lines,
+        time_unclear=any(doubt.name == "step_time_s" for doubt in run.doubts),
     )
 
 

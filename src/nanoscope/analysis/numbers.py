@@ -11,6 +11,7 @@ from nanoscope.estimates import MAD_TO_SIGMA, MANY, median, sorted_sample, sprea
 
 ENOUGH_IN_BLOCK = 1_000
 ENOUGH_TO_SEE = 2_000
+FEWEST_STRETCHES, STRETCHES, FEWEST_IN_A_STRETCH = 8, 32, 4
 
 SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothing explains
 EXPLAINED_SHARE, EXPLAINED_SIGMAS = 0.15, 4.0  # where it is known that there was more work
@@ -35,6 +36,31 @@ def robust_sigma(values: Sequence[float]) -> float:
         return MAD_TO_SIGMA * median(abs(ordered - median(ordered)))
     middle = median(values)
     return MAD_TO_SIGMA * median([abs(value - middle) for value in values])
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of values in the order in which they stand in a text; None for a single value.
+
+    Neighbours in a text are alike, so many of them tell less than as many independent values. The means of 32 stretches
+    of neighbours (of fewer, if there are few values) are nearly independent: their spread counts if it says more than
+    that of the single values.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    errors = [_error_of_mean(values)]
+    stretches = min(STRETCHES, count // FEWEST_IN_A_STRETCH)
+    if stretches >= FEWEST_STRETCHES:
+        ends = [count * number // stretches for number in range(stretches + 1)]
+        means = [sum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
+        errors.append(_error_of_mean(means))
+    return max(errors)
+
+
+def _error_of_mean(values: Sequence[float]) -> float:
+    middle = sum(values) / len(values)
+    variance = sum((value - middle) ** 2 for value in values) / (len(values) - 1)
+    return float((variance / len(values)) ** 0.5)
 
 
 def is_printed(column: Sequence[float]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nanoscope.analysis.analyse import log_errors
 from nanoscope.analysis.findings import Analysis, Diverged, Eta, NonFinite
-from nanoscope.runs.run import Log
+from nanoscope.runs.run import Doubt, Log
 
 SCHEMA = "nanoscope.explain/1"
 
@@ -18,10 +18,18 @@ def explain_json(log: Log, analyses: Sequence[Analysis]) -> dict[str, Any]:
         "schema": SCHEMA,
         "source": log.source,
         "format": log.format,
-        "runs": list(map(run_json, analyses)),
+        "runs": [
+            run_json(a) | {"doubts": list(map(_doubt, run.doubts))} for a, run in zip(analyses, log.runs, strict=True)
+        ],
         "errors": [{"line": e.line, "kind": e.kind, "message": e.message} for e in log_errors(log.errors)],
     }
     return plain(document)  # type: ignore[no-any-return]
+
+
+def _doubt(doubt: Doubt) -> dict[str, Any]:
+    """What the log does not settle."""
+    readings = [{"value": value, "why": why} for value, why in doubt.readings]
+    return {"field": doubt.name, "readings": readings, "refused": [{"value": v, "why": w} for v, w in doubt.refused]}
 
 
 def run_json(analysis: Analysis) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Judgement
 from nanoscope.analysis.compare.windows import mean_difference
-from nanoscope.analysis.numbers import mean
+from nanoscope.analysis.numbers import mean, standard_error
 from nanoscope.analysis.schema import plain
-from nanoscope.estimates import standard_error
 from nanoscope.runs.scores import Measured, MeasuredText
 
 SCHEMA = "nanoscope.eval/1"

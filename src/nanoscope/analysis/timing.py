@@ -69,7 +69,7 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
     )
     eval_cost = eval_cost if eval_cost is not None else _evaluation_cost(slow)
     normal_s = _picked(times, normal)
-    steady_s = _picked(times, steady) if stalled else normal_s
+    steady_s = _per_step(run, steady, records, interval or 1, _picked(times, steady) if stalled else normal_s)
     weights = array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None
     normal_step = _normal_step(run, normal, normal_s, mean(steady_s, weights), records, tokens_per_step)
     timing = Timing(
@@ -101,6 +101,21 @@ def _without(indices: Sequence[int], others: set[int]) -> Sequence[int]:
 
 def _picked(values: "array[float]", indices: Sequence[int]) -> "array[float]":
     return values if len(indices) == len(values) else array("d", (values[index] for index in indices))
+
+
+def _per_step(
+    run: Run, steady: Sequence[int], records: SlowRecords, interval: int, values: "array[float]"
+) -> "array[float]":
+    """The times as means over all steps: a slow step that comes back regularly is one of the steps since the line
+    before, not each of them."""
+    regular = {index for index, causes in records.causes.items() if causes == ("periodic",)}
+    if interval == 1 or run.time_spans_steps or not regular:
+        return values
+    spread = (
+        value - records.extra_s.get(index, 0.0) * (1 - 1 / interval) if index in regular else value
+        for index, value in zip(steady, values, strict=True)
+    )
+    return array("d", spread)
 
 
 def _normal_step(

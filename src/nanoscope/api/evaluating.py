@@ -53,7 +53,7 @@ def evaluate(
     choice, notes = set_up_device(device, dtype)
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
-        found = rank(*score(opened, text, choice, windows=windows, on_progress=display.show))
+        found = rank(*score(opened, text, choice, windows, display.show))
     problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 

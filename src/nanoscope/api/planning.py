@@ -7,11 +7,11 @@ from nanoscope.config_sources import resolve
 from nanoscope.hardware.probe import make_cpu_ready
 
 if TYPE_CHECKING:
-    from nanoscope.planning.figures import Plan
+    from nanoscope.planning.plan import Plan
 
 
 def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
-    """What a run would take: parameters, memory by part, time, disk. Nothing is trained for longer than some seconds.
+    """What a run would take: parameters, memory, time, disk. Nothing is trained for longer than some seconds.
 
     >>> nanoscope.plan("laptop", batch_size=64).time.seconds
     >>> nanoscope.plan("gpt2-124m", device="RTX 4090").memory.fits
@@ -24,6 +24,6 @@ def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype, training=True)  # before torch is imported
 
-    from nanoscope.planning.planner import plan_for
+    from nanoscope.planning.plan import plan_for
 
     return plan_for(words)

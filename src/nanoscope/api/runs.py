@@ -16,7 +16,7 @@ from nanoscope.files import RUNS
 from nanoscope.runs import listing
 from nanoscope.runs.glance import Glance, State, glance, version_of
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.resume import NothingToTrainError, old_run, resolve_and_make_ready
+from nanoscope.training.resume import NothingToTrainError, resolve_and_make_ready
 from nanoscope.training.stopping import SIGNALS
 from nanoscope.views.closing import closing_lines
 
@@ -41,17 +41,17 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
     resolved = resolve_and_make_ready([os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())])
 
-    from nanoscope.training.launch import report_nothing_to_train, run_session
+    from nanoscope.training.launch import report_nothing_to_train, train_run
 
     with _undone():
         try:
-            session, end, stop = run_session(resolved, clock, closing_lines)
+            trained, end, stop = train_run(resolved, clock, closing_lines)
         except NothingToTrainError as reason:
             report_nothing_to_train(reason, closing_lines)
-            return Run(old_run(resolved).path)
+            return Run(reason.folder)
     if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
         signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end
-    return Run(session.folder.path)
+    return Run(trained.folder.path)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def demo(*, minutes: float = 1.5) -> int:
     from nanoscope.generation.write import write_samples
     from nanoscope.training.launch import launch
     from nanoscope.training.phases import PhaseClock
-    from nanoscope.training.run_folder import unused
+    from nanoscope.training.run_folder import next_free_folder
     from nanoscope.views.closing import closing_lines
 
     print(on_terminal(Text("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare")))
@@ -52,7 +52,7 @@ def demo(*, minutes: float = 1.5) -> int:
         corpus = "python"
     data = find_dataset(corpus, "char")
 
-    folder = unused("demo")
+    folder = next_free_folder("demo")
     folder.release()  # for the run
     run = str(folder.path)
     words = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}"]

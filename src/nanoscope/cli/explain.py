@@ -30,7 +30,6 @@ def explain(
     max_iters: int | None = None,
     device: str | None = None,
     fail_on: str | None = None,
-    together: bool = False,
 ) -> None:
     """Explain training logs: speed, slow steps, time left, learning, and what to do next.
 
@@ -62,8 +61,6 @@ def explain(
         What it runs on ('RTX 4070 Ti'), if the log doesn't say.
     fail_on
         Exit with status 1 if one of these verdicts is found, as in 'error,non_finite'; 'any' is every bad one. For CI.
-    together
-        The files are parts of one run: a rotated log, or a run and its continuation.
     """
     from nanoscope.analysis.analyse import Options
 
@@ -71,27 +68,23 @@ def explain(
     check_max_iters(max_iters)
     unwanted = _verdict_codes(fail_on)
     options = Options(max_iters, device)
-    if together and annotate:
-        raise UsageError("--together and --annotate don't go together: annotate the files one by one.")
     if teach and (json or annotate):
         raise UsageError(Text(
             "--teach adds to the report, which {other} does not print.\nThe concepts alone: {command}",
             other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
         ))  # fmt: skip
-    parts = [logs] if together else [(log,) for log in logs]
     found: dict[str, Sequence[Analysis]] = {}
     if json:
-        found = _print_json(parts, options)
+        found = _print_json(logs, options)
     else:
         from nanoscope.views.terminal_page import Page
         from nanoscope.words.language import choose_language
 
         page = Page(choose_language())
-        for number, paths in enumerate(parts):
+        for number, path in enumerate(logs):
             if number:
                 page.line()
-            analyses = _annotate(paths[0], options, page) if annotate else _report(paths, options, page, teach)
-            found[" + ".join(paths)] = analyses
+            found[path] = _annotate(path, options, page) if annotate else _report(path, options, page, teach)
     codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
     wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
@@ -119,28 +112,28 @@ def _unwanted(analyses: "Sequence[Analysis]", codes: set[str]) -> set[str]:
     return {v.code for v in verdicts if v.code in codes or (ANY in codes and v.tone == "bad")}
 
 
-def _print_json(parts: "Sequence[tuple[str, ...]]", options: "Options") -> "dict[str, Sequence[Analysis]]":
+def _print_json(logs: "Sequence[str]", options: "Options") -> "dict[str, Sequence[Analysis]]":
     from nanoscope.analysis.analyse import analyse, analyse_nothing
     from nanoscope.analysis.schema import explain_json
-    from nanoscope.runs.together import read_together
+    from nanoscope.runs.reader import read_log
 
     documents = []
     found: dict[str, Sequence[Analysis]] = {}
-    for paths in parts:
-        log = read_together(paths)
+    for path in logs:
+        log = read_log(path)
         analyses = [analyse(run, options, log) for run in log.runs]
         documents.append(explain_json(log, analyses))
-        found[" + ".join(paths)] = analyses or [analyse_nothing(log, options)]
+        found[path] = analyses or [analyse_nothing(log, options)]
     text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
     sys.stdout.write(text + "\n")
     return found
 
 
-def _report(paths: tuple[str, ...], options: "Options", page: "Page", teach: bool) -> "Sequence[Analysis]":
+def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequence[Analysis]":
     from nanoscope.api.explaining import Explanation
-    from nanoscope.runs.together import read_together
+    from nanoscope.runs.reader import read_log
 
-    explanation = Explanation(read_together(paths), page.language, options)
+    explanation = Explanation(read_log(path), page.language, options)
     explanation.print_to(page)
     if teach:
         from nanoscope.views.concepts import print_lessons
@@ -165,6 +158,9 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
+        if log.read_instead:
+            with open_log(Path(path)) as stream:
+                log.rows = read_stream(stream, path).rows
         events = Path(path) / "events.jsonl"
         again = open_log(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]

@@ -15,7 +15,7 @@ def plan(
     all_devices: bool = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """What a run will take before you start it: memory, time, disk, and what limits its speed.
+    """What a run will take before you start it: memory, time, disk.
 
     Examples:
 
@@ -41,7 +41,7 @@ def plan(
     all_devices
         A table of every device that is known.
     as_json
-        Print the plan as one JSON document (schema nanoscope.plan/1, see docs/plan.md).
+        Print the plan as one JSON document (schema nanoscope.plan/2, see docs/plan.md).
     """
     from nanoscope.config_sources import resolve
     from nanoscope.hardware.probe import make_cpu_ready
@@ -49,27 +49,26 @@ def plan(
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype, training=True)  # takes effect only before torch is imported
 
-    from nanoscope.planning.figures import encoded_list
+    from nanoscope.planning.plan import encoded, plan_for, plans_everywhere
     from nanoscope.planning.plan_text import lines, table
-    from nanoscope.planning.planner import plan_for, plans_everywhere
     from nanoscope.units import short_bytes
 
     if all_devices:
         _progress(Text("computing for every device that is known"))
         plans = plans_everywhere(words)
         if as_json:
-            sys.stdout.write(encoded_list(plans))
+            sys.stdout.write(encoded(plans))
         else:
             for line in table(plans):
                 print(on_terminal(line))
         return 0
     found = plan_for(words, _progress)
     if as_json:
-        sys.stdout.write(found.encoded())
+        sys.stdout.write(encoded(found))
     else:
         for line in lines(found):
             print(on_terminal(line))
-    if not found.fits:
+    if not found.memory.fits:
         raise JobError(
             "does not fit: needs {needed}, has {available}\n{advice}",
             needed=short_bytes(found.memory.peak_bytes), available=short_bytes(found.memory.available_bytes),

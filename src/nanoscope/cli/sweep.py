@@ -13,15 +13,7 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import Joined, Text, on_terminal
 
 if TYPE_CHECKING:
-    from nanoscope.training.sweep import RunResult, Sweep
-
-STATES = {
-    "finished": Text("finished"),
-    "failed": Text("failed"),
-    "stopped": Text("to resume"),
-    "missing": Text("to train"),
-    "elsewhere": Text("being trained by another process"),
-}
+    from nanoscope.training.sweep import Sweep, SweepRun
 
 
 def sweep(
@@ -62,73 +54,68 @@ def sweep(
 
     if jobs < 1:
         raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
-    planned = plan_sweep(words)
-    planned.read_record()
+    planned, signal = plan_sweep(words), None
+    planned.check_record()
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
-    results, signal = planned.results(), None
 
     def say(text: Text) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
-    for line in _introduction(planned, results, jobs, dry_run):
+    for line in _introduction(planned, jobs, dry_run):
         say(line)
     if not dry_run:
         signal = run_sweep(planned, command, jobs, say)
-        results = planned.results()
-        if not json and signal is None:
-            _print_ranking(results)
-        for line in _conclusion(planned, results, command):
+        finished = [run for run in planned.runs if run.look() == "finished"]
+        if not json and signal is None and len(finished) > 1:
+            _print_ranking(finished)
+        for line in _conclusion(planned, len(finished), command):
             say(line)
     if json:
-        print(dumps(_document(planned, results, command), indent=1, allow_nan=False))
+        print(dumps(_document(planned, command), indent=1, allow_nan=False))
     if signal is not None:
         return 128 + signal
-    return 0 if dry_run or all(each.status == "finished" for each in results) else 1
+    return 0 if dry_run or all(run.status == "finished" for run in planned.runs) else 1
 
 
-def _introduction(sweep: "Sweep", results: Sequence["RunResult"], jobs: int, dry_run: bool) -> list[Text]:
+def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Text]:
     """How many runs there are, and what is left to do; about each run if nothing will be done."""
-    settings = " ".join(f"{key}={','.join(map(str, values))}" for key, values in sweep.swept.items())
-    count = Counter[str](result.status for result in results)
+    from nanoscope.training.sweep import STATES
+
+    settings = ", ".join(sweep.swept)
+    count = Counter(run.look() for run in sweep.runs)
     parts = [Text("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
     if jobs > 1:
         parts.append(Text("{n:d} at a time", n=jobs))
-    title = Text("{n:d} runs in {folder}: {settings}", n=len(results), folder=sweep.folder, settings=settings)
-    lines = [title, Joined(", ", parts)]
-    width = max(len(result.run.name) for result in results)
-    for result in results if dry_run else []:
-        state = STATES[result.status]
-        if result.status == "stopped":
-            state = Text("to resume at step {step}", step=str(result.step))
-        lines.append(Text("{name}  {state}", name=f"{result.run.name:<{width}}", state=state))
-    return lines
+    title = Text("{n:d} runs in {folder}: {settings}", n=len(sweep.runs), folder=sweep.folder, settings=settings)
+    width = max(len(run.name) for run in sweep.runs)
+    each = [Text("{name}  {state}", name=f"{run.name:<{width}}", state=STATES[run.status]) for run in sweep.runs]
+    return [title, Joined(", ", parts), *(each if dry_run else [])]
 
 
-def _print_ranking(results: Sequence["RunResult"]) -> None:
+def _print_ranking(finished: Sequence["SweepRun"]) -> None:
     from nanoscope.analysis.compare import compare
     from nanoscope.runs.reader import read_log
     from nanoscope.views.compare import print_comparison
     from nanoscope.views.terminal_page import Page
     from nanoscope.words.language import choose_language
 
-    finished = [each.run for each in results if each.status == "finished"]
-    if len(finished) > 1:
-        trained = [read_log(str(run.folder)).runs[-1] for run in finished]
-        print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()), ranked=True)
-        print()
+    trained = [read_log(str(run.folder)).runs[-1] for run in finished]
+    print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()), ranked=True)
+    print()
 
 
-def _conclusion(sweep: "Sweep", results: Sequence["RunResult"], command: str) -> list[Text]:
+def _conclusion(sweep: "Sweep", finished: int, command: str) -> list[Text]:
     """What failed and why, what can be resumed and how, where to see more."""
+    from nanoscope.training.sweep import DONE, STATES
+
     lines = [
-        Text("{name}: {how}: {reason}", name=result.run.name, how=STATES["failed"], reason=result.reason)
-        for result in results
-        if result.status == "failed"
+        Text("{name}: {how}: {reason}", name=run.name, how=STATES["failed"], reason=run.reason)
+        for run in sweep.runs
+        if run.status == "failed"
     ]
-    finished, total = sum(result.status == "finished" for result in results), len(results)
-    folder = shlex.quote(str(sweep.folder))
-    if all(result.is_done for result in results):
+    total, folder = len(sweep.runs), shlex.quote(str(sweep.folder))
+    if all(run.status in DONE for run in sweep.runs):
         lines.append(
             Text("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
         )
@@ -147,14 +134,18 @@ def _conclusion(sweep: "Sweep", results: Sequence["RunResult"], command: str) ->
     return lines
 
 
-def _document(sweep: "Sweep", results: Sequence["RunResult"], command: str) -> dict[str, Any]:
+def _document(sweep: "Sweep", command: str) -> dict[str, Any]:
     """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
-    runs = [
-        {"name": each.run.name, "path": str(each.run.folder), "settings": each.run.settings}
-        | {key: getattr(each, key) for key in ("status", "reason", "step", "best_val_loss")}
-        for each in results
-    ]
-    ranked = [(each.best_val_loss, each.run.name) for each in results if each.status == "finished"]
-    ranking = [name for _, name in sorted((loss, name) for loss, name in ranked if loss is not None)]
-    document = {"schema": "nanoscope.sweep/1", "folder": str(sweep.folder), "command": command}
-    return document | {"runs": runs, "ranking": ranking}
+    keys = ("name", "settings", "status", "reason", "step", "best_val_loss")
+    ranked = sorted(
+        (run.best_val_loss, run.name)
+        for run in sweep.runs
+        if run.status == "finished" and run.best_val_loss is not None
+    )
+    return {
+        "schema": "nanoscope.sweep/1",
+        "folder": str(sweep.folder),
+        "command": command,
+        "runs": [{"path": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in sweep.runs],
+        "ranking": [name for _, name in ranked],
+    }

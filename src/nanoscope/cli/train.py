@@ -62,19 +62,16 @@ def _without_tune(words: Sequence[str]) -> tuple[list[str], float | None]:
 def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     """The same with the settings that are the fastest here."""
     from nanoscope.cli.tune import progress
-    from nanoscope.planning.tuning import in_one_line, tune, with_settings
-    from nanoscope.planning.tuning_file import remarks
+    from nanoscope.planning.tuning import tune
+    from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
         progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
         return resolved
-    outcome = tune(resolved, minutes, progress)
-    if outcome.tuned.interrupted:
-        raise KeyboardInterrupt
-    progress(Text("tuned: {chosen}", chosen=in_one_line(outcome)))
-    for remark in remarks(outcome):
-        progress(remark)
-    return with_settings(resolved, outcome.settings)
+    tuned = tune(resolved, minutes, progress)
+    for text in (Text("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
+        progress(text)
+    return with_settings(resolved, tuned)
 
 
 USAGE = "nanoscope train [PRESET|CONFIG ...] [--key=value ...]"
@@ -120,7 +117,11 @@ def help_text() -> str:
     tune = help.entry(f"{TUNE}[=MINUTES]", help.translated(TUNE_HELP), KEY_COLUMNS)
     language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
     parts = [
-        help.usage(USAGE), "\n".join([help.text(INTRODUCTION), *listed]), help.text(EXAMPLES),
-        *(settings(*group) for group in groups), f"{tune}\n{language}", help.text(CLOSING),
-    ]  # fmt: skip
+        help.usage(USAGE),
+        "\n".join([help.text(INTRODUCTION), *listed]),
+        help.text(EXAMPLES),
+        *(settings(*group) for group in groups),
+        f"{tune}\n{language}",
+        help.text(CLOSING),
+    ]
     return "\n\n".join(parts)

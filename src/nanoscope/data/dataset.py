@@ -187,17 +187,17 @@ def _open_ours(folder: Path) -> Dataset:
         if not names or names != [f"{name}-{number:05d}.bin" for number in range(len(shards))]:
             raise _damaged(path, Text("its shards of the {split} split are invalid", split=name))
         for shard in shards:
-            _check_size(folder / shard.name, shard.tokens * dtype.itemsize)
+            size, expected = _size(folder / shard.name), shard.tokens * dtype.itemsize
+            if size != expected:
+                reason = Text("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected)
+                raise _damaged(folder / shard.name, reason)
         splits[name] = TokenSplit([folder / shard.name for shard in shards], tokenizer.vocab_size)
     return Dataset(folder, tokenizer, tokenizer.vocab_size, meta.fingerprint, splits)
 
 
-def _check_size(path: Path, expected_bytes: int) -> None:
-    if not path.is_file():
-        raise _damaged(path.parent, Text("{path} is missing", path=path.name))
-    if path.stat().st_size != expected_bytes:
-        size = path.stat().st_size
-        raise _damaged(path, Text("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected_bytes))
+def _size(path: Path) -> int:
+    """The bytes of a file; 0 if it is missing."""
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _open_nanogpt(folder: Path) -> Dataset:
@@ -211,11 +211,7 @@ def _open_nanogpt(folder: Path) -> Dataset:
     splits = {}
     for name in SPLITS:
         path = folder / f"{name}.bin"
-        if not path.is_file():
-            raise JobError(
-                "{folder} has a train.bin but no {name}: run its prepare.py again.", folder=folder, name=path.name
-            )
-        size = path.stat().st_size
+        size = _size(path)
         if size == 0 or size % 2:
             raise JobError(
                 "{path} is damaged: {size:,} bytes cannot be uint16 tokens. Run its prepare.py again.",

@@ -5,16 +5,15 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from nanoscope.data.corpora import ALIASES, CORPORA
-from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, SplitMeta, open_dataset
+from nanoscope.data.corpora import CORPORA
+from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, open_dataset
 from nanoscope.data.download import OnProgress, is_url, without_query
-from nanoscope.data.ladder import ladder_of
+from nanoscope.data.ngrams import ladder_of
 from nanoscope.data.readers import Documents, Piece
 from nanoscope.data.shards import SplitWriter, dataset_folder, write_meta
 from nanoscope.data.sources import COMPRESSED, STDIN, listed
@@ -23,12 +22,11 @@ from nanoscope.data.tokenizer import (
     MAX_VOCAB_SIZE,
     UNICODE_SIZE,
     BpeTokenizer,
-    ByteTokenizer,
     CharTokenizer,
-    Gpt2Tokenizer,
     Tokenizer,
     code_points,
     dtype_for,
+    tokenizer_from_json,
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
@@ -63,6 +61,53 @@ def prepare(
 
     Sources are corpora, files, folders, zip archives, URLs, and "-" for standard input.
     """
+    _check_options(tokenizer, val_fraction)
+    documents = Documents(sources, field, encoding, ext, on_progress)
+    kind = _suitable_tokenizer(documents) if tokenizer == "auto" else tokenizer
+    vocab_size = _checked_vocab_size(kind, vocab_size)
+    out = out or default_folder(documents.sources[0], kind)
+    with dataset_folder(out, overwrite) as folder:
+        survey = _Survey(kind, val_fraction)
+        for piece in _with_progress(documents, Text("reading"), on_progress):
+            survey.add(*piece)
+        if kind == "bpe" and on_progress:
+            on_progress(Text("training the tokenizer"), 0.0)
+        chosen = survey.tokenizer(vocab_size)
+        writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
+        pieces = _with_progress(documents, Text("encoding"), on_progress)
+        for name, text, ends_document in survey.assigned(pieces):
+            writers[name].add(text, ends_document)
+        write_meta(folder, _meta(documents, survey, chosen, writers))
+    ladder_of(open_dataset(out), on_progress)
+    for warning in _warnings(documents, chosen, vocab_size):
+        if on_warning:
+            on_warning(warning)
+    return out
+
+
+def default_folder(source: str, kind: str) -> Path:
+    """Return data/NAME-TOKENIZER, where NAME is the corpus, file or folder without characters that need quoting."""
+    if source in CORPORA:
+        name = CORPORA[source].name
+    elif source == STDIN:
+        name = "stdin"
+    elif is_url(source):
+        name = PurePath(urlsplit(source).path).name or urlsplit(source).netloc
+    else:
+        name = Path(source).resolve().name
+    for compression in COMPRESSED:
+        name = name.removesuffix(compression)
+    stem = name.rpartition(".")[0] or name
+    return DATA / (re.sub(r"[^\w.+-]+", "-", stem) + f"-{kind}")
+
+
+def _suitable_tokenizer(documents: Documents) -> str:
+    """Choose the tokenizer for `auto`: the default of a corpus, otherwise by the size of the text."""
+    corpus = CORPORA.get(documents.sources[0]) if len(documents.sources) == 1 else None
+    return corpus.tokenizer if corpus else "char" if documents.total_bytes < CHAR_BELOW_BYTES else "bpe"
+
+
+def _check_options(tokenizer: str, val_fraction: float) -> None:
     if tokenizer not in ("auto", *KINDS):
         hint = did_you_mean(tokenizer, KINDS)
         raise UsageError(
@@ -76,66 +121,6 @@ def prepare(
             "val_fraction must be between 0 and 1, got {val_fraction}: 0.1 keeps a tenth for validation.",
             val_fraction=val_fraction,
         )
-    documents = Documents(sources, field, encoding, ext, on_progress)
-    kind = _suitable_tokenizer(sources, documents.total_bytes) if tokenizer == "auto" else tokenizer
-    vocab_size = _checked_vocab_size(kind, vocab_size)
-    out = out or default_folder(str(sources[0]), kind)
-    with dataset_folder(out, overwrite) as folder:
-        survey = _survey(documents, kind, val_fraction, on_progress)
-        chosen = _make_tokenizer(kind, survey, vocab_size, on_progress)
-        writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
-        pieces = _with_progress(documents, Text("encoding"), on_progress)
-        for name, text, ends_document in _assigned(pieces, survey, val_fraction):
-            writers[name].add(text, ends_document)
-        splits = {name: writer.close() for name, writer in writers.items()}
-        _check_sizes(splits, survey.characters)
-        fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
-        for writer in writers.values():
-            fingerprint.update(writer.digest.digest())
-        meta = DatasetMeta(
-            format=FORMAT,
-            version=VERSION,
-            sources=[without_query(source) if is_url(source) else source for source in documents.sources],
-            documents=survey.documents,
-            skipped_files=documents.skipped_files,
-            vocab_size=chosen.vocab_size,
-            dtype=dtype_for(chosen.vocab_size).name,
-            splits=splits,
-            fingerprint=fingerprint.hexdigest()[:32],
-            tokenizer=chosen.to_json(),
-        )
-        write_meta(folder, meta)
-    ladder_of(open_dataset(out), on_progress)
-    for warning in _warnings(documents, chosen, vocab_size):
-        if on_warning:
-            on_warning(warning)
-    return out
-
-
-def default_folder(source: str, kind: str) -> Path:
-    """Return data/NAME-TOKENIZER, where NAME is the corpus, file or folder without characters that need quoting."""
-    if source in ALIASES:
-        name = ALIASES[source][0]
-    elif source == STDIN:
-        name = "stdin"
-    elif is_url(source):
-        name = PurePath(urlsplit(source).path).name or urlsplit(source).netloc
-    else:
-        name = Path(source).resolve().name
-    for compression in COMPRESSED:
-        name = name.removesuffix(compression)
-    stem = name.rpartition(".")[0] or name
-    return DATA / (re.sub(r"[^\w.+-]+", "-", stem) + f"-{kind}")
-
-
-def _suitable_tokenizer(sources: Sequence[str | Path], total_bytes: int) -> str:
-    """Choose the tokenizer for `auto`: the default of a corpus, otherwise by the size of the text."""
-    only = str(sources[0]) if len(sources) == 1 else ""
-    if only in ALIASES:
-        return ALIASES[only][1]
-    if only in CORPORA:
-        return CORPORA[only].tokenizer
-    return "char" if total_bytes < CHAR_BELOW_BYTES else "bpe"
 
 
 def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
@@ -155,19 +140,6 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
     return vocab_size
 
 
-def _check_sizes(splits: dict[Split, SplitMeta], characters: int) -> None:
-    """Refuse a text on which nothing can be trained: the shortest window is one token and the token after it."""
-    for name, split in splits.items():
-        if split.tokens < 2:
-            raise JobError(
-                "The text is too short to train on: of {characters:,} characters, the {split} split has fewer "
-                "than 2 tokens.\n"
-                "Prepare more text: a model begins to learn words from about 100,000 characters.",
-                characters=characters,
-                split=name,
-            )
-
-
 def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:
     yield from documents.notes
     if documents.skipped:
@@ -180,85 +152,109 @@ def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> It
         )
 
 
-@dataclass
 class _Survey:
-    """What the first pass finds out about the text."""
+    """What the first pass finds out about the text: its size, its alphabet, and a sample to train a tokenizer on."""
 
-    documents: int = 0
-    val_documents: int = 0  # if whole documents are assigned by their hash
-    characters: int = 0
-    seen: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(UNICODE_SIZE, bool))
-    sample: list[str] = field(default_factory=list)
-
-    @property
-    def splits_by_document(self) -> bool:
-        return self.documents >= MANY_DOCUMENTS and 0 < self.val_documents < self.documents
-
-
-def _survey(documents: Documents, kind: str, val_fraction: float, on_progress: OnProgress | None) -> _Survey:
-    survey = _Survey()
-    sampler = _Sampler(survey.sample)
-    at_start = True
-    for text, ends_document in _with_progress(documents, Text("reading"), on_progress):
-        survey.characters += len(text)
-        survey.documents += ends_document
-        survey.val_documents += at_start and _is_for_validation(text, val_fraction)
-        at_start = ends_document
-        if kind == "char":
-            if text.isascii():  # drop known characters quickly
-                seen_ascii = np.flatnonzero(survey.seen[:128]).astype(np.uint8).tobytes()
-                text = text.encode().translate(None, seen_ascii).decode()
-            survey.seen[code_points(text)] = True
-        elif kind == "bpe":
-            sampler.add(text)
-    sampler.finish()
-    if not survey.characters:
-        raise JobError("The sources contain no text.")
-    return survey
-
-
-class _Sampler:
-    """Keeps a uniform random sample of a text of any length in bounded memory (reservoir sampling)."""
-
-    def __init__(self, chunks: list[str]) -> None:
-        self._chunks = chunks
-        self._offered = 0
-        self._random = random.Random(0)
+    def __init__(self, kind: str, val_fraction: float) -> None:
+        self.documents = self.characters = 0
+        self._kind, self._val_fraction = kind, val_fraction
+        self._val_documents, self._at_start = 0, True
+        self._seen = np.zeros(UNICODE_SIZE, bool)
+        # A uniform random sample of a text of any length in bounded memory (reservoir sampling).
+        self._sample: list[str] = []
+        self._random, self._offered = random.Random(0), 0
         self._waiting: list[str] = []
         self._waiting_characters = 0
 
-    def add(self, text: str) -> None:
-        for start in range(0, len(text), SAMPLE_CHUNK_CHARACTERS):
-            self._waiting.append(text[start : start + SAMPLE_CHUNK_CHARACTERS])
-            self._waiting_characters += len(self._waiting[-1])
-            if self._waiting_characters >= SAMPLE_CHUNK_CHARACTERS:
-                self.finish()
+    def add(self, text: str, ends_document: bool) -> None:
+        self.characters += len(text)
+        self.documents += ends_document
+        self._val_documents += self._at_start and self._is_for_validation(text)
+        self._at_start = ends_document
+        if self._kind == "char":
+            self._seen[code_points(text)] = True
+        elif self._kind == "bpe":
+            for start in range(0, len(text), SAMPLE_CHUNK_CHARACTERS):
+                self._waiting.append(text[start : start + SAMPLE_CHUNK_CHARACTERS])
+                self._waiting_characters += len(self._waiting[-1])
+                if self._waiting_characters >= SAMPLE_CHUNK_CHARACTERS:
+                    self._offer()
 
-    def finish(self) -> None:
-        if not self._waiting:
-            return
-        chunk = "\n".join(self._waiting)
-        self._waiting, self._waiting_characters = [], 0
+    def _offer(self) -> None:
+        """Take what is waiting into the sample, or leave it."""
+        chunk, self._waiting, self._waiting_characters = "\n".join(self._waiting), [], 0
         self._offered += 1
         place = self._random.randrange(self._offered)
-        if len(self._chunks) < SAMPLE_CHUNKS:
-            self._chunks.append(chunk)
+        if len(self._sample) < SAMPLE_CHUNKS:
+            self._sample.append(chunk)
         elif place < SAMPLE_CHUNKS:
-            self._chunks[place] = chunk
+            self._sample[place] = chunk
+
+    def tokenizer(self, vocab_size: int) -> Tokenizer:
+        """Return the tokenizer for the text that was added."""
+        if not self.characters:
+            raise JobError("The sources contain no text.")
+        if self._kind == "char":
+            if self.documents > 1:
+                self._seen[ord("\n")] = True  # separates documents
+            return CharTokenizer("".join(map(chr, np.flatnonzero(self._seen))))
+        if self._kind != "bpe":
+            return tokenizer_from_json({"kind": self._kind})
+        if self._waiting:
+            self._offer()
+        return BpeTokenizer.train(self._sample, vocab_size)
+
+    def _is_for_validation(self, text: str) -> bool:
+        """Decide by a hash of the first piece, so that a document is in the same split whatever the order."""
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") < self._val_fraction * 2**64
+
+    def assigned(self, pieces: Iterator[Piece]) -> Iterator[tuple[Split, str, bool]]:
+        """Yield each piece with its split: by document if there are many, else the end of the text is the val split."""
+        train_left, at_start = int(self.characters * (1 - self._val_fraction)), True
+        by_document = self.documents >= MANY_DOCUMENTS and 0 < self._val_documents < self.documents
+        for text, ends_document in pieces:
+            if by_document:
+                if at_start:
+                    name: Split = "val" if self._is_for_validation(text) else "train"
+                yield name, text, ends_document
+                at_start = ends_document
+                continue
+            head, tail = text[:train_left], text[train_left:]
+            train_left -= len(head)
+            if head:
+                yield "train", head, ends_document and not tail
+            if tail:
+                yield "val", tail, ends_document
 
 
-def _make_tokenizer(kind: str, survey: _Survey, vocab_size: int, on_progress: OnProgress | None) -> Tokenizer:
-    if kind == "char":
-        if survey.documents > 1:
-            survey.seen[ord("\n")] = True  # separates documents
-        return CharTokenizer("".join(map(chr, np.flatnonzero(survey.seen))))
-    if kind == "byte":
-        return ByteTokenizer()
-    if kind == "gpt2":
-        return Gpt2Tokenizer()
-    if on_progress:
-        on_progress(Text("training the tokenizer"), 0.0)
-    return BpeTokenizer.train(survey.sample, vocab_size)
+def _meta(documents: Documents, survey: _Survey, chosen: Tokenizer, writers: dict[Split, SplitWriter]) -> DatasetMeta:
+    """Write what is left of the splits; return the content of meta.json."""
+    splits = {name: writer.close() for name, writer in writers.items()}
+    for name, split in splits.items():
+        if split.tokens < 2:  # the shortest window is one token and the token after it
+            raise JobError(
+                "The text is too short to train on: of {characters:,} characters, the {split} split has fewer "
+                "than 2 tokens.\n"
+                "Prepare more text: a model begins to learn words from about 100,000 characters.",
+                characters=survey.characters,
+                split=name,
+            )
+    fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
+    for writer in writers.values():
+        fingerprint.update(writer.digest.digest())
+    return DatasetMeta(
+        format=FORMAT,
+        version=VERSION,
+        sources=[without_query(source) if is_url(source) else source for source in documents.sources],
+        documents=survey.documents,
+        skipped_files=documents.skipped.total(),
+        vocab_size=chosen.vocab_size,
+        dtype=dtype_for(chosen.vocab_size).name,
+        splits=splits,
+        fingerprint=fingerprint.hexdigest()[:32],
+        tokenizer=chosen.to_json(),
+    )
 
 
 def _with_progress(documents: Documents, stage: str, on_progress: OnProgress | None) -> Iterator[Piece]:
@@ -268,29 +264,3 @@ def _with_progress(documents: Documents, stage: str, on_progress: OnProgress | N
             reported_bytes = documents.read_bytes
             on_progress(stage, reported_bytes / max(1, documents.total_bytes))
         yield piece
-
-
-def _is_for_validation(text: str, val_fraction: float) -> bool:
-    """Decide by a hash of the first piece, so that a document is in the same split whatever the order."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") < val_fraction * 2**64
-
-
-def _assigned(pieces: Iterator[Piece], survey: _Survey, val_fraction: float) -> Iterator[tuple[Split, str, bool]]:
-    """Yield each piece with its split: by document if there are many, else the end of the text is for validation."""
-    if survey.splits_by_document:
-        at_start = True
-        for text, ends_document in pieces:
-            if at_start:
-                name: Split = "val" if _is_for_validation(text, val_fraction) else "train"
-            yield name, text, ends_document
-            at_start = ends_document
-        return
-    train_left = int(survey.characters * (1 - val_fraction))
-    for text, ends_document in pieces:
-        head, tail = text[:train_left], text[train_left:]
-        train_left -= len(head)
-        if head:
-            yield "train", head, ends_document and not tail
-        if tail:
-            yield "val", tail, ends_document

@@ -7,7 +7,7 @@ from typing import Any
 
 from nanoscope.config_sources import DEFAULT_PRESET, resolve
 from nanoscope.data.dataset import SPLITS, open_dataset, read_meta
-from nanoscope.data.ladder import stored_ladder
+from nanoscope.data.ngrams import stored_ladder
 from nanoscope.ladder import Ladder, knowledge
 from nanoscope.messages import Text, on_terminal
 

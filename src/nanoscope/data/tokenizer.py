@@ -8,6 +8,7 @@ import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
@@ -84,15 +85,9 @@ class CharTokenizer(Tokenizer):
         # Code point → id. The id `vocab_size` marks characters outside the alphabet, so it has to fit, too.
         self._id_of = np.full(UNICODE_SIZE, self.vocab_size, dtype_for(self.vocab_size + 1))
         self._id_of[code_points(alphabet)] = np.arange(self.vocab_size)
-        # A byte table for ASCII text and small alphabets is three times as fast.
-        self._byte_id_of = self._id_of[:256].astype(np.uint8).tobytes() if self.vocab_size < 256 else None
 
     def encode(self, text: str) -> TokenArray:
-        ids: TokenArray
-        if self._byte_id_of and text.isascii():
-            ids = np.frombuffer(text.encode().translate(self._byte_id_of), np.uint8)
-        else:
-            ids = self._id_of[code_points(text)]
+        ids: TokenArray = self._id_of[code_points(text)]
         if ids.size and ids.max() == self.vocab_size:
             unknown = self.unknown(text)
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
@@ -298,8 +293,9 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
         return Gpt2Tokenizer()
     if kind == "char":
         alphabet = data.get("alphabet")
-        if isinstance(alphabet, str) and alphabet and len(set(alphabet)) == len(alphabet) and _is_text(alphabet):
-            return CharTokenizer(alphabet)
+        if isinstance(alphabet, str) and alphabet and len(set(alphabet)) == len(alphabet):
+            with suppress(UnicodeEncodeError):  # a lone surrogate
+                return CharTokenizer(alphabet)
         raise JobError("The tokenizer is damaged: its alphabet is not a text of distinct characters.")
     if kind == "bpe":
         if data.get("words") != WORDS_VERSION:
@@ -346,7 +342,3 @@ def code_points(text: str) -> npt.NDArray[np.uint32]:
 def _utf8(text: str) -> bytes:
     """Encode a text; lone surrogates (from a JSON escape or a broken command line) become '?'."""
     return text.encode("utf-8", "replace")
-
-
-def _is_text(text: str) -> bool:
-    return _utf8(text).decode() == text

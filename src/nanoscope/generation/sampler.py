@@ -58,9 +58,7 @@ def window_start(length: int, block_size: int) -> int:
 
 
 @torch.inference_mode()
-def generate(
-    model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_size: int, *, use_cache: bool = True
-) -> Iterator[Tensor]:
+def generate(model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_size: int) -> Iterator[Tensor]:
     """Yield the next token of each sequence (B), max_new_tokens times. The prompt is (B, T) with T ≥ 1."""
     was_training = model.training
     model.eval()
@@ -75,10 +73,7 @@ def generate(
             if start != cached_from:
                 cache.clear()
                 cached_from = start
-            if use_cache:
-                logits = model(tokens[:, start + cache.length : end], cache=cache)  # (B, V)
-            else:
-                logits = model(tokens[:, start:end])[:, -1]
+            logits = model(tokens[:, start + cache.length : end], cache=cache)  # (B, V)
             logits = logits[:, :vocab_size].float()  # the padding of the vocabulary is not text
             tokens[:, end] = chosen = choose(logits, settings, random)
             yield chosen
@@ -158,7 +153,7 @@ def generate_texts(
 
 def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:
     """Return one continuation."""
-    return generate_texts(model, tokenizer, prompt, settings, 1, lambda piece: None)[0]
+    return "".join(piece for _, piece in generate_pieces(model, tokenizer, prompt, settings, 1))
 
 
 def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:

@@ -1,18 +1,25 @@
-"""Sampling from a run on disk to standard output: the work of `nanoscope sample`."""
+"""Sampling from a model on disk to standard output, once or in a loop of prompts: the work of `nanoscope sample`."""
 
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count as numbers
 from pathlib import Path
 
 from nanoscope.config import POSITIVE
+from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS
-from nanoscope.generation.interactive import converse
-from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_texts
+from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_pieces, generate_texts
 from nanoscope.hardware.device import autocast, set_up_device
 from nanoscope.interop.models import open_model
 from nanoscope.messages import Text, on_terminal, printable
+from nanoscope.model import LanguageModel
+
+HELP = Text("Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves.")
+MARK = "> "
 
 
 def write_samples(
@@ -45,7 +52,7 @@ def write_samples(
     stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
     with autocast(choice):
         if interactive:
-            converse(model, tokenizer, settings, "" if text == DEFAULT_PROMPT else text, _show)
+            converse(model, tokenizer, settings, "" if text == DEFAULT_PROMPT else text)
             return
         texts = generate_texts(model, tokenizer, text, settings, count, stream)
     if as_json:
@@ -53,6 +60,50 @@ def write_samples(
         _show(json.dumps(result, ensure_ascii=False) + "\n")
     else:
         _show("".join("\n---------------\n" + other for other in texts[1:]) + "\n")
+
+
+def converse(model: LanguageModel, tokenizer: Tokenizer, settings: Sampling, first: str) -> None:
+    """Continue one prompt after another until the input ends. `first`, if any, is the first prompt."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        with suppress(ImportError):  # not on Windows, whose console edits lines itself
+            import readline  # noqa: F401  gives input() a history and arrow keys
+        print(on_terminal(HELP), file=sys.stderr)
+    text = ""
+    for turn in numbers():
+        prompt = first if turn == 0 and first else _ask(is_terminal)
+        if prompt is None:
+            break
+        pieces: list[str] = []
+        # Another seed every time: an empty line after the same prompt should not repeat the text.
+        seeded = replace(settings, seed=settings.seed + turn)
+        try:
+            for _, piece in generate_pieces(model, tokenizer, prompt or text or "\n", seeded, 1):
+                pieces.append(piece)
+                if len(pieces) > 1 or prompt or not text:  # the first piece is the prompt
+                    _show(piece)
+        except UsageError as error:
+            print(f"nanoscope: {on_terminal(error.text)}", file=sys.stderr)
+            continue
+        except KeyboardInterrupt:
+            pass
+        text = "".join(pieces)
+        _show("\n")
+
+
+def _ask(is_terminal: bool) -> str | None:
+    """The next prompt; None at the end of the input."""
+    while True:
+        try:
+            return input(MARK) if is_terminal else input()
+        except EOFError:
+            if is_terminal:
+                print(file=sys.stderr)
+            return None
+        except KeyboardInterrupt:
+            if not is_terminal:
+                raise
+            print(f"\n{on_terminal(HELP)}", file=sys.stderr)
 
 
 def newest_run() -> Path:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanoscope.checkpoint_files import BEST, LAST, NANOGPT, STATE, TOKENIZER, WEIGHTS, checkpoint_folders, read_pointer
+from nanoscope.checkpoint_files import BEST, NANOGPT, STATE, TOKENIZER, WEIGHTS, checkpoint_folders
 from nanoscope.config_sources import is_run, resolve
 from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
-from nanoscope.errors import JobError, UsageError, why
+from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA, RUNS, read_json
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
@@ -40,7 +40,7 @@ class OpenedModel:
     weights: dict[str, Tensor] = field(repr=False)
     tokenizer: Tokenizer | None = None
     tokenizer_problem: Text | str = ""
-    """Why the tokenizer is None."""
+    """Why the tokenizer is None, if it is."""
     step: int | None = None
     val_loss: float | None = None
     run: Path | None = None
@@ -84,8 +84,8 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
         path = path.parent
     elif path.is_file():
         return _open_nanogpt(path)
-    if (path / huggingface.CONFIG).is_file() and (path / WEIGHTS).is_file():
-        return _open_gpt2(str(path))
+    if (path / WEIGHTS).is_file() and not (path / STATE).exists():
+        return _open_gpt2(str(path)) if (path / huggingface.CONFIG).is_file() else _open_weights_alone(path)
     if is_ours(path):
         return _open_ours(path, checkpoint)
     if (path / NANOGPT).is_file():
@@ -125,35 +125,26 @@ def _existing(text: str) -> Path | None:
 
 def _not_a_model(text: str) -> UsageError:
     runs = [folder.parent.as_posix() for folder in RUNS.glob("*/checkpoints")]
-    hint = did_you_mean_run(text) or did_you_mean(text, [*huggingface.NAMES, *runs], shlex.quote)
-    values: dict[str, object] = {"path": text, "hint": hint, "names": ", ".join(huggingface.NAMES)}
-    if _existing(text):
-        return UsageError(
-            "{path} is not a model.{hint}\nExpected a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with "
-            "GPT-2's model.safetensors and config.json, or {names}.",
-            **values,
-        )
     return UsageError(
-        "{path} does not exist.{hint}\nExpected a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with "
+        "{path} is not a model.{hint}\nExpected a run, one of its checkpoints, nanoGPT's ckpt.pt, a folder with "
         "GPT-2's model.safetensors and config.json, or {names}.",
-        **values,
+        path=text,
+        hint=did_you_mean_run(text) or did_you_mean(text, [*huggingface.NAMES, *runs], shlex.quote),
+        names=", ".join(huggingface.NAMES),
     )
 
 
 def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
-    folder = _without_state(path, checkpoint)
-    if folder is not None:
-        return _open_weights_alone(folder)
     found, problems = find_checkpoint(path, checkpoint, optimizer=False)
-    saved, progress = found.tokenizer, found.progress
+    progress, vocab_size = found.progress, found.model_config.vocab_size
     run, settings = _run_of(found.folder)
-    tokenizer = None if saved is None else tokenizer_from_json(saved)
-    if tokenizer is not None and tokenizer.vocab_size > found.model_config.vocab_size:
+    tokenizer = None if found.tokenizer is None else tokenizer_from_json(found.tokenizer)
+    if tokenizer is not None and tokenizer.vocab_size > vocab_size:
         raise JobError(
             "{folder} is damaged: its tokenizer has {tokens} tokens, its model {vocab_size}",
             folder=found.folder,
             tokens=tokenizer.vocab_size,
-            vocab_size=found.model_config.vocab_size,
+            vocab_size=vocab_size,
         )
     return OpenedModel(
         name=_name(path),
@@ -161,7 +152,7 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
         config=found.model_config,
         weights=found.model,
         tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else Text("its training data had none"),
+        tokenizer_problem=Text("its training data had none"),
         step=progress.step,
         val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
         run=run,
@@ -170,48 +161,34 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
     )
 
 
-def _without_state(path: Path, checkpoint: str) -> Path | None:
-    """The wanted checkpoint if all that is left of it are its weights."""
-    inner = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    available = {folder.name: folder for folder in checkpoint_folders(inner)}
-    newest = next(iter(available), "")
-    named = (read_pointer(inner, checkpoint) or newest) if checkpoint in (BEST, LAST) else checkpoint
-    folder = available.get(named, path)
-    return folder if (folder / WEIGHTS).is_file() and not (folder / STATE).exists() else None
-
-
 def _open_weights_alone(folder: Path) -> OpenedModel:
+    """Open a checkpoint of which only the weights are left, and perhaps the tokenizer."""
     file, (run, settings) = folder / WEIGHTS, _run_of(folder)
     try:
         weights = read_tensors(file)
         config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
+        saved = folder / TOKENIZER
+        tokenizer = tokenizer_from_json(read_json(saved)) if saved.is_file() else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         missing = Text("the config.toml of its run is missing")
         reason = printable(str(error)[:160]) if settings else missing
         raise JobError(
             "{file} can't be used without {state}: {reason}", file=file, state=STATE, reason=reason
         ) from None
-    tokenizer = None
-    problem: Text | str = Text("there is no {file} beside {weights}", file=TOKENIZER, weights=WEIGHTS)
-    if (folder / TOKENIZER).is_file():
-        try:
-            tokenizer = tokenizer_from_json(read_json(folder / TOKENIZER))
-        except (ValueError, JobError) as error:
-            problem = why(error)
     step = re.fullmatch(r"step-(\d+)", folder.name)
-    state = folder / STATE
-    unchecked = Text("{state} is missing, so {file} could not be checked for damage", state=state, file=WEIGHTS)
     return OpenedModel(
         name=_name(folder),
         folder=folder,
         config=config,
         weights=weights,
         tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else problem,
+        tokenizer_problem=Text("there is no {file} beside {weights}", file=TOKENIZER, weights=WEIGHTS),
         step=int(step[1]) if step else None,
         run=run,
         dataset=str(settings.get("dataset", "")),
-        problems=[unchecked],
+        problems=[
+            Text("{state} is missing, so {file} could not be checked for damage", state=folder / STATE, file=WEIGHTS)
+        ],
     )
 
 
@@ -268,11 +245,11 @@ def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
         beside = found.file.absolute().parents[1] / DATA / dataset
         places += [Path(dataset), DATA / dataset, beside, default_folder(dataset, "char")]
     for folder in places:
-        tokenizer: Tokenizer | None = None
-        if (folder / "meta.pkl").is_file():
-            tokenizer = read_meta_pickle(folder / "meta.pkl")[0]
-        elif is_dataset(folder):
-            tokenizer = open_dataset(folder).tokenizer
+        meta = folder / "meta.pkl"
+        if meta.is_file():
+            tokenizer = read_meta_pickle(meta)[0]
+        else:
+            tokenizer = open_dataset(folder).tokenizer if is_dataset(folder) else None
         if tokenizer is not None and tokenizer.vocab_size == size:
             return tokenizer, ""
     if size in GPT2_SIZES:
@@ -290,5 +267,5 @@ def _open_gpt2(source: str) -> OpenedModel:
         config=config,
         weights=weights,
         tokenizer=tokenizer,
-        tokenizer_problem="" if tokenizer else Text("its {n} tokens are not GPT-2's", n=config.vocab_size),
+        tokenizer_problem=Text("its {n} tokens are not GPT-2's", n=config.vocab_size),
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nanoscope.checkpoint_files import NANOGPT
-from nanoscope.data.plain_pickle import check_tensors
+from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
 from nanoscope.messages import Text, printable
 from nanoscope.model import ModelConfig
@@ -95,7 +95,7 @@ def _check_archive(file: Path) -> None:
             if entry.filename.lower().endswith("data.pkl"):  # torch finds it in capitals, too
                 if entry.file_size > PICKLE_LIMIT_BYTES:
                     raise ValueError("its pickle is too large")
-                check_tensors(archive.read(entry))
+                load_plain(archive.read(entry), tensors=True)
 
 
 def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:

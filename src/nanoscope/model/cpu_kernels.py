@@ -8,6 +8,8 @@ Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,27 @@ LOGITS_AT_ONCE = 2**19
 FEW_ROWS = 32  # with more rows the arithmetic dominates, and the ordinary matmul is as fast
 
 
+_pretended = ""  # a device type, while memory is counted for another device
+
+
+@contextmanager
+def as_on(device_type: str) -> Iterator[None]:
+    """For fake tensors, which are on a CPU: use the functions that are used on this type of device."""
+    global _pretended
+    _pretended = device_type
+    try:
+        yield
+    finally:
+        _pretended = ""
+
+
+def on_cpu(x: Tensor) -> bool:
+    return (_pretended or x.device.type) == "cpu"
+
+
 def by_hand(x: Tensor) -> bool:
     """Return whether the hand-written functions are the faster ones for this tensor."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return on_cpu(x) and not torch.compiler.is_compiling()
 
 
 # --- linear layers -----------------------------------------------------------------------------------------------
@@ -59,7 +79,7 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    if qkv.requires_grad and qkv.device.type == "cpu":
+    if qkv.requires_grad and on_cpu(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
     y = F.scaled_dot_product_attention(*_heads(qkv, n_head, rotation), dropout_p=dropout, is_causal=True)
     return y.transpose(1, 2).flatten(2)
@@ -212,12 +232,12 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Apply F.dropout; on a CPU with a faster random generator, since torch's takes longer than the matmuls."""
     if p == 0 or not training:
         return x
-    return x * dropout_factors(x, p) if x.device.type == "cpu" else F.dropout(x, p)
+    return x * dropout_factors(x, p) if on_cpu(x) else F.dropout(x, p)
 
 
 def dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return the factors by which dropout multiplies a tensor of this shape."""
-    return _cpu_dropout_factors(like.detach(), p) if like.device.type == "cpu" else F.dropout(torch.ones_like(like), p)
+    return _cpu_dropout_factors(like.detach(), p) if on_cpu(like) else F.dropout(torch.ones_like(like), p)
 
 
 @torch.library.custom_op("nanoscope::dropout_factors", mutates_args=())  # compilers do not look inside

@@ -4,21 +4,26 @@ Each micro-batch and each update is timed by itself, so a long accumulation need
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
 import psutil
 import torch
 
-from nanoscope.config import TrainConfig
+from nanoscope.config import TrainConfig, build
 from nanoscope.data.loader import Batch
 from nanoscope.optim.schedule import learning_rate
+from nanoscope.planning.set_up import Workplace
 from nanoscope.training.engine import Engine, split
+from nanoscope.training.forecast import first_seconds
+from nanoscope.training.phases import seconds_since_process_start
 
 ROUND_SHARE = 0.3  # of the time: the micro-batches before one update, so that there are several updates
+LONGEST_SHARE = 0.8  # of the time: a micro-batch that takes longer is measured with fewer sequences
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -63,6 +68,65 @@ def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: fl
         most = max(2, int(ROUND_SHARE * seconds / median(done.passes)))
         step += 1
     return found
+
+
+class Job(msgspec.Struct):
+    """`data`: the folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`."""
+
+    config: dict[str, Any]
+    data: str
+    vocab_size: int
+    seconds: float
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What a child found out about a configuration."""
+
+    timing: Timing
+    seconds: dict[str, float | None]
+    """Expected of a checkpoint and a sample."""
+    window_seconds: float
+    """Of an evaluation."""
+    startup_seconds: float
+    compiled: bool
+    peak_bytes: int
+    flops_per_token: int
+    peak_flops: float | None
+    peak_source: str
+
+
+def serve(questions: Iterator[Any]) -> Iterator[Measured]:
+    """For child.py: set up what `train` sets up, train for a few seconds, and keep nothing."""
+    job = msgspec.convert(next(questions), Job)
+    config = build(job.config | {"init_from": "scratch"})
+    workplace = Workplace(config, job.data, job.vocab_size)
+    parts = workplace.set_up(config)
+    engine, next_batches = parts.engine, parts.loader.next
+    engine.notify = _out_of_memory
+    evaluator = workplace.evaluator(engine, None, "train", "val")
+    warm = engine.warm_up()
+    seconds = first_seconds(engine, evaluator, warm)
+    startup, began = seconds_since_process_start(), time.perf_counter()
+    if not engine.compiled:  # else compiled for whole micro-batches
+        most = int(LONGEST_SHARE * job.seconds * warm.fastest.sequences / warm.fastest.seconds)
+        engine.micro_batch = min(engine.micro_batch, max(most, 1))
+    timing = measure(engine, next_batches, 0)
+    if time.perf_counter() - began < job.seconds:
+        timing = measure(engine, next_batches, job.seconds)
+    yield Measured(
+        timing,
+        seconds,
+        (seconds["eval"] or 0.0) / sum(evaluator.shares),
+        startup,
+        engine.compiled,
+        peak_bytes(engine.machine.device),
+        engine.flops_per_token,
+        *engine.machine.peak,
+    )
+
+
+def _out_of_memory(before: int, now: int) -> None:
+    raise MemoryError
 
 
 def peak_bytes(device: torch.device) -> int:

@@ -1,125 +1,117 @@
-"""The memory that training takes, by part, without taking it: one iteration on fake tensors, which have no data.
+"""The memory that training takes, without taking it: steps of the engine on fake tensors, which have no data.
 
-Fake tensors go through the real model, backward pass and optimizers, so nothing has to be derived by hand for a recipe
-or a setting. Blocks are alike, and so are sequences: what is large is extrapolated from what is small. On another
-device than a CPU, the functions and data types are those that are used there (flash attention on CUDA), and the
-caching allocator's fragmentation is not included.
+The real model, backward pass and optimizers run, so nothing is derived by hand for a recipe or a setting. Blocks are
+alike, and so are sequences: what is large is extrapolated from what is small. For another device than a CPU, the
+functions and data types are those that are used there (flash attention on CUDA), and the fragmentation of its caching
+allocator is not included.
 """
 
-import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nanoscope.config import TrainConfig
-from nanoscope.hardware.device import DTYPES
+from nanoscope.hardware.device import Choice
+from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, Modern, build_model, cpu_kernels
-from nanoscope.optim.groups import build_optimizer, clip_gradients
+from nanoscope.training.distributed import Processes
+from nanoscope.training.engine import Engine
+from nanoscope.training.machine import Machine
 
-SHALLOW = 2, 4  # layers of the two models that a deeper one is extrapolated from
+LAYERS = 2, 4  # of the two models that a deeper one is extrapolated from
 SEQUENCES = 2, 4  # of the two micro-batches that others are extrapolated from; a single one is laid out differently
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes of one process. The parts are not all there at the same moment: `peak` is the most at any."""
+class TrainingMemory:
+    """Bytes of one process."""
 
     parameters: int
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-    """What the forward pass keeps for the backward pass."""
-    logits: int
-    """Logits, their probabilities and the gradients of both."""
+    checkpoint: int
+    """Weights and the optimizer's state."""
     peak: int
+    """At most, at any moment: also with gradients and activations."""
 
 
-def training_memory(shape: ModelConfig, config: TrainConfig, micro_batch: int, device_type: str, dtype: str) -> Memory:
-    """What one iteration with micro-batches of this size takes; `dtype` is that of matrix multiplications."""
+def training_memory(
+    shape: ModelConfig, config: TrainConfig, micro_batch: int, device_type: str, dtype: str
+) -> TrainingMemory:
+    """What a step with micro-batches of this size takes; `dtype` is that of matrix multiplications."""
     shape = replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
     sparse = device_type == "cpu" and config.compile is not True
 
-    def counted(layers: int, sequences: int) -> _Counted:
+    def counted(layers: int, sequences: int) -> tuple[int, ...]:
         return _count(replace(shape, n_layer=layers), sequences, sparse, device_type, dtype)
 
-    in_depth = [
-        _between(SHALLOW, [counted(layers, sequences) for layers in SHALLOW], shape.n_layer) for sequences in SEQUENCES
-    ]
-    found = _between(SEQUENCES, in_depth, micro_batch)
-    passes = found.later_peak if config.sequences_per_step > micro_batch else found.first_peak
-    logits = 4 * micro_batch * shape.block_size * shape.vocab_size
-    return Memory(
-        parameters=found.parameters,
-        weights=found.weights,
-        gradients=found.gradients,
-        optimizer=found.optimizer,
-        activations=found.saved - logits,
-        logits=3 * logits,
-        peak=max(passes, found.update_peak),
-    )
+    found = np.array([[counted(layers, sequences) for sequences in SEQUENCES] for layers in LAYERS])
+    at_depth = _extrapolated(LAYERS, found, shape.n_layer)
+    parameters, checkpoint, first, later, update = map(int, _extrapolated(SEQUENCES, at_depth, micro_batch))
+    accumulates = config.sequences_per_step > micro_batch  # from its second pass on, a step also has gradients
+    return TrainingMemory(parameters, checkpoint, max(later if accumulates else first, update))
 
 
-class _Counted(NamedTuple):
-    parameters: int
-    weights: int
-    gradients: int
-    optimizer: int
-    saved: int
-    first_peak: int
-    """During the first forward and backward pass of an iteration, which has no gradients yet."""
-    later_peak: int
-    update_peak: int
-
-
-def _between(places: tuple[int, int], counted: list[_Counted], place: int) -> _Counted:
+def _extrapolated(places: tuple[int, int], found: np.ndarray, place: int) -> np.ndarray:
     """Everything grows in proportion to layers, and to sequences."""
-    times = (place - places[0]) / (places[1] - places[0])
-    return _Counted(*(round(low + times * (high - low)) for low, high in zip(*counted, strict=True)))
+    few, more = found
+    grown: np.ndarray = few + (more - few) * (place - places[0]) // (places[1] - places[0])
+    return grown
 
 
 @lru_cache(maxsize=64)
-def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, dtype: str) -> _Counted:
-    live = _Live()
-    with as_on(device_type), FakeTensorMode(), live:
+def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, dtype: str) -> tuple[int, ...]:
+    """Parameters; bytes of a checkpoint; the most during the first pass of a step, a later one, and the update."""
+    machine = Machine(Choice("cpu", "", dtype, False, Joined("", ())), Processes())
+    with _faked(device_type) as live:
         model = build_model(shape)
         if isinstance(model, Modern) and model.ngrams is not None:
             model.ngrams.sparse = sparse
-        weights = live.bytes
-        config = TrainConfig(recipe="modern" if isinstance(model, Modern) else "classic")
-        optimizer = build_optimizer(model, config, "cpu", dtype)
+        engine = Engine(
+            TrainConfig(recipe="modern" if isinstance(model, Modern) else "classic"), model, machine, sequences
+        )
+        engine.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it would read numbers
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
-        for _ in range(2):  # only the second iteration has the optimizer's state from its beginning
-            begin, peaks = live.bytes, []
-            for _ in range(2):
-                before = live.restart()
-                with torch.autocast("cpu", DTYPES[dtype], enabled=dtype != "float32"):
-                    loss = model(tokens, tokens)
-                saved = live.bytes - before
-                loss.backward()
+        one_pass = partial(engine.passes, [(tokens, tokens)], 0)
+        for _ in range(2):  # only the second step has the optimizer's state from its beginning
+            peaks = []
+            for work in (one_pass, one_pass, lambda: engine.update(1e-3)):
+                live.peak = live.bytes
+                work()
                 peaks.append(live.peak)
-            gradients = live.bytes - begin - _bytes(loss)
-            live.restart()
-            clip_gradients(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        state = live.bytes - weights - _bytes(tokens) - _bytes(loss)
-    first, later = peaks
-    return _Counted(model.parameter_count(), weights, gradients, state, saved, first, later, live.peak)
+        checkpoint = live.bytes - tokens.nbytes
+    return model.parameter_count(), checkpoint, *peaks
 
 
-def _bytes(tensor: Tensor) -> int:
-    return tensor.untyped_storage().nbytes()
+@contextmanager
+def _faked(device_type: str) -> Iterator["_Live"]:
+    """Make tensors without data, which are on a CPU, and do what is done on this type of device."""
+    attention = SDPBackend.MATH if device_type == "mps" else SDPBackend.FLASH_ATTENTION
+    with cpu_kernels.as_on(device_type), sdpa_kernel(attention), _LikeGpu(), FakeTensorMode(), _Live() as live:
+        yield live
+
+
+class _LikeGpu(TorchFunctionMode):
+    """Dropout by torch keeps a byte for each value on a GPU, and its attention no more with dropout than without."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.dropout:
+            return torch.native_dropout(args[0], kwargs["p"], train=True)[0]
+        if func is F.scaled_dot_product_attention:
+            kwargs = kwargs | {"dropout_p": 0.0}
+        return func(*args, **kwargs)
 
 
 class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -129,11 +121,6 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
-
-    def restart(self) -> int:
-        """Forget the most so far; returns what there is now."""
-        self.peak = self.bytes
-        return self.bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -152,28 +139,3 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _remove(self, key: int, size: int) -> None:
         del self._known[key]
         self.bytes -= size
-
-
-@contextlib.contextmanager
-def as_on(device_type: str) -> Iterator[None]:
-    """Let the model's functions do on fake tensors what they do on this device."""
-    with contextlib.ExitStack() as changes:
-        change = partial(mock.patch.object, cpu_kernels)
-        if device_type != "cpu":
-            changes.enter_context(change("by_hand", lambda x: False))
-            changes.enter_context(change("dropout", _dropout))
-            changes.enter_context(change("causal_attention", partial(_without_dropout, cpu_kernels.causal_attention)))
-        changes.enter_context(sdpa_kernel(SDPBackend.MATH if device_type == "mps" else SDPBackend.FLASH_ATTENTION))
-        yield
-
-
-def _dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """As on a GPU, where it keeps a byte for each value."""
-    return torch.native_dropout(x, p, training)[0] if p > 0 and training else x
-
-
-def _without_dropout(
-    attention: Callable[..., Tensor], qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None
-) -> Tensor:
-    """As on a GPU, where attention with dropout keeps no more than without."""
-    return attention(qkv, n_head, 0.0, rotation)

@@ -1,273 +1,336 @@
-"""What a run will take on this machine: memory by part for each batch split, time, disk, and what limits its speed.
+"""What a run will take: memory for each batch split, time, disk, and what to change where that is too much.
 
-Memory is counted on fake tensors (memory.py); if that fits, a few seconds of real steps are measured (steps.py), and
-correct it. The rest of the run follows by the rules that `train` uses for its own forecast.
+Memory is counted on fake tensors (memory.py). If it fits this machine, a few seconds of real steps are measured in a
+child process (measure.py) and correct it; time on another device follows from its peak and an assumed MFU. The whole
+run is forecast as `train` forecasts it (training/pace.py).
 """
 
 import math
-import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
-from statistics import mean, median
 from typing import Any
 
 import msgspec
 import torch
 
-from nanoscope.config import TrainConfig
-from nanoscope.errors import JobError
-from nanoscope.hardware.device import MEASURED, Choice, set_up_device
+from nanoscope.child import Child, ChildError
+from nanoscope.errors import UsageError
+from nanoscope.hardware.device import set_up_device
 from nanoscope.hardware.memory import available_bytes
+from nanoscope.hardware.peaks import KnownDevice, all_devices, named_device
 from nanoscope.messages import Text
-from nanoscope.model.flops import mfu
-from nanoscope.planning.advice import advice
-from nanoscope.planning.elsewhere import divisors
-from nanoscope.planning.figures import DiskPlan, MemoryPlan, Plan, Split, TimePlan
-from nanoscope.planning.limits import judge
-from nanoscope.planning.memory import Memory, training_memory
-from nanoscope.planning.request import Request
-from nanoscope.planning.steps import StepTimes, measure_steps
-from nanoscope.training.forecast import save_seconds
+from nanoscope.model import build_model
+from nanoscope.model.flops import flops_per_token
+from nanoscope.planning.measure import Job, Measured
+from nanoscope.planning.memory import TrainingMemory, training_memory
+from nanoscope.planning.request import Request, understand
+from nanoscope.runs.events import Forecast
+from nanoscope.training.forecast import SMALLER_MODEL, warnings
 from nanoscope.training.memory import MUCH, PROCESS_BYTES
 from nanoscope.training.pace import Pace, left_to_do
+from nanoscope.version import __version__
 
-SECONDS = 6.0  # of steps that are measured
-LOADED_BYTES = 135 << 20  # of libraries and buffers that the first iterations load (benchmarks/LOG.md)
-STALL = 1.25  # times the median
-LONGEST_SAVE = 4e9  # bytes of a checkpoint that is written to measure it
-# What the measuring process does not do (benchmarks/LOG.md): print and log an iteration; load the command line, open
-# the files of the run, and end. The latter as a share of its own start-up without the warm-up.
-LINE_SECONDS, COMMAND_SHARE = 0.0005, 0.2
+SCHEMA = "nanoscope.plan/2"
+HERE = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")  # torch's names
+SECONDS, LIMIT_SECONDS = 6.0, 600.0  # of steps that are measured; until that is given up
+# On another device: ten public runs reached from 17 to 73 % of the peak (benchmarks/LOG.md).
+USUAL_MFU, HIGH_MFU, LOW_MFU = 0.35, 0.75, 0.15
+FORWARD_SHARE = 1 / 3  # of the arithmetic of a step: an evaluation has no backward pass
+CUDA_BYTES = 600 << 20  # of device memory that CUDA and its libraries take before the first tensor
+MACOS_SHARE = 2 / 3  # of the memory that a Mac lets its GPU use
+MUCH_EVALUATION, GOOD_EVALUATION = 0.25, 0.1  # of the run
+WORTH_TUNING = 20 * 60.0  # seconds of a run: ten times what tuning takes
 
-Report = Callable[[Text], None]
+
+class Split(msgspec.Struct, frozen=True):
+    """The sequences of a step in micro-batches of some size."""
+
+    batch_size: int
+    gradient_accumulation_steps: int
+    peak_bytes: int
+    fits: bool
+    """With a tenth of the memory to spare."""
 
 
-def plan_here(request: Request, *, seconds: float = SECONDS, report: Report) -> Plan:
-    """Plan for this machine."""
-    config = request.config
+class MemoryPlan(msgspec.Struct, frozen=True):
+    peak_bytes: int
+    available_bytes: int
+    fits: bool
+    splits: list[Split]
+    """The configured one, and others for the same sequences a step."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Of the time: so many times so many seconds. `phase` is 'startup', 'step', 'eval', 'checkpoint' or 'sample'."""
+
+    phase: str
+    times: int
+    seconds: float
+
+
+class TimePlan(msgspec.Struct, frozen=True):
+    seconds: float
+    """Of the whole command."""
+    seconds_low: float
+    seconds_high: float
+    tokens_per_second: float
+    mfu: float | None
+    peak_flops: float | None
+    peak_source: str
+    parts: list[Part]
+
+
+class DiskPlan(msgspec.Struct, frozen=True):
+    checkpoint_bytes: int
+    bytes: int
+    """At most: also with the best checkpoint, and the one that is being written."""
+    free_bytes: int | None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = SCHEMA
+    nanoscope: str = __version__
+    name: str
+    device: str
+    device_name: str
+    dtype: str
+    compiled: bool | None
+    """None: it is not known of another device."""
+    measured: bool
+    """Else computed: for another device, or because it does not fit."""
+    recipe: str
+    parameters: int
+    tokens_per_step: int
+    done: int
+    steps: int
+    """That are left."""
+    tokens: int
+    """Of the whole run, with what is done."""
+    data: str
+    train_tokens: int | None
+    epochs: float | None
+    memory: MemoryPlan
+    time: TimePlan | None
+    """None if it does not fit, or if nothing is known of the speed of the device."""
+    disk: DiskPlan
+    notes: list[str]
+    advice: list[str]
+
+
+def encoded(plans: Plan | list[Plan]) -> str:
+    """A plan, or plans for several devices, as one JSON document."""
+    content = {"schema": SCHEMA, "nanoscope": __version__, "plans": plans} if isinstance(plans, list) else plans
+    return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=1).decode() + "\n"
+
+
+def plan_for(words: Sequence[str], report: Callable[[Text], None] = lambda text: None) -> Plan:
+    """The plan of a run: for this machine, unless --device names another one."""
+    request = understand(words)
+    if HERE.fullmatch(request.config.device):
+        return plan_here(request, report)
+    return plan_elsewhere(request, named_device(request.config.device))
+
+
+def plans_everywhere(words: Sequence[str]) -> list[Plan]:
+    """One plan for each device that is known."""
+    request = understand(words)
+    return [plan_elsewhere(request, device) for device in all_devices() if device.kind != "tpu"]
+
+
+def plan_here(request: Request, report: Callable[[Text], None], seconds: float = SECONDS) -> Plan:
+    config, data = request.config, request.data
     choice, notes = set_up_device(
-        config.device,
-        config.dtype,
-        config.compile,
-        threads=config.threads,
-        training=True,
-        planned_steps=config.max_iters,
+        config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
     )
     report(Text("counting the memory of an iteration"))
-    counted = memory_of_splits(request, choice)
-    available = available_bytes(torch.device(choice.device))
-    process = Process(PROCESS_BYTES if choice.type == "cpu" else 0)
-    memory = memory_plan(config, counted, process, available, measured=False)
-    if not memory.fits:
-        most = int(MUCH * available) - process.fixed
-        sizes = (size for size in divisors(config.sequences_per_step) if _counted(request, choice, size).peak <= most)
-        if (largest := next(sizes, None)) is not None:
-            counted = {size: _counted(request, choice, size) for size in sorted({*counted, largest})}
-            memory = memory_plan(config, counted, process, available, measured=False)
-        return assemble(request, choice, counted, memory, None, notes)
-    report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
-    times = measure_steps(
-        config,
-        vocab_size=request.data.vocab_size,
-        data=request.data.folder,
-        seconds=seconds,
-        halves=True,
-        save_in=_disk(config) if _can_save(config, counted) else None,
-    )
-    if times.out_of_memory:
-        return assemble(request, choice, counted, msgspec.structs.replace(memory, fits=False), None, notes)
-    if not times.works:
-        raise JobError("can't measure steps of this configuration: {problem}", problem=times.problem)
-    if times.save_seconds is None:  # too large to try: as the latest saves to this disk
-        size = counted[config.batch_size].weights + counted[config.batch_size].optimizer
-        times = msgspec.structs.replace(times, save_seconds=save_seconds(size))
-    process = Process.measured(times, _counted(request, choice, times.micro_batch))
-    memory = memory_plan(config, counted, process, available, measured=True)
-    return assemble(request, choice, counted, memory, times, notes)
 
+    def counted(micro_batch: int) -> TrainingMemory:
+        return training_memory(request.shape, config, micro_batch, choice.type, choice.dtype)
 
-@dataclass(frozen=True)
-class Process:
-    """What a process takes besides its tensors: a fixed part, and what it loses between tensors of many sizes."""
-
-    fixed: int
-    share: float = 0.0
-
-    @classmethod
-    def measured(cls, times: StepTimes, counted: Memory) -> "Process":
-        """By what was measured with the micro-batch that was counted."""
-        besides = max(times.peak_bytes - counted.peak, 0)
-        fixed = min(besides, times.process_bytes + LOADED_BYTES)
-        return cls(fixed, (besides - fixed) / counted.peak)
-
-    def bytes(self, memory: Memory) -> int:
-        return self.fixed + round(self.share * memory.peak)
-
-
-def splits(config: TrainConfig) -> list[int]:
-    """Micro-batches that divide the sequences of an iteration: the configured one, half, twice, … and one sequence."""
-    size, possible = config.batch_size, divisors(config.sequences_per_step)
-    wanted = [1, size / 4, size / 2, size, 2 * size, 4 * size]
-    return sorted({min(possible, key=lambda each: abs(math.log(each / max(near, 1)))) for near in wanted})
-
-
-def memory_of_splits(request: Request, choice: Choice) -> dict[int, Memory]:
-    return {size: _counted(request, choice, size) for size in splits(request.config)}
-
-
-def _counted(request: Request, choice: Choice, micro_batch: int) -> Memory:
-    config = replace(request.config, compile=choice.compile)
-    return training_memory(request.shape, config, micro_batch, choice.type, choice.dtype)
-
-
-def memory_plan(
-    config: TrainConfig, counted: dict[int, Memory], process: Process, available: int, *, measured: bool
-) -> MemoryPlan:
-    """What was counted, with what the process takes besides, against what there is."""
-
-    def fits(memory: Memory) -> bool:
-        return memory.peak + process.bytes(memory) <= MUCH * available
-
-    own = counted[config.batch_size]
-    return MemoryPlan(
-        weight_bytes=own.weights,
-        gradient_bytes=own.gradients,
-        optimizer_bytes=own.optimizer,
-        activation_bytes=own.activations,
-        logit_bytes=own.logits,
-        process_bytes=process.bytes(own),
-        peak_bytes=own.peak + process.bytes(own),
-        available_bytes=available,
-        fits=fits(own),
-        measured=measured,
-        splits=[
-            Split(
-                batch_size=size,
-                gradient_accumulation_steps=config.sequences_per_step // size,
-                activation_bytes=each.activations,
-                logit_bytes=each.logits,
-                peak_bytes=each.peak + process.bytes(each),
-                fits=fits(each),
-            )
-            for size, each in counted.items()
-        ],
-    )
-
-
-def time_plan(request: Request, times: StepTimes) -> TimePlan:
-    """The whole command, by the rules of the forecast that `train` prints."""
-    config = request.config
-    step, usual_step = times.step_seconds(config), times.step_seconds(config, without_stalls)
-    evaluation = request.eval_windows * times.eval_seconds_per_sequence
-    left = left_to_do(config, request.done)
-    startup = times.startup_seconds + COMMAND_SHARE * (times.startup_seconds - times.warm_up_seconds)
-    pace = Pace(
-        config,
-        step=usual_step + LINE_SECONDS / config.log_interval,
-        eval=evaluation,
-        checkpoint=times.save_seconds,
-        sample=times.sample_seconds,
-    )
-    expected = pace.forecast(request.done, measured=len(times.update_seconds))
-    judged = judge(times, step, config.block_size)
-    speed = config.tokens_per_step / step
-    source = MEASURED if times.peak_source == MEASURED else times.peak_source
-    return TimePlan(
-        step_seconds=step,
-        tokens_per_second=speed,
-        mfu=mfu(speed, times.flops_per_token, times.peak_flops),
-        mfu_peak_flops=times.peak_flops,
-        mfu_source=source,
-        evaluation_seconds=evaluation,
-        evaluations=left.eval,
-        checkpoint_seconds=times.save_seconds,
-        checkpoints=math.ceil(left.checkpoint),
-        sample_seconds=times.sample_seconds,
-        samples=left.sample,
-        startup_seconds=startup,
-        seconds=startup + (expected.seconds or 0.0),
-        seconds_low=startup + (expected.seconds_low or 0.0),
-        seconds_high=startup + (expected.seconds_high or 0.0),
-        measured=True,
-        limit=judged.limit,
-        limit_reason=judged.reason,
-    )
-
-
-def without_stalls(seconds: Sequence[float]) -> float:
-    """The mean, without repetitions that stand out: something else had the processor then."""
-    most = STALL * median(seconds)
-    return mean(each for each in seconds if each <= most)
-
-
-def disk_plan(config: TrainConfig, checkpoint_bytes: int, saves: int, free: int | None) -> DiskPlan:
-    kept = saves if config.keep_checkpoints == 0 else min(saves, config.keep_checkpoints + 1)  # and the best
-    needed = checkpoint_bytes * (kept + (saves > kept))
-    fits = free is None or needed <= free
-    return DiskPlan(checkpoint_bytes=checkpoint_bytes, bytes=needed, free_bytes=free, fits=fits)
-
-
-def assemble(
-    request: Request,
-    choice: Choice,
-    counted: dict[int, Memory],
-    memory: MemoryPlan,
-    times: StepTimes | None,
-    notes: list[str],
-) -> Plan:
-    config, own = request.config, counted[request.config.batch_size]
-    time = time_plan(request, times) if times else None
-    size = (times and times.checkpoint_bytes) or own.weights + own.optimizer
-    saves = math.ceil(left_to_do(config, request.done).checkpoint)
-    disk = disk_plan(config, size, saves, shutil.disk_usage(_disk(config)).free)
-    return Plan(
-        **common(request, own.parameters),
+    process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
+    memory, time, found = memory_plan(request, counted, process, available), None, None
+    if memory.fits:
+        report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
+        job = Job(asdict(config), str(data.folder or ""), data.vocab_size, seconds)
+        try:
+            with Child("nanoscope.planning.measure:serve") as child:
+                found = child.ask(job, Measured, timeout=seconds + LIMIT_SECONDS)
+        except ChildError as error:
+            if not error.out_of_memory:
+                raise
+            memory = msgspec.structs.replace(memory, fits=False)
+    if found is not None:
+        process = max(found.peak_bytes - counted(found.timing.micro_batch).peak, 0)
+        memory, time = memory_plan(request, counted, process, available), time_here(request, found)
+        if data.folder is None:
+            notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
+    return _plan(
+        request,
+        counted(config.batch_size),
+        memory,
+        time,
+        shutil.disk_usage(
+            next(path for path in Path(config.out_dir or "runs").absolute().parents if path.is_dir())
+        ).free,
         device=choice.device,
         device_name=choice.device_name,
-        here=True,
-        dtype=times.dtype if times else choice.dtype,
-        compiled=times.compiled if times else choice.compile,
-        threads=times.threads if times and choice.type == "cpu" else None,
+        dtype=choice.dtype,
+        compiled=found.compiled if found else choice.compile,
+        notes=notes,
+    )
+
+
+def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
+    """Plan for a device of the table. Nothing is measured."""
+    if device.kind == "tpu":
+        raise UsageError(
+            "nanoscope does not train on TPUs; {device} is known only for logs of other trainers", device=device.name
+        )
+    config, on_mac = request.config, device.kind == "mps"
+    usual = "bfloat16" if device.bf16_tflops else "float16" if device.fp16_tflops else "float32"
+    dtype = config.dtype if config.dtype != "auto" else "float32" if on_mac else usual
+
+    def counted(micro_batch: int) -> TrainingMemory:
+        return training_memory(request.shape, config, micro_batch, device.kind, dtype)
+
+    available = round(device.memory_gb * 2**30 * (MACOS_SHARE if on_mac else 1))
+    memory = memory_plan(request, counted, 0 if on_mac else CUDA_BYTES, available)
+    peak = None if on_mac else device.flops(dtype)
+    return _plan(
+        request,
+        counted(config.batch_size),
+        memory,
+        time_elsewhere(request, peak) if peak and memory.fits else None,
+        None,
+        device=device.kind,
+        device_name=device.label,
+        dtype=dtype,
+        compiled=None if config.compile == "auto" else config.compile,
+        notes=[] if peak else [Text("no run on such a device is known")],
+    )
+
+
+def memory_plan(request: Request, counted: Callable[[int], TrainingMemory], process: int, available: int) -> MemoryPlan:
+    """What was counted, with what the process takes besides, against what there is."""
+    size, sequences = request.config.batch_size, request.config.sequences_per_step
+    possible = [each for each in range(1, sequences + 1) if sequences % each == 0]
+    peaks = {each: counted(each).peak + process for each in possible}
+    fits = {each: peak <= MUCH * available for each, peak in peaks.items()}
+    near = {size // 4, size // 2, size, 2 * size, 4 * size, max(filter(fits.get, possible), default=size)}
+    splits = [Split(each, sequences // each, peaks[each], fits[each]) for each in sorted(near & set(possible))]
+    return MemoryPlan(peaks[size], available, fits[size], splits)
+
+
+def time_here(request: Request, found: Measured) -> TimePlan:
+    config, step = request.config, found.timing.step_seconds(request.config)
+    seconds = found.seconds | {"step": step, "eval": request.eval_windows * found.window_seconds}
+    forecast = Pace(config, None, **seconds).forecast(request.done, measured=len(found.timing.update))
+    reached = found.flops_per_token * config.tokens_per_step / step
+    mfu = reached / found.peak_flops if found.peak_flops else None
+    return _time(request, forecast, found.startup_seconds, mfu, found.peak_flops, found.peak_source)
+
+
+def time_elsewhere(request: Request, peak_flops: float) -> TimePlan:
+    """At the usual share of the peak; the range is from the highest to the lowest."""
+    config, shape = request.config, request.shape
+    with torch.device("meta"):
+        flops = flops_per_token(shape, build_model(shape).multiplied_parameters()) * config.tokens_per_step
+
+    def forecast(mfu: float) -> Forecast:
+        step = flops / (mfu * peak_flops)
+        evaluation = FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step
+        return Pace(config, step=step, eval=evaluation).forecast(request.done)
+
+    low, high = forecast(HIGH_MFU).seconds, forecast(LOW_MFU).seconds
+    expected = msgspec.structs.replace(forecast(USUAL_MFU), seconds_low=low, seconds_high=high)
+    source = Text("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
+    return _time(request, expected, None, USUAL_MFU, peak_flops, source)
+
+
+def _time(
+    request: Request, forecast: Forecast, startup: float | None, mfu: float | None, peak: float | None, source: str
+) -> TimePlan:
+    left, begin = left_to_do(request.config, request.done), startup or 0.0
+    each = [
+        ("startup", 1, startup),
+        ("step", left.step, forecast.step_seconds),
+        ("eval", left.eval, forecast.eval_seconds),
+        ("checkpoint", math.ceil(left.checkpoint), forecast.checkpoint_seconds),
+        ("sample", left.sample, forecast.sample_seconds),
+    ]
+    return TimePlan(
+        seconds=begin + (forecast.seconds or 0.0),
+        seconds_low=begin + (forecast.seconds_low or 0.0),
+        seconds_high=begin + (forecast.seconds_high or 0.0),
+        tokens_per_second=request.config.tokens_per_step / (forecast.step_seconds or math.inf),
+        mfu=mfu,
+        peak_flops=peak,
+        peak_source=source,
+        parts=[Part(phase, times, seconds) for phase, times, seconds in each if times and seconds is not None],
+    )
+
+
+def _plan(
+    request: Request,
+    counted: TrainingMemory,
+    memory: MemoryPlan,
+    time: TimePlan | None,
+    free: int | None,
+    **fields: Any,
+) -> Plan:
+    config, tokens = request.config, request.config.max_iters * request.config.tokens_per_step
+    saves = math.ceil(left_to_do(config, request.done).checkpoint)
+    kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
+    disk = DiskPlan(counted.checkpoint, kept * counted.checkpoint, free)
+    return Plan(
+        name=request.name,
+        measured=time is not None and free is not None,
+        recipe=request.shape.recipe,
+        parameters=counted.parameters,
+        tokens_per_step=config.tokens_per_step,
+        done=request.done,
+        steps=config.max_iters - request.done,
+        tokens=tokens,
+        data=request.data.name,
+        train_tokens=request.data.train_tokens,
+        epochs=tokens / request.data.train_tokens if request.data.train_tokens else None,
         memory=memory,
         time=time,
         disk=disk,
-        notes=notes,
-        advice=advice(request, memory, disk, time, times),
+        advice=advice(request, memory, time, disk),
+        **fields,
     )
 
 
-def common(request: Request, parameters: int) -> dict[str, Any]:
-    """The figures that depend on the configuration alone."""
-    config, data = request.config, request.data
-    tokens = config.max_iters * config.tokens_per_step
-    return {
-        "name": request.name,
-        "recipe": request.shape.recipe,
-        "parameters": parameters,
-        "batch_size": config.batch_size,
-        "gradient_accumulation_steps": config.gradient_accumulation_steps,
-        "tokens_per_step": config.tokens_per_step,
-        "done": request.done,
-        "steps": max(config.max_iters - request.done, 0),
-        "tokens": tokens,
-        "tokens_per_parameter": tokens / parameters,
-        "data": data.name,
-        "prepared": data.folder is not None,
-        "vocab_size": data.vocab_size,
-        "train_tokens": data.train_tokens,
-        "epochs": tokens / data.train_tokens if data.train_tokens else None,
-    }
-
-
-def _can_save(config: TrainConfig, counted: dict[int, Memory]) -> bool:
-    own = counted[config.batch_size]
-    size, folder = own.weights + own.optimizer, _disk(config)
-    return size < min(LONGEST_SAVE, shutil.disk_usage(folder).free / 2) and os.access(folder, os.W_OK)
-
-
-def _disk(config: TrainConfig) -> Path:
-    """The nearest folder that exists above the one that the run will have."""
-    path = Path(config.out_dir or "runs").absolute()
-    return next(folder for folder in (path.parent, *path.parents) if folder.is_dir())
+def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: DiskPlan) -> list[str]:
+    """What would help, only where something does."""
+    config, tokens, found = request.config, request.data.train_tokens, list[str]()
+    if not memory.fits:
+        best = max((split for split in memory.splits if split.fits), key=lambda split: split.batch_size, default=None)
+        flags = (
+            best and f"--batch_size={best.batch_size} --gradient_accumulation_steps={best.gradient_accumulation_steps}"
+        )
+        smaller = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
+        found.append(Text("use {flags}", flags=flags) if flags else smaller)
+    if time is not None and disk.free_bytes is not None:
+        seconds = {part.phase: part.times * part.seconds for part in time.parts}
+        step = config.tokens_per_step / time.tokens_per_second
+        epochs = config.tokens_per_step / tokens if tokens else 0.0
+        found += warnings(
+            config, Forecast(step=request.done, seconds=time.seconds, step_seconds=step, epochs_per_step=epochs)
+        )
+        share = seconds.get("eval", 0.0) / time.seconds
+        if share > MUCH_EVALUATION and time.seconds > 40:
+            flag = f"--eval_interval={config.eval_interval * math.ceil(share / GOOD_EVALUATION)}"
+            found.append(Text("evaluations take {share:.0%} of the time; use {flag}", share=share, flag=flag))
+        if time.seconds > WORTH_TUNING and not request.done:
+            command = request.command("tune")
+            found.append(Text("find out in two minutes whether it can be faster: {command}", command=command))
+    if disk.free_bytes is not None and disk.bytes > disk.free_bytes:
+        found.append(
+            Text("make room, keep fewer checkpoints (--keep_checkpoints=1), or use another disk (--out_dir=FOLDER)")
+        )
+    return found

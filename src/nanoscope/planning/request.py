@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.config import TrainConfig, build
 from nanoscope.config_sources import Resolved, resolve
 from nanoscope.data.corpora import CORPORA
@@ -20,8 +19,7 @@ from nanoscope.errors import UsageError
 from nanoscope.model import ModelConfig
 from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
-from nanoscope.training.nanogpt_run import nanogpt_run
-from nanoscope.training.resume import old_run, open_weights, resumed_config, settled
+from nanoscope.training.resume import continue_run, open_weights, resolve_init_from
 from nanoscope.training.run_folder import RunFolder
 
 # Vocabulary, training and validation tokens of datasets that are not prepared yet.
@@ -81,7 +79,7 @@ def understand(words: Sequence[str]) -> Request:
     out_dir, typed = resolved.config.out_dir, resolved.typed
     if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
         resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
-    resolved = settled(resolved)
+    resolved = resolve_init_from(resolved)
     if resolved.config.init_from == "resume":
         return replace(_resumed(resolved), words=tuple(words))
     return replace(_request(with_shape_of_weights(resolved), resolved.name), words=tuple(words))
@@ -97,15 +95,8 @@ def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
 
 
 def _resumed(resolved: Resolved) -> Request:
-    folder = old_run(resolved)
-    settings, run = None, folder.path
-    if folder.nanogpt is not None:
-        checkpoint, settings = nanogpt_run(folder.nanogpt)
-        done = checkpoint.progress.step
-    else:
-        newest = checkpoint_folders(folder.checkpoints)[0].name
-        done = int(newest.strip(".").removesuffix(".old").removeprefix("step-"))
-    config = resumed_config(folder, resolved, settings).config
+    resumed = continue_run(resolved)
+    config, run, done = resumed.config, resumed.folder.path, resumed.step
     if done >= config.max_iters:
         raise UsageError(
             "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",

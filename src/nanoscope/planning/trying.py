@@ -8,28 +8,20 @@ Nothing is written: no folder, no checkpoint.
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-import torch
-
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
-from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.messages import Text
-from nanoscope.model.checkpoint import TrainingState
 from nanoscope.optim.schedule import learning_rate
-from nanoscope.paired import Difference, paired
-from nanoscope.training.distributed import Processes
+from nanoscope.paired import Difference, paired, settle
+from nanoscope.planning.set_up import Workplace
 from nanoscope.training.engine import Engine
-from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.initial_model import initial_model
-from nanoscope.training.machine import choose_machine
-from nanoscope.training.resume import open_weights
-from nanoscope.training.session import open_loader
 
 Settings = dict[str, Any]
 Question = Literal["evaluation", "warm_up", "rate", "batch", "dropout"]
@@ -65,44 +57,28 @@ class Arms:
     """Trains arms with the engine and the evaluator that `train` uses: their weights are those of such a run."""
 
     def __init__(self, run: TrainConfig) -> None:
-        self.machine, _ = choose_machine(run, Processes())
-        self.dataset = open_dataset(run.dataset)
-        self.weights = open_weights(run) if run.init_from != "scratch" else None
+        self.place = Workplace(run, run.dataset)
         self.engine: Engine | None = None
 
     def train(self, config: TrainConfig, windows: int = 0, evaluates: bool = False) -> Outcome:
         """`windows`: 0 if only the time is wanted. `evaluates`: whether it also evaluates as such a run does."""
-        torch.manual_seed(config.seed)
-        model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
-        self.engine = engine = Engine(config, model, self.machine)
-        loader = open_loader(config, self.dataset, TrainingState(), self.machine)
-        evaluator = self._evaluator(engine, config.eval_windows, "train", "val") if evaluates else None
-        guessing, times, began = Outcome(math.log(self.dataset.vocab_size)), list[float](), time.perf_counter()
-        try:
+        parts = self.place.set_up(config)
+        self.engine = engine = parts.engine
+        evaluator = self.place.evaluator(engine, config.eval_windows, "train", "val") if evaluates else None
+        guessing = Outcome(math.log(self.place.dataset.vocab_size))
+        times, began = list[float](), time.perf_counter()
+        with closing(parts.loader):
             for step in range(config.max_iters):
-                done = engine.step(loader.next(), step, learning_rate(step, config))
+                done = engine.step(parts.loader.next(), step, learning_rate(step, config))
                 if not done or not done.finite:
                     return guessing
                 times.append(done.seconds)
                 if evaluator and (step + 1) % config.eval_interval == 0:
-                    evaluator.evaluate(model)
-        finally:
-            loader.close()
+                    evaluator.evaluate(engine.plain_model)
         seconds = time.perf_counter() - began
-        found = self._evaluator(engine, windows, "val").evaluate(model) if windows else None
+        found = self.place.evaluator(engine, windows, "val").evaluate(engine.plain_model) if windows else None
         outcome = Outcome(found["val"].loss if found else 0.0, median(times), seconds)
         return outcome if math.isfinite(outcome.loss) else guessing
-
-    def _evaluator(self, engine: Engine, windows: int | None, *splits: Literal["train", "val"]) -> Evaluator:
-        return Evaluator(
-            {name: self.dataset.split(name) for name in splits},
-            block_size=engine.config.block_size,
-            windows=windows,
-            vocab_size=engine.plain_model.config.vocab_size,
-            device=self.machine.device,
-            autocast=self.machine.autocast,
-            processes=self.machine.processes,
-        )
 
 
 @dataclass
@@ -186,15 +162,11 @@ class Trial:
         if best is None:
             finding.verdict = "nothing_better"
             return
-        gains, verdict = list[float](), "unclear"
-        for look in LOOKS:
-            if verdict == "unclear":
-                seeds = range(len(gains) + 1, look + 1)
-                gains += [self._gain(question, best, seed, self.confirmed_iters) for seed in seeds]
-                finding.best = replace(best, gain=paired(gains))
-                verdict = paired(gains).verdict(worth, SURE)
-        finding.verdict = "helps" if verdict == "better" else "not_confirmed"
-        if verdict == "better":
+        finding.best = replace(best, gain=paired([most]))
+        confirmed = settle(lambda seed: self._gain(question, best, seed + 1, self.confirmed_iters), LOOKS, worth, SURE)
+        finding.best = replace(best, gain=confirmed)
+        finding.verdict = "helps" if confirmed.verdict(worth, SURE) == "better" else "not_confirmed"
+        if finding.verdict == "helps":
             changed = replace(self.proposed, **best.change)
             self.proposed = with_length(changed, best.time_ratio * changed.max_iters)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nanoscope.messages import Count, Text
 from nanoscope.planning.trying import Change, Finding, Question, Trial, flags
+from nanoscope.planning.tuning import described
 
 TITLES: dict[Question, Text] = {
     "warm_up": Text("Warm-up"),
@@ -37,12 +38,6 @@ ANSWERS = {
     "nothing_better": Text("nothing to change: no change is better by more than the noise"),
     "unfinished": Text("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
     "nothing_known": Text("not finished: {reason}"),
-}
-AMOUNTS = {
-    "higher": Text("validation loss {size} higher ({pairs})"),
-    "lower": Text("validation loss {size} lower ({pairs})"),
-    "more time": Text("{size} more time ({pairs})"),
-    "less time": Text("{size} less time ({pairs})"),
 }
 
 
@@ -79,17 +74,19 @@ def _words(finding: Finding, change: Change | None) -> dict[str, Text | str]:
     """A change and its gain, with the standard error; a single pair has none."""
     if change is None or change.gain is None:
         return {"label": "", "amount": ""}
-    gain, factor, shared = change.gain, change.factor, finding.question == "evaluation"
+    gain, factor = change.gain, change.factor
     label: Text | str = " ".join(f"{key}={value}" for key, value in change.change.items())
     if finding.question == "rate":
         label = Text("learning rates × {factor:g}", factor=factor)
     elif finding.question == "batch":
         label = Text("tokens per iteration × {factor:g} ({settings})", factor=factor, settings=label)
-    size, error = (f"{each:.0%}" if shared else f"{each:.3f}" for each in (abs(gain.mean), gain.error))
-    size = size if gain.pairs == 1 else f"{size} ± {error}"
-    kind = ("more time", "less time") if shared else ("higher", "lower")
+    if finding.question == "evaluation":
+        return {"label": label, "amount": described(gain)}
+    size = f"{abs(gain.mean):.3f}" if gain.pairs == 1 else f"{abs(gain.mean):.3f} ± {gain.error:.3f}"
     pairs = Count("{n} pair of runs", "{n} pairs of runs", gain.pairs)
-    return {"label": label, "amount": Text(AMOUNTS[kind[gain.mean >= 0]], size=size, pairs=pairs)}
+    if gain.mean < 0:
+        return {"label": label, "amount": Text("validation loss {size} higher ({pairs})", size=size, pairs=pairs)}
+    return {"label": label, "amount": Text("validation loss {size} lower ({pairs})", size=size, pairs=pairs)}
 
 
 def fate(action: str, trial: Trial) -> str:

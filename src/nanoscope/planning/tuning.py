@@ -1,136 +1,288 @@
 """`nanoscope tune` and `train --tune`: search for the fastest way to carry out a run on this machine. Imports no torch.
 
-Everything is measured in child processes, so nothing of this process, of a run or of the machine is changed.
+One setting after another is changed and measured in turns with the best so far, each in a process of its own. Two
+processes with the same settings differ by a percent or two for as long as they live, so what seems faster is used only
+if all changes together are faster again, in pairs of new processes.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median
+from typing import Any
 
-from nanoscope.config import TrainConfig, build
+import msgspec
+import psutil
+
+from nanoscope.child import Child, ChildError
+from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
-from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import find_dataset
-from nanoscope.errors import UsageError
-from nanoscope.hardware.load import Load, load_between, read
-from nanoscope.hardware.probe import probe_cpu_dtype
+from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import Text
-from nanoscope.planning.tuning_candidates import Settings
-from nanoscope.planning.tuning_result import Tuned, flags
-from nanoscope.planning.tuning_rig import ChildRig
-from nanoscope.planning.tuning_search import Tuner, no_report
+from nanoscope.paired import Difference, paired, settle
 
+Settings = dict[str, Any]
+KINDS = "threads", "smaller", "larger", "dtype", "compile", "evaluations"
 MINUTES = 2.0
-LOOK_SECONDS = 0.5
-GPT2_VOCABULARY = 50257
+SEARCH_SHARE = 0.6  # of the time; the rest is for the confirmation
+SECONDS = 0.5  # of a measurement
+ROUNDS = 3  # of a pair of new processes: the median of the pairs counts
+PAIRS, FRESH_PAIRS = (3, 5, 8), (3, 6)
+CONFIDENCE = 0.95
+MARGIN, DTYPE_MARGIN = 0.02, 0.05  # of the run's time: less is not worth a change; 16 bits round differently
+HOPELESS = -0.15  # a gain like this, in one pair, needs no second one
+FACTOR = 1.6  # between the micro-batches that are tried: halves, or what comes near
+COMPILE_PAYS = 50.0  # seconds of iterations: compiling takes about 20 and saves at most some 40 %
+EVAL_SHARE = 0.04  # of the run: evaluations that take less can't be made faster by enough
+TIMEOUT = 600.0
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a process says about itself once it is ready to train."""
+
+    device: str
+    """Its kind: cpu, cuda or mps."""
+    device_name: str
+    used: Settings
+    """What it really uses: batch_size, dtype, compile, threads, eval_batch_size."""
+    crowded: bool = False
+    """Whether there is too little memory for a second one."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Seconds."""
+
+    step: float
+    eval: float
+    run: float
+    """Of all iterations and evaluations, and of compiling."""
+
+
+class Rig:
+    """A process that is set up as `train` would be, and trains when it is asked to."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.child = Child("nanoscope.planning.tuning_child:serve")
+        self.close = self.child.close
+        try:
+            self.facts = self.child.ask(asdict(config), Facts, timeout=TIMEOUT)
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, seconds: float) -> Figures:
+        return self.child.ask(seconds, Figures, timeout=TIMEOUT)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What was found for a configuration, and how busy the machine was before and after."""
+class Trial:
+    """One change that was tried, or why it was not."""
 
-    resolved: Resolved
-    tuned: Tuned
-    loads: tuple[Load, Load]
-
-    @property
-    def settings(self) -> Settings:
-        """The changes that were confirmed."""
-        return self.tuned.settings
-
-    @property
-    def config(self) -> TrainConfig:
-        return replace(self.resolved.config, **self.settings)
-
-    @property
-    def busy(self) -> Load | None:
-        """The load of a machine that was busy with other things."""
-        load = max(self.loads, key=lambda each: each.others)
-        return load if load.is_busy(load.cores) else None
+    settings: Settings
+    gain: Difference | None = None
+    """The share of the run's time that it saves, against the best settings before it."""
+    reason: Text | None = None
+    """Why it is not used; None if it is."""
 
 
-def tune(resolved: Resolved, minutes: float = MINUTES, report: Callable[[Text], None] = no_report) -> Outcome:
-    """Search for about so many minutes. Settings that were typed stay as they are."""
-    config = resolved.config
+@dataclass
+class Tuned:
+    """`settings` are the changes that were confirmed: none if the settings are the fastest found."""
+
+    facts: Facts
+    default: Figures
+    settings: Settings = field(default_factory=dict)
+    gain: Difference | None = None
+    """Of all changes together, from the confirmation alone."""
+    trials: list[Trial] = field(default_factory=list)
+    busy_cores: float = 0.0
+    """That other processes used before the search."""
+
+
+class Tuner:
+    def __init__(
+        self,
+        resolved: Resolved,
+        minutes: float,
+        report: Callable[[Text], None],
+        open_rig: Callable[[TrainConfig], Rig] = Rig,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._typed = resolved.config, resolved.typed.keys()
+        self._report, self._open, self._now = report, open_rig, now
+        self._search_until = now() + SEARCH_SHARE * 60 * minutes
+        self._rigs: dict[str, Rig] = {}
+
+    def run(self) -> Tuned:
+        """Search and confirm. Ctrl-C leaves no process behind."""
+        self._report(Text("measuring the settings as they are"))
+        try:
+            self.tuned = Tuned(self._rig({}).facts, self._rig({}).measure(SECONDS))
+            if best := self._search():
+                self._confirm(best)
+        except ChildError as error:
+            raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
+        finally:
+            self._close()
+        return self.tuned
+
+    def _search(self) -> Settings:
+        """Change one setting after another, further in the same direction while that is faster."""
+        best: Settings = {}
+        for kind in KINDS:
+            while settings := self._candidate(kind, best):
+                self._report(Text("trying {settings}", settings=flags(settings)))
+                trial = self._try(best, settings)
+                self.tuned.trials.append(trial)
+                self._report(describe(trial))
+                if trial.reason is not None:
+                    break
+                best |= settings
+        return best
+
+    def _candidate(self, kind: str, best: Settings) -> Settings:
+        config = replace(self._config, **best)
+        settings = candidate(kind, config, self._rig(best).facts, self.tuned.default)
+        return {} if settings.keys() & self._typed else settings  # what was typed stays as it is
+
+    def _try(self, best: Settings, settings: Settings) -> Trial:
+        if self._now() > self._search_until:
+            return Trial(
+                settings,
+                reason=Text("not tried: it takes longer than the time that is left; allow more with --minutes"),
+            )
+        both, margin = {**best, **settings}, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
+        try:
+            used = self._rig(both).facts.used
+            if any(used.get(key, value) != value for key, value in settings.items()):
+                return Trial(settings, reason=Text("it does not work here"))
+            first = self._pair(best, both)
+            if first < HOPELESS:
+                return Trial(settings, paired([first]), Text("slower"))
+            again = lambda number: self._pair(best, both) if number else first  # noqa: E731
+            gain = settle(again, PAIRS, margin, CONFIDENCE)
+        except ChildError as error:
+            return Trial(settings, reason=error.text)
+        finally:
+            self._close(but=best)
+        reasons = {
+            "better": None,
+            "worse": Text("slower"),
+            "too_small": Text("it saves less than {margin:.0%} of the run", margin=margin),
+            "unclear": Text("not faster by more than the noise"),
+        }
+        return Trial(settings, gain, reasons[gain.verdict(margin, CONFIDENCE)])
+
+    def _confirm(self, best: Settings) -> None:
+        """All changes together against the settings as they were."""
+        self._report(Text("confirming {settings}", settings=flags(best)))
+
+        def fresh_pair(number: int) -> float:
+            self._close()
+            self._rig({}), self._rig(best)
+            return median(self._pair({}, best) for _ in range(ROUNDS))
+
+        gain = settle(fresh_pair, FRESH_PAIRS, MARGIN, CONFIDENCE)
+        if gain.verdict(MARGIN, CONFIDENCE) == "better":
+            self.tuned.settings, self.tuned.gain = best, gain
+        else:
+            unconfirmed = Text("not confirmed")
+            self.tuned.trials = [replace(each, reason=each.reason or unconfirmed) for each in self.tuned.trials]
+
+    def _pair(self, before: Settings, after: Settings) -> float:
+        """The share of the run's time that is saved, measured one after the other."""
+        old, new = (self._rig(each).measure(SECONDS).run for each in (before, after))
+        return 1 - new / old
+
+    def _rig(self, settings: Settings) -> Rig:
+        if (key := flags(settings)) not in self._rigs:
+            if any(rig.facts.crowded for rig in self._rigs.values()):
+                self._close()  # processes that don't fit into memory side by side take turns alone
+            self._rigs[key] = self._open(replace(self._config, **settings))
+        return self._rigs[key]
+
+    def _close(self, but: Settings | None = None) -> None:
+        for key in [key for key in self._rigs if but is None or key != flags(but)]:
+            self._rigs.pop(key).close()
+
+
+def candidate(kind: str, config: TrainConfig, facts: Facts, default: Figures) -> Settings:
+    """The next change of a kind that is worth trying; empty if there is none."""
+    used, on_cpu, size = facts.used, facts.device == "cpu", config.batch_size
+    steps = config.max_iters * default.step
+    match kind:
+        case "threads" if on_cpu and used["threads"] > 1:
+            return {"threads": used["threads"] // 2}
+        case "smaller":
+            return split(config, max((each for each in micro_batches(config) if FACTOR * each <= size), default=0))
+        case "larger":
+            return split(config, min((each for each in micro_batches(config) if each >= FACTOR * size), default=0))
+        case "dtype" if on_cpu and config.dtype == "auto":
+            return {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
+        case "compile" if config.compile == "auto" and (used["compile"] or steps > COMPILE_PAYS):
+            return {"compile": not used["compile"]}
+        case "evaluations" if 1 - steps / default.run > EVAL_SHARE:
+            return {"eval_batch_size": 2 * used["eval_batch_size"]}
+    return {}
+
+
+def micro_batches(config: TrainConfig) -> list[int]:
+    """Those that leave the sequences of an iteration as they are, and the windows of an evaluation."""
+    sequences, windows = config.sequences_per_step, config.eval_windows or 0
+    return [size for size in range(1, sequences + 1) if sequences % size == windows % size == 0]
+
+
+def split(config: TrainConfig, size: int) -> Settings:
+    """The settings that train the same sequences in micro-batches of this size, and evaluate the same windows."""
+    if not size:
+        return {}
+    settings: Settings = {"batch_size": size, "gradient_accumulation_steps": config.sequences_per_step // size}
+    windows = config.eval_windows  # nanoGPT counts them in batches, so their number follows
+    return settings if windows is None else {**settings, "eval_iters": windows // size}
+
+
+def tune(resolved: Resolved, minutes: float, report: Callable[[Text], None]) -> Tuned:
+    """Search for about so many minutes."""
     check_can_tune(resolved)
-    data, vocab_size = data_of(config, report)
-    before = _load()
-    tuner = Tuner(
-        config,
-        partial(ChildRig, data=data, vocab_size=vocab_size),
-        seconds=60 * minutes,
-        fixed=resolved.typed,
-        logical_cores=_cores(),
-        probe=partial(probe_cpu_dtype, "bfloat16"),
-        report=report,
-    )
-    tuned = tuner.run()
-    return Outcome(resolved, tuned, (before, _load()))
+    data = find_dataset(resolved.config.dataset, resolved.config.tokenizer)
+    busy = psutil.cpu_percent(interval=0.5) / 100 * (psutil.cpu_count() or 1)
+    there = replace(resolved, config=replace(resolved.config, dataset=str(data), tokenizer="auto"))
+    tuned = Tuner(there, minutes, report).run()
+    tuned.busy_cores = busy
+    return tuned
 
 
 def check_can_tune(resolved: Resolved) -> None:
     """UsageError where there is nothing to choose: a resumed run, or one of several processes."""
-    config = resolved.config
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
             "torchrun's processes can't tune\nRun nanoscope tune by itself, then train with the file it writes."
         )
-    if config.init_from == "resume":
+    if resolved.config.init_from == "resume":
         raise UsageError(
             "a resumed run keeps its settings, so there is nothing to tune\n"
             "Tune before a run begins, or type what should change: --batch_size=8, --threads=1"
         )
-    if config.eval_only:
-        raise UsageError("eval_only=True trains nothing, so there is nothing to tune")
 
 
-def with_settings(resolved: Resolved, settings: Settings) -> Resolved:
-    """The same with other settings, as if a file had them."""
-    given = {**resolved.given, **settings}
-    return replace(resolved, given=given, config=build({**given, "init_from": resolved.config.init_from}))
+def flags(settings: Settings) -> str:
+    """Settings as they are typed."""
+    return " ".join(f"--{key}={value}" for key, value in settings.items())
 
 
-def in_one_line(outcome: Outcome) -> Text:
-    """What was chosen."""
-    tuned = outcome.tuned
-    if tuned.too_slow is not None:
-        return tuned.too_slow
-    if tuned.confirmed is None or tuned.tuned is None:
-        return Text("the settings are the fastest found")
-    return Text(
-        "{settings}: {share:.1%} ± {error:.1%} less time, {after:duration} instead of {before:duration}",
-        settings=flags(outcome.settings),
-        share=tuned.confirmed.share,
-        error=tuned.confirmed.error,
-        after=tuned.tuned.run_seconds,
-        before=tuned.default.run_seconds,
-    )
+def describe(trial: Trial) -> Text:
+    """A trial in one line."""
+    if trial.gain is None:
+        return Text("{settings}: {reason}", settings=flags(trial.settings), reason=trial.reason)
+    gain, reason = described(trial.gain), trial.reason
+    if reason is None:
+        return Text("{settings}: {gain}", settings=flags(trial.settings), gain=gain)
+    return Text("{settings}: {gain}; {reason}", settings=flags(trial.settings), gain=gain, reason=reason)
 
 
-def data_of(config: TrainConfig, report: Callable[[Text], None]) -> tuple[Path | None, int]:
-    """The prepared dataset and its vocabulary. A corpus that is known is prepared, as training would do."""
-    try:
-        with redirect_stdout(sys.stderr):
-            folder = find_dataset(config.dataset, config.tokenizer)
-    except UsageError:
-        if config.tokenizer != "gpt2":
-            raise
-        report(Text("there is no dataset {name!r} here: measuring with random tokens", name=config.dataset))
-        return None, GPT2_VOCABULARY
-    return folder, open_dataset(folder).vocab_size
-
-
-def _load() -> Load:
-    """What other processes do, while this one does nothing."""
-    before = read()
-    time.sleep(LOOK_SECONDS)
-    return load_between(before, read())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def described(gain: Difference) -> Text:
+    """A share of time in words, with its standard error; a single pair has none."""
+    share = f"{abs(gain.mean):.1%}" if gain.pairs == 1 else f"{abs(gain.mean):.1%} ± {gain.error:.1%}"
+    return Text("{size} more time", size=share) if gain.mean < 0 else Text("{size} less time", size=share)

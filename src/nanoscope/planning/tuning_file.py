@@ -1,39 +1,30 @@
 """What `nanoscope tune` writes: a TOML file for `nanoscope train`, with what was tried in its comments, and JSON."""
 
 import hashlib
-import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from nanoscope.config import toml_value, without_options
+from nanoscope.config import build, toml_value, without_options
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Text, printable
-from nanoscope.planning.tuning import Outcome, in_one_line
-from nanoscope.planning.tuning_result import Trial, describe, described
+from nanoscope.planning.tuning import Tuned, describe, described, flags
 from nanoscope.version import __version__
 
-MARK = "# Written by nanoscope tune"
-PLACES = ("out_dir", "init_from")  # of a source that is a run
-
-
-def default_file(resolved: Resolved) -> Path:
-    return Path(f"tuned-{resolved.name}.toml")
+BUSY_CORES = 0.5
 
 
 def check_file(path: Path, *, overwrite: bool) -> None:
     """UsageError for a file that holds something else than what tune wrote there, unless it may be overwritten."""
     if path.suffix != ".toml":
         raise UsageError("--out={path} must end in .toml, so that nanoscope train can read it", path=path)
-    try:
-        written = path.read_text("utf-8") if path.exists() else None
-    except (OSError, UnicodeDecodeError):
-        written = ""
-    if written is not None and not _is_ours(written) and not overwrite:
+    if overwrite or not path.exists():
+        return
+    first, _, rest = path.read_text("utf-8", errors="replace").partition("\n")
+    if first != _first_line(rest):
         raise UsageError(
             "{path} exists, and is not as nanoscope tune wrote it\n"
             "Choose another name: --out=FILE. Or overwrite it: --overwrite=True",
@@ -41,134 +32,82 @@ def check_file(path: Path, *, overwrite: bool) -> None:
         )
 
 
-def _is_ours(text: str) -> bool:
-    first, _, rest = text.partition("\n")
-    return first == _first_line(rest)
-
-
 def _first_line(rest: str) -> str:
-    return f"{MARK} (checksum {hashlib.sha256(rest.encode()).hexdigest()[:16]})"
+    return f"# Written by nanoscope tune (checksum {hashlib.sha256(rest.encode()).hexdigest()[:16]})"
 
 
-def write_file(path: Path, outcome: Outcome) -> None:
+def write_file(path: Path, resolved: Resolved, tuned: Tuned) -> None:
+    """All settings of the source with the changes, and in comments what they rest on."""
+    left_out = {"out_dir", *({"init_from"} if resolved.given.get("init_from") == "auto" else ())}  # of one run
+    settings = {key: value for key, value in without_options(resolved.given).items() if key not in left_out}
+    lines = [f"# {line}".replace("\n", " ").rstrip() for line in _comment(resolved, tuned)]
+    for key, value in {**settings, **tuned.settings}.items():
+        was = f"  # was {toml_value(getattr(resolved.config, key))}" if key in tuned.settings else ""
+        lines.append(f"{key} = {toml_value(value)}{was}")
+    rest = "\n".join(lines) + "\n"
     try:
-        write_atomically(path, toml(outcome))
+        write_atomically(path, f"{_first_line(rest)}\n{rest}")
     except OSError as error:
         raise JobError(
             "can't write {path}: {reason}\nThe settings are: {settings}",
             path=path,
             reason=why(error),
-            settings=in_one_line(outcome),
+            settings=in_one_line(tuned),
         ) from None
 
 
-def toml(outcome: Outcome, when: datetime | None = None) -> str:
-    """All settings of the source with the changes, and in comments what they rest on."""
-    source, changes = outcome.resolved.given, outcome.settings
-    settings = {key: value for key, value in without_options(source).items() if key not in PLACES}
-    if source.get("init_from") not in (None, "auto"):
-        settings["init_from"] = source["init_from"]
-    lines = [f"# {line}".replace("\n", " ").rstrip() for line in _comment(outcome, when or datetime.now())]
-    for key, value in {**settings, **changes}.items():
-        was = f"  # was {toml_value(getattr(outcome.resolved.config, key))}" if key in changes else ""
-        lines.append(f"{key} = {toml_value(value)}{was}")
-    rest = "\n".join(lines) + "\n"
-    return f"{_first_line(rest)}\n{rest}"
-
-
-def _comment(outcome: Outcome, when: datetime) -> Iterable[str]:
-    tuned, busy = outcome.tuned, outcome.busy
-    yield f"The settings of {printable(outcome.resolved.name)}: {in_one_line(outcome)}."
-    yield ""
-    yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {when:%Y-%m-%d %H:%M}"
-    if not busy:
-        yield "measured on a quiet machine"
-    used, unused = used_trials(outcome), unused_trials(outcome)
-    if used:
-        yield "Each change against the ones before it, as a share of the run's time:"
-        yield from (f"  {describe(trial)}" for trial in used)
-    yield from map(str, remarks(outcome))
-    if tuned.confirmed is not None:
-        yield f"All together, in a trial of their own: {described(tuned.confirmed)} ({tuned.confirmed.pairs} pairs)"
-    if unused:
-        yield "Not used:"
-        yield from (f"  {describe(trial)}" for trial in unused)
+def _comment(resolved: Resolved, tuned: Tuned) -> Iterator[str]:
+    yield f"The settings of {printable(resolved.name)}: {in_one_line(tuned)}."
+    yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {datetime.now():%Y-%m-%d %H:%M}"
+    yield from lines(tuned)
     yield ""
 
 
-def remarks(outcome: Outcome) -> list[Text]:
+def in_one_line(tuned: Tuned) -> Text:
+    """What was chosen."""
+    if tuned.gain is not None:
+        return Text("{settings}: {gain}", settings=flags(tuned.settings), gain=described(tuned.gain))
+    if any(trial.gain is not None for trial in tuned.trials):
+        return Text("the settings are the fastest found")
+    return Text("nothing could be compared in this time; allow more with --minutes")
+
+
+def remarks(tuned: Tuned) -> Iterator[Text]:
     """What to know about the choice: that it rests on a busy machine, or rounds differently."""
-    found: list[Text] = []
-    if (load := outcome.busy) is not None:
-        found.append(
-            Text(
-                "measured on a busy machine: other processes used {others:.1f} of {cores:d} cores",
-                others=load.others,
-                cores=load.cores,
-            )
+    if tuned.busy_cores > BUSY_CORES:
+        yield Text("measured on a busy machine: other processes used {others:.1f} cores", others=tuned.busy_cores)
+    if tuned.settings.get("dtype", "float32") != "float32":
+        yield Text(
+            "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",
+            dtype=tuned.settings["dtype"],
         )
-    if outcome.settings.get("dtype", "float32") != "float32":
-        found.append(
-            Text(
-                "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",
-                dtype=outcome.settings["dtype"],
-            )
-        )
-    return found
 
 
-def used_trials(outcome: Outcome) -> list[Trial]:
-    return [trial for trial in outcome.tuned.trials if trial.reason is None]
+def lines(tuned: Tuned) -> Iterator[Text]:
+    """With what was tried."""
+    yield from remarks(tuned)
+    if tuned.trials:
+        yield Text("Each change against the ones before it, as a share of the run's time:")
+    yield from map(describe, tuned.trials)
 
 
-def unused_trials(outcome: Outcome) -> list[Trial]:
-    return [trial for trial in outcome.tuned.trials if trial.reason is not None]
-
-
-def command(path: Path) -> str:
-    return shlex.join(["nanoscope", "train", str(path)])
-
-
-def document(outcome: Outcome, words: Sequence[str], path: Path) -> dict[str, Any]:
+def document(tuned: Tuned, words: Sequence[str], path: Path) -> dict[str, object]:
     """What `tune --json` prints (docs/tune.md)."""
-    tuned, busy = outcome.tuned, outcome.busy
     return {
-        "schema": "nanoscope.tune/1",
-        "source": list(words),
-        "machine": {
-            "device": tuned.facts.device,
-            "device_name": tuned.facts.device_name,
-            "dtype": tuned.facts.dtype,
-            "threads": tuned.facts.threads,
-            "memory_bytes": tuned.memory_bytes,
-            "busy_cores": max(load.others for load in outcome.loads),
-            "busy": busy is not None,
-        },
-        "seconds": tuned.seconds,
-        "interrupted": tuned.interrupted,
-        "too_slow": str(tuned.too_slow) if tuned.too_slow else None,
-        "settings": outcome.settings,
-        "gain": asdict(tuned.confirmed) if tuned.confirmed else None,
-        "default": asdict(tuned.default),
-        "tuned": asdict(tuned.tuned) if tuned.tuned else None,
-        "compile_seconds": tuned.compile_seconds,
-        "trials": [
-            {
-                "settings": trial.settings,
-                "gain": _finite(trial),
-                "used": trial.reason is None,
-                "reason": None if trial.reason is None else str(trial.reason),
-            }
-            for trial in tuned.trials
-        ],
+        "schema": "nanoscope.tune/2",
+        "source": words,
+        "facts": tuned.facts,
+        "busy_cores": tuned.busy_cores,
+        "default_seconds": tuned.default,
+        "settings": tuned.settings,
+        "gain": tuned.gain,
+        "trials": tuned.trials,
+        "summary": str(in_one_line(tuned)),
         "file": str(path),
-        "command": command(path),
     }
 
 
-def _finite(trial: Trial) -> dict[str, Any] | None:
-    """A gain whose range is unknown, from a single pair, has none."""
-    if trial.gain is None:
-        return None
-    unknown = {"low": None, "high": None} if trial.gain.pairs == 1 else {}
-    return asdict(trial.gain) | unknown
+def with_settings(resolved: Resolved, tuned: Tuned) -> Resolved:
+    """The same with other settings, as if a file had them."""
+    given = {**resolved.given, **tuned.settings}
+    return replace(resolved, given=given, config=build({**given, "init_from": resolved.config.init_from}))

@@ -1,24 +1,18 @@
-"""The console lines of events, and the functions that read them back.
+"""The console lines of events.
 
-`console_lines` is the only place that decides how an event reads in a terminal and in console.log; `read_console_line`
-is its inverse, as far as the printed digits go. The lines of iterations, evaluations and checkpoints keep nanoGPT's
-shape in every language; the others are texts, which console.log has in English and the terminal in the user's language.
-Wordings of earlier versions are still read.
+`console_lines` is the only place that decides how an event reads in a terminal and in console.log. The lines of
+iterations, evaluations and checkpoints keep nanoGPT's shape in every language, and any reader of logs understands them;
+the others are texts, which console.log has in English and the terminal in the user's language.
 """
 
-import re
 import shlex
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
-
-import msgspec
 
 from nanoscope.ladder import Ladder, in_words
 from nanoscope.messages import Joined, Text
 from nanoscope.runs import events as e
-from nanoscope.units import MISSING, exact_seconds, parse_count, parse_duration, short_count, short_duration
+from nanoscope.units import MISSING, exact_seconds, short_count, short_duration
 
 # What explains a run to somebody who has only its console.log.
 SHOWN_SETTINGS = (
@@ -79,50 +73,6 @@ def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
             return [text]
         case _:
             return [_line(event)]
-
-
-def read_console_line(line: str) -> e.AnyEvent | None:
-    """The event that a line was written for, with what the line shows of it; None for any other line.
-
-    Each line of a start gives a `Start` with its own fields. A line that a terminal or a logger has put something in
-    front of is read as well, if it is one of those that nanoGPT has too.
-    """
-    for kind, match in _READERS:
-        found = match(line)
-        if found is not None:
-            try:
-                return _build(kind, found)
-            except ValueError:  # digits that are no number
-                return None
-    return None
-
-
-class ConsoleReader:
-    """Reads the lines of a console log, in order, into events; the lines of a start are joined into one event.
-
-    The start is held back until training begins: only then it is known whether the run was resumed, and where.
-    """
-
-    def __init__(self) -> None:
-        self._start: e.Start | None = None
-
-    def read(self, line: str) -> list[e.AnyEvent] | None:
-        """The events that are complete with this line; None if the line is none of nanoscope's."""
-        event = read_console_line(line)
-        start = self._start
-        if type(event) is e.Start:
-            is_first_line = event.nanoscope is not None or event.run
-            self._start = event if start is None or is_first_line else _joined(start, event)
-            return []
-        if event is None or start is None or type(event) is e.Note:
-            return None if event is None else [event]
-        self._start = None
-        if type(event) is e.Resume:
-            start = msgspec.structs.replace(start, first_step=event.step)
-        return [start, event]
-
-
-# --- writing ---
 
 
 def _start_lines(event: e.Start, folder: str) -> list[str]:
@@ -317,154 +267,3 @@ def _changes(values: dict[str, tuple[Any, Any]]) -> str:
 
 def _loss(value: float | None) -> str:
     return "nan" if value is None else f"{value:.4f}"
-
-
-# --- reading ---
-
-_STEP = r"(?P<step__int>\d{1,12})"
-_LOSS = r"\S{1,330}?"  # the largest float has 309 digits before the point
-_DURATION = r"[\dydhms]{2,16}"
-_LADDER = (
-    r"guessing ([\d.]{1,12}); n-gram models that know the last 0 to \d{1,2} (character|byte|token)s "
-    r"((?:[\d.]{1,12} ){1,32})(?:± ([\d.]{1,12}) )?\(([\d,]{1,26}) train and ([\d,]{1,26}) val tokens( sampled)?\)"
-)
-_CAUSE_OF = {str(text): cause for cause, text in SLOW_CAUSES.items()}
-
-
-def _settings(text: str) -> dict[str, Any]:
-    pairs = (word.partition("=") for word in shlex.split(text))
-    return {key: _setting(value) for key, _, value in pairs if key in SHOWN_SETTINGS}
-
-
-def _setting(text: str) -> Any:
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        with suppress(ValueError):
-            if str(kind(text)) == text:  # not 007, nor digits of another script: those are names
-                return kind(text)
-    return text
-
-
-def _ladder(text: str) -> dict[str, Any]:
-    found = re.fullmatch(_LADDER, text)
-    assert found is not None  # the line was recognised by it
-    guessing, unit, losses, stderr, train, val, sampled = found.groups()
-    return {
-        "guessing": guessing, "unit": unit, "losses": losses.split(), "stderr": stderr or 0.0,
-        "train_tokens": train.replace(",", ""), "val_tokens": val.replace(",", ""), "sampled": sampled is not None,
-    }  # fmt: skip
-
-
-def _ending(text: str) -> e.EndReason:
-    """The reason of a run's last line, in the wording of this version or of an earlier one."""
-    if text.startswith("finished"):
-        return "finished"
-    if text.startswith("evaluated"):
-        return "eval_only"
-    if "max_minutes" in text:
-        return "max_minutes"
-    return "non_finite" if "not finite" in text else "interrupted" if " by " in text else "patience"
-
-
-# What a group named FIELD__UNIT is turned into; a plain FIELD is converted by the type that it has in the struct.
-_CONVERTERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "ms": lambda text: float(text) / 1e3,
-    "percent": lambda text: float(text) / 100,
-    "gflops": lambda text: float(text) * 1e9,
-    "millions": lambda text: round(float(text) * 1e6),
-    "grouped": lambda text: int(text.replace(",", "")),
-    "count": parse_count,
-    "duration": parse_duration,
-    "rough": lambda text: float(text[:-1]) if re.fullmatch(r"[\d.e-]+s", text) else parse_duration(text),
-    "gigabytes": lambda text: round(float(text) * 1e9),
-    "shares": lambda text: {name: float(percent) / 100 for name, percent in re.findall(r"(\w+) ([\d.]+)%", text)},
-    "settings": _settings,
-    "ladder": _ladder,
-    "ending": _ending,
-    "cause": lambda text: _CAUSE_OF.get(text, "unknown"),
-    "name": lambda text: PurePath(text).name,
-}
-
-_ANYWHERE: tuple[tuple[type[e.AnyEvent], str], ...] = (
-    (e.Iter, rf"iter {_STEP}: loss (?P<loss>{_LOSS}), time (?P<seconds__ms>[\d.]{{1,20}}|n/a)(?:ms)?, "
-             r"mfu (?P<mfu__percent>[\d.]{1,12}|n/a)%?, tok/s (?P<tokens_per_second__count>[\d.e+kMB]{1,16}|n/a)"
-             rf"(?:, eta (?P<eta_seconds__duration>{_DURATION}))?\s*$"),
-    (e.Eval, rf"step {_STEP}: train loss (?P<train_loss>{_LOSS}), val loss (?P<val_loss>{_LOSS})"
-             r"(?: ± (?P<val_stderr>\S{1,40}?))?, "
-             r"eval (?:(?P<seconds>[\d.]{1,20})s|(?P<seconds__ms>[\d.]{1,20})ms|n/a)"),
-    (e.Checkpoint, rf"saving checkpoint to (?P<path>.{{0,300}}step-{_STEP})(?: \((?P<seconds>[\d.]{{1,12}})s\))?"),
-)  # fmt: skip
-_WHOLE_LINE: tuple[tuple[type[e.AnyEvent], str], ...] = (
-    (e.Start, r"nanoscope (?P<nanoscope>\d[\w.+-]{0,30}|n/a): (?P<run__name>.{0,300})$"),
-    (e.Start, r"device: (?P<device_reasons>(?P<device>[a-z]{2,10}(?::\d{1,3})?)\b.{0,300}?,"
-              r" (?P<dtype>float32|bfloat16|float16)\b.{0,300})$"),
-    (e.Start, r"hardware: (?P<device_name>.{1,200}?)"
-              r"(?:, peak (?P<peak_flops__gflops>[\d.e+]{1,20}) GFLOPS \((?P<peak_source>.{0,200})\))?$"),
-    (e.Start, r"data: (?P<data_folder>.{1,300}), (?P<train_tokens__grouped>[\d,]{1,20}) train and "
-              r"(?P<val_tokens__grouped>[\d,]{1,20}) val tokens, vocabulary "
-              r"(?P<vocab_size>\d{1,12}) \((?P<tokenizer>.{1,60})\)"),
-    (e.Start, r"number of parameters: (?P<parameters__millions>[\d.]{1,16})M$"),
-    (e.Start, rf"to beat: (?P<ladder__ladder>{_LADDER})$"),
-    (e.Start, r"tokens per iteration will be: (?P<tokens_per_step__grouped>[\d,]{1,20})$"),
-    (e.Start, r"settings: (?P<config__settings>.{1,2000})$"),
-    (e.Forecast, r"expected(?: after (?P<measured>\d{1,12}) iterations)?: (?P<steps>\d{1,12}) iterations of about "
-                 r"(?P<step_seconds__rough>[\d.e-]{1,12}s|[\dydhms]{2,16}|n/a)"
-                 rf"(?:, (?P<seconds__duration>{_DURATION}) in all \((?P<seconds_low__duration>{_DURATION}) to "
-                 rf"(?P<seconds_high__duration>{_DURATION})\))?"
-                 r"(?:; (?P<epochs_per_step>[\d.e+-]{1,12}) epochs per iteration, (?P<epochs>[\d.e+-]{1,12}) in all)?"
-                 r"(?:; memory (?P<memory_bytes__gigabytes>[\d.]{1,16}) of "
-                 r"(?P<memory_available__gigabytes>[\d.]{1,16}) GB)?$"),
-    (e.Resume, rf"resuming at iteration {_STEP}"),
-    (e.End, r"(?P<reason__ending>(?:finished|evaluated|stopped)(?: at iteration)?,? ?(?P<step__int>\d{1,12})?.{0,80}?"
-          r"(?: by (?:another process|(?P<signal>SIG[A-Z0-9+]{1,10})))?)"
-          rf"(?: in|, after) (?P<wall_seconds__duration>{_DURATION})(?: \((?P<phases__shares>.{{1,200}})\))?$"),
-    (e.Sample, rf"sample at {_STEP}: .*\((?:full text|all of it): (?P<path>.{{1,300}})\)$"),
-    (e.Rollback, rf"note: the loss was not finite at iteration {_STEP}: back to iteration (?P<to>\d{{1,12}})\b"
-                 r"(?:.*?rates × (?P<lr_factor>[\d.e+-]{1,12}))?"
-                 r"(?:.*\(rollback (?P<count>\d{1,6})(?: of at most (?P<limit>\d{1,6}))?\))?"),
-    (e.OutOfMemory, rf"note: out of memory at iteration {_STEP}: micro-batches of (?P<micro_batch>\d{{1,12}}) "
-                    r"sequences instead of (?P<micro_batch_before>\d{1,12})"),
-    (e.Spike, rf"note: loss spike at iteration {_STEP}: (?P<loss>\S{{1,40}}), usually (?P<usual>\S{{1,40}})$"),
-    (e.SlowStep, rf"note: iteration {_STEP} took (?P<seconds>[\d.]{{1,20}})s, usually (?P<usual>[\d.]{{1,20}})s: "
-                 r"(?P<cause__cause>.{1,80})$"),
-    (e.Asleep, rf"note: the machine slept for (?P<seconds__duration>{_DURATION}) during iteration {_STEP};"),
-    (e.CheckpointFailed, rf"warning: checkpoint of iteration {_STEP} not saved: (?P<message>.{{0,500}})$"),
-    (e.CheckpointSaved, rf"note: checkpoint of iteration {_STEP} is saved now$"),
-    (e.NonFinite, rf"(?:nanoscope: )?the loss is not finite at iteration {_STEP}"),
-    (e.Note, r"(?P<level>note|warning): (?P<text>.{1,1000})$"),
-)  # fmt: skip
-_READERS = [(kind, re.compile(pattern).search) for kind, pattern in _ANYWHERE]
-_READERS += [(kind, re.compile(pattern).match) for kind, pattern in _WHOLE_LINE]
-
-
-def _joined(start: e.Start, more: e.Start) -> e.Start:
-    known = {name: value for name in more.__struct_fields__ if (value := getattr(more, name)) not in (None, "", {}, 0)}
-    return msgspec.structs.replace(start, **(known | {"version": start.version}))
-
-
-def _build(kind: type[e.AnyEvent], found: re.Match[str]) -> e.AnyEvent:
-    values: dict[str, Any] = {}
-    for group, text in found.groupdict().items():
-        field, _, unit = group.partition("__")
-        if kind is not e.Note and text in (MISSING, "nan", "inf", "-inf"):
-            values[field] = None
-        elif text is not None:
-            values[field] = _CONVERTERS[unit](text) if unit else text
-    if kind is e.End:
-        wall = values["wall_seconds"]
-        values["phases"] = {name: share * wall for name, share in values.get("phases", {}).items()}
-        values.setdefault("step", 0)
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError:  # as in `decode`: a loss of 1e38 is not finite
-        return msgspec.convert({name: _or_none(value) for name, value in values.items()}, kind, strict=False)
-
-
-def _or_none(value: Any) -> Any:
-    """None instead of a number beyond what events may hold."""
-    try:
-        return value if abs(float(value)) < e.LARGEST else None
-    except (TypeError, ValueError):
-        return value

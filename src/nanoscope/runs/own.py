@@ -7,7 +7,7 @@ story. `OwnRun` reads the folder of a run, and later only what was appended to i
 import os
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -261,6 +261,18 @@ class EventReader:
             return None
         names = self._earlier | self._session
         return {name: self._earlier.get(name, 0.0) + self._session.get(name, 0.0) for name in names}
+
+
+def read_events(lines: Iterable[tuple[int, str]], source: str) -> Log:
+    """Read the lines of an events.jsonl from a file of another name, or standard input."""
+    reader, number = EventReader(), 0
+    for number, line in lines:
+        event = e.decode(line)
+        if event is not None:
+            reader.builder.line = number
+            reader.take(event)
+    runs = [run for run in reader.finish() if run.steps or run.evals]
+    return Log(source, OWN_FORMAT if runs else "none", runs, reader.builder.errors, number)
 
 
 class OwnRun:

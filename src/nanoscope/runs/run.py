@@ -148,6 +148,15 @@ class LoggedError:
 
 
 @dataclass(eq=False, repr=False)
+class Doubt:
+    """A field that the log does not settle: readings that contradict each other, as (value, why)."""
+
+    name: str
+    readings: list[tuple[Any, str]]
+    refused: list[tuple[Any, str]] = field(default_factory=list)
+
+
+@dataclass(eq=False, repr=False)
 class Run:
     """One training run, according to a log."""
 
@@ -180,6 +189,7 @@ class Run:
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
+    doubts: list[Doubt] = field(default_factory=list)
     unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
@@ -192,6 +202,19 @@ class Run:
         return self.steps.step[-1] if self.steps else None
 
 
+LINE_BITS = 10  # a place in a file is its line, shifted by so many bits, and which of its rows
+
+
+@dataclass(eq=False, repr=False)
+class LineRows:
+    """Which lines are of one kind: their places in the file, with steps and MFU where they have them."""
+
+    kind: Literal["step", "eval", "checkpoint"]
+    at: "array[int]"
+    steps: "array[int] | None" = None
+    mfu: "array[float] | None" = None
+
+
 @dataclass(eq=False, repr=False)
 class Log:
     """All that was read from one source, with its runs in order of appearance."""
@@ -202,3 +225,5 @@ class Log:
     errors: list[LoggedError]
     lines: int
     rejoined_lines: int = 0
+    rows: list[LineRows] = field(default_factory=list)
+    read_instead: str = ""  # the file beside it that was read, since it holds more

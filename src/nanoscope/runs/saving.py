@@ -3,13 +3,15 @@
 import re
 
 _SAVING = re.compile(
-    r"\b(?:sav(?:ed|ing)|wr(?:ote|iting|itten))\b.{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
+    r"\bsav(?:ed|ing)\b.{0,60}?\b(?:checkpoint|model|ckpt|snapshot|weights|adapters?|state)"
+    r"|\bwr(?:ote|iting|itten) (?:the |a )?(?:\w{1,20} )?(?:checkpoint|model|ckpt|snapshot|weights|state)"
+    r" (?:to|at|in)\b"
     r"|\b(?:checkpoint|snapshot|model|weights|adapters?)\b (?:\S{1,80} )?(?:was |has been |is )?(?:saved|written)\b",
     re.IGNORECASE,
 )
 _SAVED_AT = re.compile(
     r"(?:iter(?:ation)?|step|epoch|update)[ :=#]{1,3}(\d{1,12})\b|\bat (\d{1,12}) (?:iter|step|update)"
-    r"|(?:checkpoint|ckpt|step|iter)[-_](\d{1,12})\b",
+    r"|(?:checkpoint|ckpt|step|iter|model)[-_](\d{1,12})\b",
     re.IGNORECASE,
 )
 _NOT_SAVING = re.compile(

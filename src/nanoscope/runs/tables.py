@@ -15,7 +15,7 @@ _DIGIT = re.compile(r"\d")
 _COLUMNS = re.compile(r"\s{2,}")
 
 
-class TableReader:
+class TableHead:
     """Remembers the head of the table that was last seen, and names the cells of its rows."""
 
     def __init__(self) -> None:

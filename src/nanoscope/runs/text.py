@@ -86,7 +86,7 @@ def clean(line: str) -> str:
 
 
 # What loggers and launchers write before a line: a rank, a time, a logger's name and level.
-_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: ")
+_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: (?!(?:train(?:ing)? )?loss)")
 _PREFIXES = frozenset("[(0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # what they begin with
 _DATE = r"(?:\d{4}[-/]\d\d[-/]\d\d|\d\d/\d\d/\d{2,4})"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -105,19 +105,27 @@ _DECORATION = re.compile(
 
 def without_prefix(line: str) -> str:
     """The line without its indentation and what a logger or launcher wrote before it."""
-    line = line.lstrip(" \t")
-    if line[:1] not in _PREFIXES:
-        return line
-    launcher = _LAUNCHER.match(line)
-    return undecorated(line[launcher.end() :] if launcher else line)
+    return line[prefix_end(line) :]
+
+
+def prefix_end(line: str) -> int:
+    """Where the message of a line begins, behind what a logger or launcher wrote before it."""
+    start = len(line) - len(line.lstrip(" \t"))
+    if line[start : start + 1] not in _PREFIXES:
+        return start
+    launcher = _LAUNCHER.match(line, start)
+    return _decoration_end(line, launcher.end() if launcher else start)
 
 
 def undecorated(line: str) -> str:
     """The line without anything that a logger wrote before its message, whichever logger it was."""
-    start = 0
+    return line[_decoration_end(line, 0) :]
+
+
+def _decoration_end(line: str, start: int) -> int:
     for _ in range(8):
         found = _DECORATION.match(line, start)
         if found is None:
             break
         start = found.end()
-    return line[start:]
+    return start

@@ -12,7 +12,8 @@ from typing import BinaryIO, NamedTuple
 
 from nanoscope.errors import JobError
 from nanoscope.messages import Count
-from nanoscope.runs.fields import meaning_after
+from nanoscope.runs.roles import role_of
+from nanoscope.runs.scan import label_of
 
 MOST_BYTES = 64 << 20  # of one metric's file
 _SUMMARY_BESIDE = 5  # values of the training loss, beside which a metric with one value is a summary of the run
@@ -176,9 +177,7 @@ def _clock(seconds: float) -> str:
 
 def _used(metrics: Metrics) -> dict[str, str]:
     """The metrics that become columns, with their meanings: one training loss and one validation loss come first."""
-    meanings = {
-        name: (meaning_after(f"{name}: ", "") or ("",))[0] for name in metrics if not name.startswith("system/")
-    }
+    meanings = {name: (role_of(label_of(name), "") or ("",))[0] for name in metrics if not name.startswith("system/")}
 
     def best(*kinds: str) -> list[str]:
         """The name of the metric of the first of these kinds that has one; of several, the one with most values."""

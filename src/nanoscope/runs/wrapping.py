@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise
 
 SAMPLE = 600  # lines looked at for the width
-LEAST_WIDTH, MOST_WIDTH = 40, 260
+LEAST_WIDTH, MOST_WIDTH = 28, 260
 LEAST_FULL = 4  # lines of exactly that width
 MOST_PIECES = 12
 KNOWN_BEGINNING = 3  # lines that begin alike
@@ -19,13 +19,16 @@ _BEGINNING = re.compile(
 NumberedLine = tuple[int, str]
 
 
-def unwrapped(lines: Iterable[NumberedLine]) -> Iterator[NumberedLine]:
-    """The lines as they were before a terminal broke them; most logs are passed on as they are."""
+def unwrapped(lines: Iterable[NumberedLine], joined: Callable[[], None]) -> Iterator[NumberedLine]:
+    """The lines as they were before a terminal broke them; most logs are passed on as they are.
+
+    `joined` is called for each line that was put together.
+    """
     lines = iter(lines)
     head = list(islice(lines, SAMPLE))
     width = wrap_width([line for _, line in head])
     everything = chain(head, lines)
-    return _joined(everything, width) if width else everything
+    return _joined(everything, width, joined) if width else everything
 
 
 def wrap_width(lines: list[str]) -> int | None:
@@ -66,7 +69,7 @@ def _ends_whole(line: str) -> bool:
     return len(set(line)) <= 3 or (line.rstrip().endswith("}") and line.count("{") == line.count("}"))
 
 
-def _joined(lines: Iterable[NumberedLine], width: int) -> Iterator[NumberedLine]:
+def _joined(lines: Iterable[NumberedLine], width: int, joined: Callable[[], None]) -> Iterator[NumberedLine]:
     number = 0
     pieces: list[str] = []
     beginnings: Counter[str] = Counter()  # how lines begin that follow a line that was not broken
@@ -81,6 +84,8 @@ def _joined(lines: Iterable[NumberedLine], width: int) -> Iterator[NumberedLine]
                 beginnings[shape] += 1
         pieces.append(line)
         if len(line) != width or _ends_whole(line) or len(pieces) >= MOST_PIECES:
+            if len(pieces) > 1:
+                joined()
             yield number, "".join(pieces)
             pieces = []
     if pieces:

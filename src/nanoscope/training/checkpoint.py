@@ -100,18 +100,19 @@ def take_snapshot(
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: Tensors) -> None:
     """Give each parameter the optimizer state that was saved under its name."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    by_name: dict[str, Tensors] = {}
+    parameters = dict(model.named_parameters())
+    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    places = {id(parameter): place for place, parameter in enumerate(ordered)}
+    state: dict[int, Tensors] = {}
     for key, value in moments.items():
         name, _, slot = key.rpartition(".")
-        by_name.setdefault(name, {})[slot] = value
-    for parameter, name in names.items():
-        if any(value.dim() and value.shape != parameter.shape for value in by_name.get(name, {}).values()):
-            raise JobError("the optimizer state does not fit the model: that of {name} has another shape", name=name)
-    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    saved = optimizer.state_dict()
-    saved["state"] = {i: by_name[names[p]] for i, p in enumerate(ordered) if names[p] in by_name}
-    optimizer.load_state_dict(saved)
+        if name in parameters:
+            if value.dim() and value.shape != parameters[name].shape:
+                raise JobError(
+                    "the optimizer state does not fit the model: that of {name} has another shape", name=name
+                )
+            state.setdefault(places[id(parameters[name])], {})[slot] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 class SaveError(Exception):

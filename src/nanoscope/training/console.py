@@ -30,28 +30,25 @@ class Outlet:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        self._try(lambda: self._stream.write(text))
+        self._try(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
         self._try(self._stream.flush)
 
-    def _try(self, action: Callable[[], object]) -> None:
+    def _try(self, action: Callable[..., object], *arguments: str) -> None:
         try:
             if not self._lost:
-                action()
+                action(*arguments)
         except OSError as error:
-            self._lose(error)
-
-    def _lose(self, error: OSError) -> None:
-        self._lost = True
-        with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        if isinstance(error, BrokenPipeError):
-            self._stop.ask(BROKEN_PIPE)
-        else:
-            text = Text("warning: can't write to standard output: {reason}", reason=error.strerror)
-            _print_error(on_terminal(text))
+            self._lost = True
+            with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            if isinstance(error, BrokenPipeError):
+                self._stop.ask(BROKEN_PIPE)
+            else:
+                text = Text("warning: can't write to standard output: {reason}", reason=error.strerror)
+                _print_error(on_terminal(text))
 
 
 class PlainTerminal(Terminal):
@@ -134,31 +131,25 @@ class StageDisplay:
     PLAIN_LINE_SECONDS = 5.0
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
         columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("", total=1.0)
         self._next_line = time.monotonic() + self.QUIET_SECONDS
 
     def __enter__(self) -> "StageDisplay":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None and self._bar.live.is_started:
+        if self._bar.live.is_started:
             self._bar.stop()
 
     def show(self, stage: str, fraction: float) -> None:
         """Show that `fraction` of `stage` is done."""
-        now = time.monotonic()
-        if now < self._next_line:
+        if time.monotonic() < self._next_line:
             return
-        stage = on_terminal(stage)
-        if self._bar is None:
-            print(f"{stage}: {fraction:.0%}", file=sys.stderr, flush=True)
-            self._next_line = now + self.PLAIN_LINE_SECONDS
-            return
-        if not self._bar.tasks or self._bar.tasks[-1].description != stage:
-            self._bar.start()
-            for task in self._bar.task_ids:
-                self._bar.remove_task(task)
-            self._bar.add_task(stage, total=1.0)
-        self._bar.update(self._bar.task_ids[-1], completed=fraction)
+        if self._bar.console.is_terminal:
+            self._bar.update(self._task, description=on_terminal(stage), completed=fraction)
+            self._bar.start()  # does nothing if it has started
+        else:
+            print(f"{on_terminal(stage)}: {fraction:.0%}", file=sys.stderr, flush=True)
+            self._next_line = time.monotonic() + self.PLAIN_LINE_SECONDS

@@ -90,7 +90,7 @@ class Engine:
         notify: Callable[[int, int], None] = ignore,
     ) -> None:
         self.config, self.machine, self.notify = config, machine, notify
-        self.plain_model, self.model = model, cast(nn.Module, model)
+        self.plain_model, self.model, self.compiled = model, cast(nn.Module, model), False
         self.micro_batch = min(micro_batch or config.batch_size, config.batch_size)
         self.optimizer = build_optimizer(model, config, machine.choice.type, machine.choice.dtype)
         self.scaler = torch.amp.GradScaler(machine.choice.type, enabled=machine.choice.dtype == "float16")
@@ -208,6 +208,7 @@ class Engine:
         fixed += PROCESS_BYTES if self.machine.device.type == "cpu" else 0
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
+        self.compiled = self.model is not self.plain_model
         fastest = self._measure(first)
         self.zero_grad()
         if self.machine.processes.world > 1:
@@ -249,7 +250,7 @@ class Engine:
         peak, world = self.machine.peak[0] or math.inf, self.machine.processes.world
         at_peak = self.flops_per_token * self.config.block_size / peak * world
         sequences = min(self.micro_batch, int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
-        if self.model is not self.plain_model:  # compiled for whole micro-batches
+        if self.compiled:  # for whole micro-batches
             sequences = self.micro_batch
         repeats = 2 if sequences else int(first.seconds > SLOW_TIMES * at_peak)
         try:

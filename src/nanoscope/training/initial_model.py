@@ -1,19 +1,19 @@
 """The model that a run begins with: a new one, one with weights of another model, or the shape of a checkpoint."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build
-from nanoscope.config_sources import Resolved, over
+from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
+from nanoscope.config_sources import Resolved, merged
 from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.models import OpenedModel
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Count, Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
-from nanoscope.training.vocabulary import SharedTokens, fit_weights, shared_tokens
+from nanoscope.training.vocabulary import check_vocabulary, fit_weights, shared_tokens
 
 RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # × 0.3 ended 0.03 lower (LOG.md)
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
@@ -31,17 +31,13 @@ def initial_model(
 
     The weights of a checkpoint come later, together with its optimizer (`Engine.restore`).
     """
-    shared: SharedTokens | None = None
-    notes: list[str] = []
+    ids, notes = shared_tokens(weights, dataset) if weights else (None, [])
     if checkpoint is not None:
         shape = checkpoint.model_config
         check_vocabulary(dataset, shape.vocab_size, "the run")
     elif weights is not None:
-        shape = weights.config
-        shared, notes = shared_tokens(weights, dataset)
-        if shared is not None:
-            shape = replace(shape, vocab_size=padded_vocabulary(dataset.vocab_size))
-        shape = replace(shape, block_size=config.block_size)
+        vocab_size = weights.config.vocab_size if ids is None else padded_vocabulary(dataset.vocab_size)
+        shape = replace(weights.config, vocab_size=vocab_size, block_size=config.block_size)
     else:
         shape = new_shape(config, dataset.vocab_size)
     shape = replace(shape, dropout=config.dropout, ngram_dropout=config.ngram_dropout)
@@ -49,10 +45,8 @@ def initial_model(
     try:
         model = build_model(shape)
         if weights is not None:
-            values = weights.weights
-            if shared is not None:
-                values = fit_weights(model, weights, shared, dataset.split("train"))
-            load_model_weights(model, with_block_size(shape, values, config.block_size)[1])
+            fitted = weights.weights if ids is None else fit_weights(model, weights, ids, dataset.split("train"))
+            load_model_weights(model, with_block_size(shape, fitted, config.block_size)[1])
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
         raise JobError("can't create a model of this size here: {reason}", reason=str(error).splitlines()[0]) from None
@@ -79,23 +73,9 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
             block_size=shape.block_size,
         )
     own["block_size"] = wanted
-    if refused := [key for key in own if typed.get(key, own[key]) != own[key]]:
-        lines = [
-            Text(
-                "{typed} was typed, but {model} has {own}",
-                typed=f"{key}={typed[key]}",
-                model=weights.name,
-                own=f"{key}={own[key]}",
-            )
-            for key in refused
-        ]
-        raise UsageError(
-            "{lines}\nThe shape comes from the weights: leave these out, or train from scratch.",
-            lines=Joined("\n", lines),
-        )
-    shape_text = _in_words(replace(shape, block_size=wanted))
-    notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=shape_text)]
-    values = over({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
+    refuse_changes(typed, own, weights.name)
+    notes: list[str] = [_beginning(weights, wanted)]
+    values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():
         notes.append(
             Text(
@@ -106,47 +86,25 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     return build(values), notes
 
 
-def _in_words(shape: ModelConfig) -> Text:
-    return Count(
+def _beginning(weights: OpenedModel, block_size: int) -> Text:
+    shape = Count(
         "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
         "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        shape.n_layer,
-        recipe=shape.recipe,
-        heads=shape.n_head,
-        width=shape.n_embd,
-        context=shape.block_size,
+        weights.config.n_layer,
+        recipe=weights.config.recipe,
+        heads=weights.config.n_head,
+        width=weights.config.n_embd,
+        context=block_size,
     )
+    return Text("starting from {model}: {shape}", model=weights.describe(), shape=shape)
 
 
 def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:
-    return ModelConfig(
-        vocab_size=padded_vocabulary(vocab_size),
-        block_size=config.block_size,
-        n_layer=config.n_layer,
-        n_head=config.n_head,
-        n_embd=config.n_embd,
-        dropout=config.dropout,
-        bias=config.bias,
-        recipe=config.recipe,
-        ngrams=config.ngrams if config.recipe == "modern" else 1,
-        ngram_dropout=config.ngram_dropout,
-        token_shift=config.token_shift,
-    )
+    same = {item.name: getattr(config, item.name) for item in fields(ModelConfig) if item.name in KEYS}
+    shape = ModelConfig(**same | {"vocab_size": padded_vocabulary(vocab_size)})
+    return shape if config.recipe == "modern" else replace(shape, ngrams=1)
 
 
 def padded_vocabulary(size: int) -> int:
     """Round large vocabularies up to a multiple of 64, as nanoGPT does (GPT-2: 50257 → 50304): matmuls are faster."""
     return size if size <= 512 else -(-size // 64) * 64
-
-
-def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
-    needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
-    if needed > available:
-        raise UsageError(
-            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}\n"
-            "Prepare the data with the tokenizer that the model was trained with.",
-            model=model,
-            available=available,
-            folder=dataset.folder,
-            needed=needed,
-        )

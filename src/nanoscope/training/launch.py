@@ -15,8 +15,8 @@ from nanoscope.training.console import open_terminal
 from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.resume import NothingToTrainError, flags_to_continue
-from nanoscope.training.session import Session
-from nanoscope.training.startup import start_session
+from nanoscope.training.run import Run
+from nanoscope.training.startup import start
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
 
@@ -27,7 +27,7 @@ Closing = Callable[[str], Sequence[str]]
 def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     try:
-        session, end, stop = run_session(resolved, clock, closing)
+        run, end, stop = train_run(resolved, clock, closing)
     except NothingToTrainError as reason:
         if Processes.from_environment().first:
             report_nothing_to_train(reason, closing)
@@ -37,32 +37,30 @@ def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
             raise
         raise JobError("another process of this run has ended; its own message says why") from None
     status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
-    session.machine.processes.leave(status)
+    run.processes.leave(status)
     return status
 
 
-def run_session(
-    resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
-) -> tuple[Session, End, StopRequest]:
+def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> tuple[Run, End, StopRequest]:
     """Train from the first iteration to the last, or to the signal that asks to stop."""
     # Until training begins there is nothing to save, so a signal ends the process at once.
     stop = StopRequest()
-    session = start_session(resolved, open_terminal(stop), clock)
-    stop.at_once = session.machine.processes.world == 1
-    with stop, session.resources:
-        end = train(session, stop)
-        _check(session, end)
-    if session.machine.processes.first and end.reason == "finished" and end.step:
-        _print_closing(closing, str(session.folder.path))
-    return session, end, stop
+    run, engine, data, resources = start(resolved, open_terminal(stop), clock)
+    stop.at_once = run.processes.world == 1
+    with stop, resources:
+        end = train(run, engine, data, stop)
+        _check(run, end)
+    if run.processes.first and end.reason == "finished" and end.step:
+        _print_closing(closing, str(run.folder.path))
+    return run, end, stop
 
 
 def report_nothing_to_train(reason: NothingToTrainError, closing: Closing | None = None) -> None:
     terminal = open_terminal(StopRequest())
     for line in reason.args:
         terminal.line(on_terminal(line))
-    if reason.finished is not None:
-        _print_closing(closing, reason.finished)
+    if reason.finished:
+        _print_closing(closing, reason.folder)
 
 
 def _print_closing(closing: Closing | None, folder: str) -> None:
@@ -72,10 +70,10 @@ def _print_closing(closing: Closing | None, folder: str) -> None:
             terminal.line(on_terminal(line))
 
 
-def _check(session: Session, end: End) -> None:
+def _check(run: Run, end: End) -> None:
     """Raise JobError if the loss was not finite, or if the last checkpoint could not be saved."""
-    folder, last = str(session.folder.path), read_pointer(session.folder.checkpoints, LAST)
-    flags = flags_to_continue(session.config, session.for_session, "interrupted")  # not further than it should go
+    folder, last = str(run.folder.path), read_pointer(run.folder.checkpoints, LAST)
+    flags = flags_to_continue(run.config, run.for_session, "interrupted")  # not further than it should go
     anew = shlex.join(["nanoscope", "train", folder, "--init_from=auto"])  # the log stays, and is continued
     again = resume_command(folder, flags) if last else anew
     if end.reason == "non_finite":
@@ -86,9 +84,9 @@ def _check(session: Session, end: End) -> None:
             "{kept}. Try lower learning rates: {command}",
             step=end.step,
             kept=kept,
-            command=f"{again} {_lower_rates(session.config)}",
+            command=f"{again} {_lower_rates(run.config)}",
         )
-    if session.machine.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
+    if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = Text("the newest complete one is {last}", last=last) if last else Text("there is none")
         raise JobError(
             "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again

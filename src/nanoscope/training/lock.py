@@ -1,14 +1,14 @@
 """Only one process at a time trains in a run's folder, and it notices when the folder is no longer its own.
 
 `.lock` is locked through the operating system, which releases it however the process ends. `lock.json` says who holds
-the lock. That is also what decides where system locks don't reach: on a file system without them, and between
-machines. So the holder touches lock.json every 20 s, from a thread of its own, because an evaluation or a compilation
-may take longer than that; a process that is stopped, dead or cut off from the file server does not touch it. After
-three minutes of silence another machine may take over.
+the lock. Its age decides where system locks don't reach: on a file system without them, and between machines. So the
+holder touches lock.json every 20 s, from a thread of its own, because an evaluation or a compilation may take longer
+than that; a process that is stopped, dead or cut off from the file server does not touch it. After three minutes of
+silence another process may take over.
 
 A process that was silent may wake up, and a folder may be renamed while it is trained in. So whoever writes asks for
-the folder first: `RunLock.place()`. A folder that changes hands between that question and the write goes unnoticed
-until the next one. Imports no torch.
+the folder first: `RunLock.current_folder()`. A folder that changes hands between that question and the write goes
+unnoticed until the next one. Imports no torch.
 """
 
 import os
@@ -32,7 +32,6 @@ from nanoscope.messages import Text, on_terminal
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 REFRESH_SECONDS = 20.0
 SILENT_SECONDS = 180.0  # nine refreshes missed; NFS may show a time that is a minute old
-CLOCK_SECONDS = 60.0  # the system's clock may have been set since
 
 
 class LockedError(UsageError):
@@ -43,7 +42,7 @@ class LockLostError(JobError):
     """The folder now belongs to another process, or can't be found: nothing may be written any more."""
 
 
-class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Holder(msgspec.Struct, frozen=True):
     """The process that trains, as lock.json describes it."""
 
     pid: int
@@ -51,26 +50,27 @@ class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot: str
     """Linux's id of this boot of this machine, else empty. Containers have their own host names, but share this."""
     started: str
-    born: float = 0.0
-    """When the process began: process ids are reused."""
 
     def text(self) -> Text:
         return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
 
-    def is_this_process(self) -> bool:
-        here = _this_process()
-        return (self.pid, self.host, self.boot, self.born) == (here.pid, here.host, here.boot, here.born)
+    def may_be_running(self) -> bool:
+        """Whether another process is, or may be on another machine."""
+        with suppress(OverflowError):
+            return self != _this_process() and (self.host != platform.node() or psutil.pid_exists(self.pid))
+        return False
 
     def on_this_machine(self) -> bool:
         here = _this_process()
         return self.host == here.host or (self.boot == here.boot and self.boot != "")
 
-    def is_running_here(self) -> bool:
-        try:
-            born = psutil.Process(self.pid).create_time()
-            return self.boot == _this_process().boot and (not self.born or abs(born - self.born) < CLOCK_SECONDS)
-        except (psutil.Error, ValueError, OverflowError):
-            return False
+
+@cache
+def _this_process() -> Holder:
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return Holder(os.getpid(), platform.node(), boot, datetime.now().strftime("%Y-%m-%d %H:%M:%S"))
 
 
 class RunLock:
@@ -78,7 +78,7 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """Where it is now, or was when `place` last looked."""
+        """Where it is now, or was when `current_folder` last looked."""
         self._held = False
         self._released = threading.Event()
         self._note_seen: Identity | None = None
@@ -94,13 +94,12 @@ class RunLock:
         """LockedError names the process that holds the lock, or may hold it."""
         locked = self._lock_file()
         holder = self._holder()
-        if holder is not None and not holder.is_this_process():
-            try:
-                self._refuse_if_running(holder, locked)
-            except LockedError:
-                self._file.release()
-                raise
-        self._take(certain=locked and (holder is None or holder.on_this_machine()))
+        # If the system has locked the folder for us, no other process on this machine trains there.
+        certain = locked and (holder is None or holder.on_this_machine())
+        if holder is not None and not certain and holder.may_be_running() and self._silence() < SILENT_SECONDS:
+            self._file.release()
+            raise self._in_use(holder)
+        self._take(certain)
         threading.Thread(target=self._refresh, name="run lock", daemon=True).start()
         return self
 
@@ -112,26 +111,25 @@ class RunLock:
         holder = self._holder()
         if holder is None or holder.on_this_machine():
             return
-        began, seen, say_at = time.monotonic(), _mtime(self.note), 0.0
+        began, seen = time.monotonic(), _mtime(self.note)
+        if (left := SILENT_SECONDS - self._silence()) > 0:
+            text = Text(
+                "{folder} was last being trained by {holder}, on another machine; "
+                "waiting for a sign of life from it for another {left:duration} before taking over",
+                folder=self.folder,
+                holder=holder.text(),
+                left=left,
+            )
+            print(on_terminal(text), file=sys.stderr, flush=True)
         # By our own clock, too: a file system may have its times from machines whose clocks differ.
         while (left := SILENT_SECONDS - max(self._silence(), time.monotonic() - began)) > 0:
             if _mtime(self.note) != seen:
                 return
-            if time.monotonic() >= say_at:
-                text = Text(
-                    "{folder} was last being trained by {holder}, on another machine; "
-                    "waiting for a sign of life from it for another {left:duration} before taking over",
-                    folder=self.folder,
-                    holder=holder.text(),
-                    left=left,
-                )
-                print(on_terminal(text), file=sys.stderr, flush=True)
-                say_at = time.monotonic() + 30
             time.sleep(min(left, 1.0))
         with suppress(OSError):
             self.note.unlink()
 
-    def place(self) -> Path:
+    def current_folder(self) -> Path:
         """The folder, also if it was renamed. LockLostError if it is no longer this process's.
 
         This is asked before every write, so as long as nothing has changed a single `stat` answers.
@@ -146,7 +144,7 @@ class RunLock:
             return
         self._released.set()
         with suppress(LockLostError):  # then nothing there is ours to remove
-            folder = self.place()
+            folder = self.current_folder()
             for name in ("lock.json", ".lock"):  # Windows deletes the latter only on release
                 with suppress(OSError):
                     (folder / name).unlink()
@@ -166,31 +164,25 @@ class RunLock:
             return False
         return True
 
-    def _refuse_if_running(self, holder: Holder, locked: bool) -> None:
-        if locked and holder.on_this_machine():
-            return  # it has ended: the system would not have given us the lock
-        if holder.host == platform.node():
-            if holder.is_running_here():
-                raise self._in_use(holder)
-        elif (silence := self._silence()) < SILENT_SECONDS:
-            raise LockedError(
-                "{folder} was last being trained by {holder}, on another machine, which showed a sign of life "
-                "{silence:duration} ago.\n"
-                "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
-                "Or delete {note} and try again.",
-                folder=self.folder,
-                holder=holder.text(),
-                silence=silence,
-                left=SILENT_SECONDS - silence,
-                note=self.note,
-            )
-
     def _in_use(self, holder: Holder | None) -> LockedError:
+        if holder is None or holder.on_this_machine():
+            return LockedError(
+                "{folder} is being trained by {holder}\n"
+                "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
+                folder=self.folder,
+                holder=holder.text() if holder else Text("another process"),
+            )
+        silence = self._silence()
         return LockedError(
-            "{folder} is being trained by {holder}\n"
-            "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
+            "{folder} was last being trained by {holder}, on another machine, which showed a sign of life "
+            "{silence:duration} ago.\n"
+            "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
+            "Or delete {note} and try again.",
             folder=self.folder,
-            holder=holder.text() if holder else Text("another process"),
+            holder=holder.text(),
+            silence=silence,
+            left=SILENT_SECONDS - silence,
+            note=self.note,
         )
 
     def _take(self, certain: bool) -> None:
@@ -217,7 +209,7 @@ class RunLock:
         if identity(self.folder) != self._folder_seen and (moved := self._moved_to()) is not None:
             self.folder = moved
         here, holder = identity(self.folder), self._read_note()
-        if holder is not None and holder.is_this_process():
+        if holder == _this_process():
             self._note_seen = identity(self.note)
         elif holder is None and here == self._folder_seen:  # somebody has deleted lock.json, or the disk was full
             self._write_note()
@@ -246,7 +238,7 @@ class RunLock:
 
     def _moved_to(self) -> Path | None:
         """Where the system says that our folder is now."""
-        if self._descriptor is None or not _can_follow():
+        if self._descriptor is None:
             return None
         with suppress(OSError):
             if sys.platform == "darwin":
@@ -256,8 +248,7 @@ class RunLock:
             else:
                 found = Path(f"/proc/self/fd/{self._descriptor}").readlink()
             if identity(found) == self._folder_seen:
-                inside = not self.folder.is_absolute() and found.is_relative_to(Path.cwd())
-                return found.relative_to(Path.cwd()) if inside else found
+                return found if self.folder.is_absolute() else Path(os.path.relpath(found))
         return None
 
     def _refresh(self) -> None:
@@ -305,17 +296,3 @@ def _mtime(path: Path) -> float | None:
 def _can_follow() -> bool:
     """Whether the system can say where an open folder is now."""
     return sys.platform == "darwin" or Path("/proc/self/fd").is_dir()
-
-
-def _this_process() -> Holder:
-    boot = ""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    now = datetime.now().strftime("%Y-%m-%d %H:%M")
-    return Holder(os.getpid(), platform.node(), boot, now, _born(os.getpid()))
-
-
-@cache
-def _born(pid: int) -> float:
-    """Asked once: the answer changes with the system's clock."""
-    return float(psutil.Process(pid).create_time())

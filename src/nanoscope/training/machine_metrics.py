@@ -1,6 +1,5 @@
 """What training uses of the machine: memory, processor and GPU, sampled now and then between two steps."""
 
-import importlib
 import time
 from contextlib import suppress
 from typing import Any
@@ -19,7 +18,6 @@ class MachineMetrics:
         self._process = psutil.Process()
         self._cores = psutil.cpu_count() or 1
         self._device = device
-        self._gpu = _nvml_handle(device) if device.type == "cuda" else None
         self._sampled = 0.0
         with suppress(psutil.Error):
             self._process.cpu_percent()  # the next call counts from here
@@ -42,22 +40,7 @@ class MachineMetrics:
                 torch.cuda.reset_peak_memory_stats(self._device)
             elif self._device.type == "mps":  # has no peak, but keeps what it once had
                 found["gpu_peak_gb"] = torch.mps.driver_allocated_memory() / GIGABYTE
-        if self._gpu is not None:
-            nvml, handle = self._gpu
-            with suppress(nvml.NVMLError):
-                found["gpu_share"] = nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+        with suppress(Exception):  # without NVIDIA's package nvidia-ml-py, torch cannot tell
+            if self._device.type == "cuda":
+                found["gpu_share"] = torch.cuda.utilization(self._device) / 100
         return found
-
-
-def _nvml_handle(device: torch.device) -> tuple[Any, Any] | None:
-    """NVIDIA's management library with this GPU, if its Python package (nvidia-ml-py) is installed."""
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-        # torch counts the visible GPUs, NVML all of them: only the UUID is the same for both.
-        return nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
-    except (nvml.NVMLError, RuntimeError, AttributeError):
-        return None

@@ -10,7 +10,6 @@ from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 
 NOT_TAKEN = ("out_dir", "init_from", *OPTIONS)  # about the command, not the run
-RANDOM = "random windows"  # what nanoGPT evaluates on; ours are always the same
 
 
 def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
@@ -43,6 +42,6 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
         model_config=found.config,
         tokenizer=tokenizer.to_json() if tokenizer else None,
         scaler={},
-        run={"evaluation": RANDOM},
+        run={"evaluation": "random windows"},
     )
     return checkpoint, settings

@@ -4,24 +4,25 @@ import time
 from typing import Literal
 
 from nanoscope.messages import Text
-from nanoscope.training.session import Session
+from nanoscope.runs.events import Note
+from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
-SHOW_AFTER_SECONDS = 3.0  # what is over sooner needs no progress
+SHOW_AFTER_SECONDS = 3.0  # shorter ones are not shown
 
 
-class Passage:
-    """The batches of one iteration or evaluation. Called before each of them: it returns whether to stop there."""
+class Progress:
+    """Called before each batch of an iteration or evaluation: it returns whether to stop there."""
 
-    def __init__(self, session: Session, stop: StopRequest, phase: Literal["step", "eval"]) -> None:
-        self.phase, self.step, self.stop, self.reporter = phase, session.state.step, stop, session.books.reporter
+    def __init__(self, run: Run, stop: StopRequest, phase: Literal["step", "eval"]) -> None:
+        self.phase, self.step, self.stop, self.reporter = phase, run.state.step, stop, run.reporter
         # Processes that share an iteration finish it: each waits for the gradients of the others.
-        self.can_stop = phase == "eval" or session.machine.processes.world == 1
+        self.can_stop = phase == "eval" or run.processes.world == 1
         self.done, self.total = 0, 1
-        self.expected_seconds = session.books.pace.expected(phase) or 0.0
+        self.expected_seconds = run.pace.expected(phase) or 0.0
         self.began = self.batch_began = time.monotonic()
 
-    def __enter__(self) -> "Passage":
+    def __enter__(self) -> "Progress":
         self.stop.describe = self.describe_stop
         return self
 
@@ -34,11 +35,23 @@ class Passage:
         if self.can_stop and self.stop.requested:
             return True
         if self.batch_began - self.began > SHOW_AFTER_SECONDS:
-            where = f"{self.done + 1}/{self.total}"
+            where = f"{done + 1}/{total}"
             step = Text("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
             evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
             self.reporter.progress(step if self.phase == "step" else evaluation)
         return False
+
+    def discarded(self) -> list[Note]:
+        """What is lost of an iteration that was not finished."""
+        if not self.done:
+            return []
+        text = Text(
+            "iteration {step:d} was discarded after {done:d} of {total:d} micro-batches",
+            step=self.step,
+            done=self.done,
+            total=self.total,
+        )
+        return [Note(text=Text("{discarded}; a resumed run repeats it", discarded=text) if self.step else text)]
 
     def describe_stop(self) -> Text:
         """When the run stops if it is asked to now, and what becomes of what it is doing."""

@@ -1,16 +1,18 @@
 """How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log and the terminal."""
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from nanoscope.files import write_atomically
 from nanoscope.messages import Text, on_terminal, printable
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Note, Start, encode
-from nanoscope.training.appended_file import AppendedFile
 from nanoscope.training.run_folder import RunFolder
 
 
@@ -72,54 +74,79 @@ class Terminal(Sink):
             self.line(on_terminal(line))
 
 
-class EventsFile(Sink):
+class LogFile(Sink):
+    """A file that is only ever appended to. It stays open, so it is still the run's if the folder is renamed.
+
+    Text that can't be written waits in memory, with a warning on the terminal: trouble with a log never ends a run.
+    """
+
+    def __init__(self, path: Path, terminal: Terminal) -> None:
+        self._path, self._terminal = path, terminal
+        self._waiting, self._warned = b"", False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self._path.open("a+b", buffering=0)  # so that we know what is in the file
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":  # a line cut off by a crash must not swallow the next one
+                self._waiting = b"\n"
+
+    def append(self, text: str) -> None:
+        """The text reaches the file at once: readers see it, and a crash doesn't lose it."""
+        self._waiting += text.encode("utf-8", errors="backslashreplace")
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[self._file.write(self._waiting) :]
+            self._warned = False
+        except OSError as error:
+            if not self._warned:
+                trouble = Text("can't write {path}: {reason}", path=self._path, reason=error.strerror or error)
+                warning = Text(
+                    "warning: {trouble}; training continues, and will retry with every line", trouble=trouble
+                )
+                self._terminal.line(on_terminal(warning))
+            self._warned = True
+
+    def append_durably(self, text: str) -> None:
+        """Wait until the text is on the disk itself. In an empty file, it is there as a whole or not at all."""
+        with suppress(OSError):  # a full disk: then as any other text
+            if self._file.seek(0, os.SEEK_END) == 0:
+                write_atomically(self._path, text.encode("utf-8", errors="backslashreplace"), sync=True)
+                text, replaced = "", self._file
+                self._open()
+                replaced.close()
+        self.append(text)
+        with suppress(OSError):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class EventsFile(LogFile):
     """events.jsonl."""
 
-    def __init__(self, path: Path | Callable[[], Path], started_ago: float = 0.0) -> None:
+    def __init__(self, path: Path, terminal: Terminal, started_ago: float = 0.0) -> None:
+        super().__init__(path, terminal)
         self._began = time.perf_counter() - started_ago
-        self.file = AppendedFile(path)
 
     def write(self, event: AnyEvent, lines: Sequence[str] = ()) -> None:
         line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began))
         if isinstance(event, Start):
-            self.file.opening = line  # without it the others mean little, should the file vanish
-            self.file.write_durably(line)  # before anything else is written: it says whose the folder is
+            self.append_durably(line)  # before anything else is written: it says whose the folder is
         else:
-            self.file.write(line)
-
-    def close(self) -> None:
-        self.file.close()
+            self.append(line)
 
 
-class ConsoleLog(Sink):
+class ConsoleLog(LogFile):
     """console.log: what the terminal shows, in English."""
 
-    def __init__(self, path: Path | Callable[[], Path]) -> None:
-        self.file = AppendedFile(path)
-
     def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        self.file.write("".join(f"{printable(line)}\n" for line in lines))
-
-    def close(self) -> None:
-        self.file.close()
-
-
-class FileTrouble(Sink):
-    """Warns on the terminal, once, when one of the files can't be written."""
-
-    def __init__(self, terminal: Terminal, *files: AppendedFile) -> None:
-        self._terminal, self._files = terminal, files
-        self._warned = False
-
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        trouble = next((file.trouble for file in self._files if file.trouble), None)
-        if trouble is not None and not self._warned:
-            text = Text("warning: {trouble}; training continues, and will retry with every line", trouble=trouble)
-            self._terminal.line(on_terminal(text))
-        self._warned = trouble is not None
+        self.append("".join(f"{printable(line)}\n" for line in lines))
 
 
 def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
     """What a run reports to. `terminal` is where a person watches."""
-    events, log = EventsFile(lambda: folder.events, started_ago), ConsoleLog(lambda: folder.console)
-    return [events, log, terminal, FileTrouble(terminal, events.file, log.file)]
+    return [EventsFile(folder.events, terminal, started_ago), ConsoleLog(folder.console, terminal), terminal]

@@ -1,19 +1,30 @@
-"""Resuming: which run, from which checkpoint, with which settings, and what becomes of its records and rates.
+"""What a resume keeps: which run it continues, from which checkpoint, with which settings, records and rates.
 
-Is imported before torch, so what needs torch is imported by the functions that use it.
+docs/resume.md has a row for each rule. `train`, `plan` and the API ask here: `resolve_init_from` decides what
+init_from=auto means, `continue_run` says which run is resumed with which settings, `find_start_point` also locks it and
+loads its checkpoint. This module is imported before torch, so functions that need torch import it themselves.
 """
 
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.checkpoint_files import LAST, NANOGPT, read_pointer
-from nanoscope.config import KEYS, OPTIONS, RUN_NOTES, SHAPE_KEYS, TrainConfig, build, without_options
-from nanoscope.config_sources import Resolved, read_run_config, resolve
+from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
+from nanoscope.config import (
+    KEYS,
+    OPTIONS,
+    RUN_NOTES,
+    SHAPE_KEYS,
+    Mistakes,
+    TrainConfig,
+    build,
+    refuse_changes,
+    without_options,
+)
+from nanoscope.config_sources import Resolved, read_run_config, resolve, run_settings
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.messages import Count, Joined, Text
@@ -23,7 +34,7 @@ from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.glance import glance
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
-from nanoscope.training.run_folder import RunFolder, check_foreign, locked, new_run, numbered
+from nanoscope.training.run_folder import RunFolder, lock_folder, new_run, numbered_folders, refuse_foreign_files
 
 if TYPE_CHECKING:
     from nanoscope.data.dataset import Dataset
@@ -33,31 +44,40 @@ if TYPE_CHECKING:
 
 GENTLE = 0.1  # of the rates, for a run whose schedule has ended at 0
 
-
 Changes = dict[str, tuple[Any, Any]]
 """Setting → its value before and now."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """The settings of a run that is resumed."""
+    """A run that is resumed, and its settings."""
 
+    folder: RunFolder
     config: TrainConfig
-    """Those of this session."""
+    """The settings of this invocation."""
     before: TrainConfig
-    """Those that config.toml has."""
+    """The settings in config.toml."""
     changed: Changes
     """What was typed and changes the run for good."""
     for_session: Changes
-    """What was typed and holds for this session only."""
+    """What was typed and holds for this invocation only."""
     notes: list[str]
     """About settings that are ignored."""
     cpu_dtype: str | None = None
     """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
+    nanogpt: "LoadedCheckpoint | None" = None
+    """nanoGPT's checkpoint, if that is what is resumed. The file is never changed."""
+
+    @property
+    def step(self) -> int:
+        """The iteration of the checkpoint that the run continues from, unless that is damaged."""
+        if self.nanogpt is not None:
+            return self.nanogpt.progress.step
+        return int("".join(filter(str.isdigit, checkpoints_from(self.folder.checkpoints)[0].name)))
 
 
 @dataclass
-class Origin:
+class StartPoint:
     """What a run begins with: a checkpoint of an existing run, weights of another model, or nothing yet."""
 
     config: TrainConfig
@@ -69,72 +89,68 @@ class Origin:
 
 
 def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Resolved] | None = None) -> Resolved:
-    """The configuration that the arguments of `nanoscope train` mean, for `training/launch.py`.
+    """The configuration that the arguments of `nanoscope train` mean, for `training/launch.py`; the CPU is made ready.
 
-    `tuned` may choose other settings of the machine.
+    `tuned` may choose other settings of the machine. Called before torch is imported.
     """
-    resolved = resolve(words)
-    if os.environ.get("RANK", "0") == "0":  # the process that will lock the folder
-        wait_for_other_machine(resolved)
-    resolved = settled(resolved)
+    resolved = resolve_init_from(resolve(words), wait=os.environ.get("RANK", "0") == "0")
     if tuned is not None:
         resolved = tuned(resolved)
     config, cpu_dtype = resolved.config, None
-    if config.init_from == "resume":  # with the run's own device and dtype
-        resumed = resumed_config(old_run(resolved), resolved)
-        config, cpu_dtype = resumed.config, resumed.cpu_dtype
+    if config.init_from == "resume":
+        folder, nanogpt = _run_to_resume(resolved)
+        if nanogpt is None:  # with the run's own device and dtype
+            resumed = _resumed(folder, resolved)
+            config, cpu_dtype = resumed.config, resumed.cpu_dtype
     make_cpu_ready(config.device, config.dtype, training=True, before=cpu_dtype)
     return resolved
 
 
-def settled(resolved: Resolved) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
+def resolve_init_from(resolved: Resolved, *, wait: bool = False) -> Resolved:
+    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin.
+
+    `wait`: the machine on which the job ran before may be about to save.
+    """
     if resolved.config.init_from != "auto":
         return resolved
-    newest = _newest(resolved)
-    resumes = resolved.named == NANOGPT or (newest is not None and RunFolder(newest).can_resume())
+    newest = _candidates(resolved)[-1:]
+    if newest and wait:
+        RunLock(newest[0].path).wait_for_silence()
+    resumes = resolved.named == NANOGPT or any(folder.can_resume() for folder in newest)
     init_from = "resume" if resumes else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
 
-def wait_for_other_machine(resolved: Resolved) -> None:
-    """For init_from=auto, before it is settled: the machine on which the job ran before may be about to save."""
-    if resolved.config.init_from == "auto" and (newest := _newest(resolved)) is not None:
-        RunLock(newest).wait_for_silence()
-
-
-def _newest(resolved: Resolved) -> Path | None:
-    """The run that init_from=auto would resume."""
-    places = [Path(resolved.config.out_dir)] if resolved.config.out_dir else numbered(resolved.name)
-    return places[-1] if places else None
-
-
-def find_origin(resolved: Resolved, processes: "Processes", resources: ExitStack) -> Origin:
-    """Find the run to resume and its checkpoint, or nothing for a new run."""
-    from nanoscope.model.checkpoint import find_checkpoint
-    from nanoscope.training.initial_model import config_for_weights
+def continue_run(resolved: Resolved) -> Resumed:
+    """The run that is resumed, with its settings. Nothing is locked or written."""
+    folder, file = _run_to_resume(resolved)
+    if file is None:
+        return _resumed(folder, resolved)
     from nanoscope.training.nanogpt_run import nanogpt_run
 
+    checkpoint, settings = nanogpt_run(file)
+    return replace(_resumed(folder, resolved, settings), nanogpt=checkpoint)
+
+
+def find_start_point(resolved: Resolved, processes: "Processes", resources: ExitStack) -> StartPoint:
+    """Lock the run to resume and load its checkpoint; or open the weights that a new run begins with."""
+    from nanoscope.model.checkpoint import find_checkpoint
+    from nanoscope.training.initial_model import config_for_weights
+
     if resolved.config.init_from == "resume":
-        folder = old_run(resolved, lock=processes.first)
+        resumed = continue_run(resolved)
+        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
         resources.callback(folder.release)
-        if folder.nanogpt is not None:
-            checkpoint, settings = nanogpt_run(folder.nanogpt)
-            problems: list[Text] = []
-        else:
-            settings = None
-            checkpoint, problems = find_checkpoint(folder.path)
-        resumed = resumed_config(folder, resolved, settings)
+        checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
-        return Origin(
-            resumed.config, folder, checkpoint, resumed, notes=[*resolved.notes, *map(str, problems), *resumed.notes]
-        )
+        notes = [*resolved.notes, *map(str, problems), *resumed.notes]
+        return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
-    if resolved.config.init_from != "scratch":
-        weights = open_weights(resolved.config)
-        config, notes = config_for_weights(resolved, weights)
-        return Origin(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
-    return Origin(resolved.config, notes=begins)
+    if resolved.config.init_from == "scratch":
+        return StartPoint(resolved.config, notes=begins)
+    weights = open_weights(resolved.config)
+    config, notes = config_for_weights(resolved, weights)
+    return StartPoint(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
@@ -162,27 +178,23 @@ def new_folder(resolved: Resolved, processes: "Processes", resources: ExitStack)
     return folder
 
 
-def old_run(resolved: Resolved, *, lock: bool = False) -> RunFolder:
-    """The folder of the run to resume: out_dir, or the newest run of that name with checkpoints.
+def _candidates(resolved: Resolved) -> list[RunFolder]:
+    """The folder that out_dir names, or the numbered ones of the run's name, oldest first."""
+    out_dir = resolved.config.out_dir
+    return [RunFolder(path) for path in ([Path(out_dir)] if out_dir else numbered_folders(resolved.name))]
 
-    `lock`: this process will write there.
-    """
-    if resolved.config.out_dir:
-        candidates = [RunFolder(Path(resolved.config.out_dir))]
-    else:
-        candidates = [RunFolder(path) for path in numbered(resolved.name)]
+
+def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
+    """The newest candidate with a checkpoint; and nanoGPT's file, if that is the checkpoint."""
+    candidates = _candidates(resolved)
     for folder in reversed(candidates):
         if folder.can_resume() or resolved.named == NANOGPT:
-            nanogpt = _nanogpt_to_resume(folder, resolved)
-            if not lock:
-                return replace(folder, nanogpt=nanogpt)
-            return replace(locked(folder.path), nanogpt=nanogpt)
-    places = candidates[-1].path if candidates else Path("runs") / resolved.name
+            return folder, _nanogpt_to_resume(folder, resolved)
     raise UsageError(
         "there is nothing to resume in {folder}: no checkpoint was saved there\n"
         "Name the run: nanoscope train runs/NAME --init_from=resume. Or start a new one without "
         "--init_from.",
-        folder=places,
+        folder=candidates[-1].path if candidates else Path("runs") / resolved.name,
     )
 
 
@@ -195,11 +207,11 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
         return None if holds_run else file
     if first is None and not holds_run:
-        check_foreign(folder)
+        refuse_foreign_files(folder)
         return file
-    ways = [Text("nanoGPT's: {command}", command=_resume(file, "--out_dir=ANOTHER"))]
+    ways = [Text("nanoGPT's: {command}", command=resume_command(str(file), {"out_dir": "ANOTHER"}))]
     if holds_run:
-        ways.insert(0, Text("nanoscope's: {command}", command=_resume(folder.checkpoints)))
+        ways.insert(0, Text("nanoscope's: {command}", command=resume_command(str(folder.checkpoints), {})))
     raise UsageError(
         "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
         path=folder.path,
@@ -208,15 +220,11 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     )
 
 
-def _resume(source: Path, *flags: str) -> str:
-    return shlex.join(["nanoscope", "train", str(source), "--init_from=resume", *flags])
-
-
-def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
+def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
     """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
     if resolved.config.out_dir or resolved.config.overwrite:
         return []
-    for path in reversed(numbered(resolved.name)):
+    for path in reversed(numbered_folders(resolved.name)):
         seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
         if path != folder.path and seen.state == "stopped" and seen.total and last:
             step = int(last.removeprefix("step-"))
@@ -226,66 +234,47 @@ def unfinished(resolved: Resolved, folder: RunFolder) -> list[str]:
                     run=path,
                     step=step,
                     total=seen.total,
-                    command=_resume(path),
+                    command=resume_command(str(path), {}),
                 )
             ]
     return []
 
 
-def resumed_config(folder: RunFolder, resolved: Resolved, saved: dict[str, Any] | None = None) -> Resumed:
-    """The run's own settings with the command line applied. `saved`: those of nanoGPT's checkpoint, to resume that."""
-    if folder.nanogpt and RUN_NOTES not in read_run_config(folder.path)[0]:
-        own = replace(resolved, given=saved or resolved.given, notes=[])
-    else:
-        own = resolve([str(folder.path)])
-    saved = without_options(own.given)
-    once = {key: resolved.given[key] for key in OPTIONS if key in resolved.given}  # also from a file
-    place = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
-    typed = {**resolved.typed, **once, **place}
-    refused = [key for key in SHAPE_KEYS if key in typed and key in saved and typed[key] != saved[key]]
-    if refused:
-        lines = [
-            Text(
-                "{typed} was typed, the run was trained with {saved}",
-                typed=f"{key}={typed[key]}",
-                saved=f"{key}={saved[key]}",
-            )
-            for key in refused
-        ]
-        raise UsageError(
-            "{lines}\nThe shape of a model can't change on resume: leave these out, or start a new run.",
-            lines=Joined("\n", lines),
-        )
-    if bool(typed.get("output_lr", saved.get("output_lr"))) != bool(saved.get("output_lr")):
-        raise UsageError(
-            "output_lr decides which optimizer trains the vocabulary, which can't change on resume: leave it out, or "
-            "start a new run."
-        )
-    notes = [note for note in own.notes if note not in resolved.notes]
+def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | None = None) -> Resumed:
+    """The run's own settings with the command line applied. `nanogpt`: the settings of nanoGPT's checkpoint."""
+    recorded, mistakes = read_run_config(folder.path)[0].get(RUN_NOTES), Mistakes()
+    saved = nanogpt if nanogpt and recorded is None else run_settings(folder.path, mistakes)
+    own = {"out_dir": str(folder.path), "init_from": saved.get("init_from", "scratch")}
+    options = {key: resolved.given[key] for key in OPTIONS if key in resolved.given}  # also from a file
+    typed = {**resolved.typed, **options, **own}
+    refuse_changes(typed, {"output_lr": 0.0, **saved}, str(folder.path))
+    notes = [note for note in mistakes.notes if note not in resolved.notes]
     for key, value in resolved.given.items():
-        had = saved.get(key, KEYS[key].default)
-        if key not in typed and value != had:
+        before = saved.get(key, KEYS[key].default)
+        if key not in typed and value != before:
             way = Text("type {flag} to change it", flag=f"--{key}={value}")
             if key in SHAPE_KEYS:
                 way = Text("a model keeps its shape")
-            setting = f"{key}={value}"
             notes.append(
-                Text("{setting} is not used: the run has {had}; {way}", setting=setting, had=str(had), way=way)
+                Text(
+                    "{setting} is not used: the run has {before}; {way}",
+                    setting=f"{key}={value}",
+                    before=str(before),
+                    way=way,
+                )
             )
-    before, now = build({**saved, **place}), build({**saved, **typed})
-    changed, for_session = _difference(before, now)
-    return Resumed(now, before, changed, for_session, notes, _cpu_dtype(folder))
+    config, now = build({**saved, **own}, mistakes), build({**saved, **typed})
+    return Resumed(folder, now, config, *_changes(config, now), notes, _cpu_dtype(recorded or {}))
 
 
-def _cpu_dtype(folder: RunFolder) -> str | None:
-    recorded = read_run_config(folder.path)[0].get(RUN_NOTES, {})
+def _cpu_dtype(recorded: dict[str, Any]) -> str | None:
     if recorded.get("cpu_dtype") in ("float32", "bfloat16"):
         return str(recorded["cpu_dtype"])
     return "float32" if recorded.get("device") == "cpu" else None  # all that earlier versions chose on a CPU
 
 
-def _difference(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
-    """What changes for good, and what for this session only: all of it if the session only evaluates."""
+def _changes(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
+    """What changes for good, and what for this invocation only: everything if it only evaluates."""
     changed: Changes = {}
     for_session: Changes = {}
     for key, item in KEYS.items():
@@ -303,16 +292,10 @@ def check_data(dataset: "Dataset", checkpoint: "LoadedCheckpoint | None") -> lis
     if checkpoint is None:
         return []
     if dataset.tokenizer is not None and checkpoint.tokenizer not in (None, dataset.tokenizer.to_json()):
-        before = (checkpoint.tokenizer or {}).get("kind")
         raise UsageError(
-            "the run was trained with another tokenizer ({before}, a vocabulary of {tokens}) than that of {folder} "
-            "({kind}, {needed})\n"
+            "{folder} has another tokenizer than the run\n"
             "The same token ids would mean other texts: resume with the run's own tokenizer.",
-            before=before,
-            tokens=checkpoint.model_config.vocab_size,
             folder=dataset.folder,
-            kind=dataset.tokenizer.kind,
-            needed=dataset.vocab_size,
         )
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
         return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
@@ -320,43 +303,35 @@ def check_data(dataset: "Dataset", checkpoint: "LoadedCheckpoint | None") -> lis
 
 
 class NothingToTrainError(Exception):
-    """The run is as far as it should go. Its arguments are the lines that say so; `finished` is the folder of a run
-    that has done all its iterations.
-    """
+    """The run in `folder` is as far as it should go. Its arguments are the lines that say so."""
 
-    def __init__(self, *lines: Text, finished: str | None = None) -> None:
+    def __init__(self, folder: str, *lines: Text, finished: bool = False) -> None:
         super().__init__(*lines)
-        self.finished = finished
+        self.folder, self.finished = folder, finished
 
 
 def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) -> None:
     """Raise NothingToTrainError if the run has ended. To init_from=auto, being out of patience is an end, too."""
-    config, step = resumed.config, state.step
+    config, step, run = resumed.config, state.step, resumed.config.out_dir
     if config.eval_only:
         return
     if step > config.max_iters:
-        raise NothingToTrainError(
-            Text(
-                "{run} is already at iteration {step:d}, past {setting}: nothing to train",
-                run=config.out_dir,
-                step=step,
-                setting=f"max_iters={config.max_iters}",
-            )
+        setting = f"max_iters={config.max_iters}"
+        what = Text(
+            "{run} is already at iteration {step:d}, past {setting}: nothing to train",
+            run=run,
+            step=step,
+            setting=setting,
         )
-    if step == config.max_iters and state.evaluated_at == step and _has_said_so(config.out_dir):
-        what = Text("{run} has finished its {step:d} iterations: nothing to train", run=config.out_dir, step=step)
-        raise NothingToTrainError(what, finished=config.out_dir)
+        raise NothingToTrainError(run, what)
+    # A process that was killed at the very end has not written its last event.
+    if step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished":
+        what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
+        raise NothingToTrainError(run, what, finished=True)
     if auto and out_of_patience(state, config):
-        command = resume_command(config.out_dir, flags_to_continue(config, resumed.for_session, "patience"))
-        raise NothingToTrainError(
-            Text("{run} is out of patience at iteration {step:d}: nothing to train", run=config.out_dir, step=step),
-            Text("saved; resume with: {command}", command=command),
-        )
-
-
-def _has_said_so(folder: str) -> bool:
-    """Whether the run's events end with its end. A process that was killed at the very end didn't get that far."""
-    return glance("", Path(folder), "").state == "finished"
+        command = resume_command(run, flags_to_continue(config, resumed.for_session, "patience"))
+        what = Text("{run} is out of patience at iteration {step:d}: nothing to train", run=run, step=step)
+        raise NothingToTrainError(run, what, Text("saved; resume with: {command}", command=command))
 
 
 def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
@@ -376,37 +351,30 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
 
 def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[str]:
     """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
-    from nanoscope.training.nanogpt_run import RANDOM
-
     state = checkpoint.progress
-    measured_on = checkpoint.run.get("evaluation", evaluation)
+    best, since_best = state.best_val_loss, state.evaluations_since_best
     if config.eval_only:
         state.evaluated_at = None  # evaluate this step again
-    elif measured_on != evaluation:
-        best, step = state.best_val_loss, state.best_step
-        state.best_val_loss = state.best_step = state.evaluated_at = None
+    elif checkpoint.run.get("evaluation", evaluation) != evaluation:
+        step, state.best_step = state.best_step, None
+        state.best_val_loss = state.evaluated_at = None
         state.evaluations_since_best = 0
         if best is not None:
-            now, then = (text.partition(" windows of ")[0] for text in (evaluation, str(measured_on)))
-            lost = Text(
-                "the best val loss so far, {best:.4f} at step {step}, no longer counts", best=best, step=str(step)
-            )
-            if str(measured_on) == RANDOM:
-                return [Text("evaluations now use {now} windows instead of random windows: {lost}", now=now, lost=lost)]
-            if now == then:
-                return [Text("evaluations now use other data: {lost}", lost=lost)]
             return [
                 Text(
-                    "evaluations now use {now} windows instead of {then} windows: {lost}", now=now, then=then, lost=lost
+                    "evaluations now use other windows or other data: the best val loss so far, {best:.4f} at step "
+                    "{step}, no longer counts",
+                    best=best,
+                    step=str(step),
                 )
             ]
     elif out_of_patience(state, config):
-        without, state.evaluations_since_best = state.evaluations_since_best, 0
+        state.evaluations_since_best = 0
         return [
             Count(
                 "the last evaluation brought no lower val loss; {setting} counts anew",
                 "the last {n} evaluations brought no lower val loss; {setting} counts anew",
-                without,
+                since_best,
                 setting=f"patience={config.patience}",
             )
         ]

@@ -25,14 +25,14 @@ from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
-_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE)).replace(".", r"\.")
-OUR_FOLDERS = {
-    "checkpoints": rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*",
-    "samples": r"step-\d+\.txt",
-    "windows": r"(last|best)\.bin",
-    "tensorboard": r"events\.out\.tfevents\..*",
-}
-"""Folder → the files in it that a run writes, also under the temporary names of `write_atomically`."""
+OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
+_CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE))
+_WRITTEN = (
+    rf"last|best|(damaged-)?\.?step-\d+(\.old)?(-\d+)?/({_CHECKPOINT})|\.step-[\w.]+\.tmp/.*"
+    r"|step-\d+\.txt|(last|best)\.bin|events\.out\.tfevents\..*"
+)
+WRITTEN = re.compile(rf"({'|'.join(OUR_FOLDERS)})/({_WRITTEN}|\.({_WRITTEN})\.[0-9a-f]{{8}}\.tmp)")
+"""The files that a run writes into its folders, also under the temporary names of `write_atomically`."""
 HEAD_BYTES = 1 << 16
 TRAINED = (b'{"event":"iter"', b'{"event":"eval"')
 SAVED = (b'{"event":"checkpoint"', b'{"event":"checkpoint_saved"')
@@ -43,13 +43,11 @@ class RunFolder:
     given: Path
     lock: RunLock | None = field(default=None, compare=False)
     """Held by the process that trains in this folder."""
-    nanogpt: Path | None = None
-    """nanoGPT's checkpoint, if that is what is resumed here; it is read and never changed."""
 
     @property
     def path(self) -> Path:
         """Where the folder is now. The process that trains asks before every write: LockLostError if it may not."""
-        return self.given if self.lock is None else self.lock.place()
+        return self.given if self.lock is None else self.lock.current_folder()
 
     @property
     def checkpoints(self) -> Path:
@@ -81,30 +79,23 @@ class RunFolder:
             event = decode(file.readline(HEAD_BYTES))
         return event if isinstance(event, Start) and event.nanoscope else None
 
-    def says(self, events: tuple[bytes, ...]) -> bool:
+    def has_event(self, events: tuple[bytes, ...]) -> bool:
         """Whether the events of the run have one of these."""
         if not is_plain_file(self.events):
             return False
         with self.events.open("rb") as file:
             return any(line.startswith(events) for line in file)
 
-    def foreign(self) -> list[str]:
+    def foreign_files(self) -> list[str]:
         """What is where a run writes, but is not provably of a run of ours. Empty files and folders don't count."""
         ours, found = self.first_event() is not None, []
-        for name in (self.events.name, *OUR_FILES):
-            file = self.path / name
-            if (not ours or not is_plain_file(file)) and os.path.lexists(file) and not _is_empty(file):
-                found.append(name)
-        for name, written in OUR_FOLDERS.items():
-            place = self.path / name
-            if not os.path.lexists(place) or _is_empty(place):
-                continue
-            if not ours or place.is_symlink() or not place.is_dir():
-                found.append(name)
-                continue
-            inside = [file.relative_to(place).as_posix() for file in place.rglob("*") if not _is_plain_folder(file)]
-            pattern = re.compile(rf"{written}|\.({written})\.[0-9a-f]{{8}}\.tmp")
-            found += [f"{name}/{file}" for file in inside if not pattern.fullmatch(file) or (place / file).is_symlink()]
+        for name in (self.events.name, *OUR_FILES, *OUR_FOLDERS):
+            for path in (self.path / name, *(self.path / name).rglob("*")):
+                inside = path.relative_to(self.path).as_posix()
+                known = WRITTEN.fullmatch(inside) or (inside == name and name not in OUR_FOLDERS)
+                written = ours and known and is_plain_file(path)
+                if os.path.lexists(path) and not written and not _is_plain_folder(path) and not _is_empty(path):
+                    found.append(inside)
         return found
 
     def release(self) -> None:
@@ -125,22 +116,22 @@ def new_run(resolved: Resolved) -> RunFolder:
     """A locked folder for a new run. Another run in it is removed only if the user asks for it, and nothing else is."""
     config, again = resolved.config, resolved.given.get("init_from") == "auto"
     if not config.out_dir and not config.overwrite:
-        return unused(resolved.name, again=again)
-    return _made_ready(Path(config.out_dir or f"runs/{resolved.name}"), again=again, overwrite=config.overwrite)
+        return next_free_folder(resolved.name, again=again)
+    return _claim(Path(config.out_dir or f"runs/{resolved.name}"), again=again, overwrite=config.overwrite)
 
 
-def unused(name: str, *, again: bool = False) -> RunFolder:
+def next_free_folder(name: str, *, again: bool = False) -> RunFolder:
     """The last numbered folder if it can be used and no process trains there, else the next; locked."""
-    number = max(len(numbered(name)), 1)
+    number = max(len(numbered_folders(name)), 1)
     while True:
         with suppress(LockedError, UsageError):
-            return _made_ready(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
+            return _claim(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
         number += 1
 
 
-def _made_ready(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
+def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = locked(path)
+    folder = lock_folder(path)
     try:
         if not overwrite:
             _check_unused(folder, again=again)
@@ -165,7 +156,7 @@ def _check_unused(folder: RunFolder, *, again: bool) -> None:
             "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True",
             path=folder.path,
         )
-    if folder.says(SAVED if again else (*SAVED, *TRAINED)):
+    if folder.has_event(SAVED if again else (*SAVED, *TRAINED)):
         raise UsageError(
             "{path} already holds a run, whose checkpoints are not there\n"
             "Keep its log: --out_dir=ANOTHER. Delete it: --overwrite=True",
@@ -182,11 +173,11 @@ def _check_room(folder: RunFolder) -> None:
             path=folder.path,
             quoted=shlex.quote(str(folder.path)),
         )
-    check_foreign(folder)
+    refuse_foreign_files(folder)
 
 
-def check_foreign(folder: RunFolder) -> None:
-    if foreign := folder.foreign():
+def refuse_foreign_files(folder: RunFolder) -> None:
+    if foreign := folder.foreign_files():
         raise UsageError(
             "{path} holds {names}, not known to be from a run of nanoscope: nothing was changed\n"
             "Train in another folder: --out_dir=ANOTHER. Or move that away first.",
@@ -195,7 +186,7 @@ def check_foreign(folder: RunFolder) -> None:
         )
 
 
-def numbered(name: str) -> list[Path]:
+def numbered_folders(name: str) -> list[Path]:
     """Those of runs/NAME, runs/NAME-2, … that exist."""
     found: list[Path] = []
     while (path := Path("runs") / (name if not found else f"{name}-{len(found) + 1}")).exists():
@@ -203,7 +194,7 @@ def numbered(name: str) -> list[Path]:
     return found
 
 
-def locked(path: Path) -> RunFolder:
+def lock_folder(path: Path) -> RunFolder:
     try:
         make_folder(path)
     except OSError as error:
@@ -220,7 +211,7 @@ def _unwritable(path: Path, error: OSError) -> JobError:
 
 
 def _remove_run(folder: RunFolder) -> None:
-    """Remove a run of ours, in which `foreign` finds nothing. Its first event goes last: it says whose the rest is."""
+    """Remove a run of ours, without foreign files. Its first event goes last: it says whose the rest is."""
     for name in OUR_FOLDERS:
         if _is_plain_folder(folder.path / name):
             shutil.rmtree(folder.path / name)

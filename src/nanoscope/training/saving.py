@@ -1,46 +1,52 @@
 """When a checkpoint is due: save it, report it, and try again later if it could not be saved."""
 
+import math
 import time
+from contextlib import suppress
 
 from nanoscope.checkpoint_files import checkpoint_name
+from nanoscope.files import write_atomically
 from nanoscope.messages import Count, Text
 from nanoscope.runs.events import Checkpoint, CheckpointFailed, CheckpointSaved, Note
+from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
 from nanoscope.training.checkpoint import SaveError, Snapshot, take_snapshot
-from nanoscope.training.session import Session
+from nanoscope.training.engine import Engine
+from nanoscope.training.evaluate import Estimate, Evaluator
+from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
 LAST_TRIES = 20  # every 30 s: ten minutes to make room
 
 
-def save(session: Session, *, best: bool = False) -> None:
+def save(run: Run, engine: Engine, *, best: bool = False) -> None:
     """Save the current state. If that fails, training continues, and `retry_save` tries again from a copy."""
-    session.checkpoints.unsaved = None  # a newer state takes its place
-    _save_now(session, best, retry=True)
+    run.checkpoints.unsaved = None  # a newer state takes its place
+    _save_now(run, engine, best, retry=True)
 
 
-def retry_save(session: Session, *, last_try: bool = False) -> None:
+def retry_save(run: Run, *, last_try: bool = False) -> None:
     """Try again to save what could not be saved. Called after every iteration; does something every 30 s.
 
     `last_try`: try at once, and forget it if that fails.
     """
-    writer = session.checkpoints
+    writer = run.checkpoints
     if writer.unsaved is None or (not last_try and time.monotonic() < writer.retry_at):
         return
     step = writer.unsaved.step
-    with session.books.clock.phase("checkpoint"):
-        failure = _write(session, writer.unsaved)
+    with run.clock.phase("checkpoint"):
+        failure = _write(run, writer.unsaved)
     writer.retry_at = time.monotonic() + writer.RETRY_SECONDS
     if failure is None:
-        session.books.reporter.emit(CheckpointSaved(step=step))
+        run.reporter.emit(CheckpointSaved(step=step))
     if failure is None or last_try:
         writer.unsaved = None
 
 
-def save_at_the_end(session: Session, stop: StopRequest) -> None:
+def save_at_the_end(run: Run, engine: Engine, stop: StopRequest) -> None:
     """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
-    state, seconds = session.state, session.checkpoints.RETRY_SECONDS
+    state, seconds = run.state, run.checkpoints.RETRY_SECONDS
     for left in reversed(range(1 if stop.requested else LAST_TRIES)):
-        if session.checkpoints.saved_step == state.step or _save_now(session, state.best_step == state.step):
+        if run.checkpoints.saved_step == state.step or _save_now(run, engine, state.best_step == state.step):
             return
         if left:
             text = Count(
@@ -49,59 +55,73 @@ def save_at_the_end(session: Session, stop: StopRequest) -> None:
                 left,
                 seconds=seconds,
             )
-            session.books.reporter.emit(Note(text=text))
-            with session.books.clock.phase("checkpoint"):
+            run.reporter.emit(Note(text=text))
+            with run.clock.phase("checkpoint"):
                 if stop.wait(seconds):
                     return
 
 
-def _save_now(session: Session, best: bool, *, retry: bool = False) -> bool:
+def _save_now(run: Run, engine: Engine, best: bool, *, retry: bool = False) -> bool:
     """Save the current state and report it; returns whether it is saved. `retry`: if not, keep a copy of it."""
-    if not session.machine.processes.first:
+    if not run.processes.first:
         return True
-    session.write_config(if_missing=True)
-    with session.books.clock.phase("checkpoint") as timed:
+    run.write_config(if_missing=True)
+    with run.clock.phase("checkpoint") as timed:
         snapshot = take_snapshot(
-            session.engine.plain_model,
-            session.engine.optimizer,
-            session.state,
-            scaler=session.engine.scaler.state_dict(),
-            tokenizer=session.dataset.tokenizer,
+            engine.plain_model,
+            engine.optimizer,
+            run.state,
+            scaler=engine.scaler.state_dict(),
+            tokenizer=run.tokenizer,
             best=best,
             run={
-                "seed": session.config.seed,
-                "dataset_fingerprint": session.dataset.fingerprint,
-                "evaluation": session.evaluation,
+                "seed": run.config.seed,
+                "dataset_fingerprint": run.start.dataset_fingerprint,
+                "evaluation": run.evaluation,
             },
-            settings=session.settings,
+            settings=run.settings,
         )
-        failure = _write(session, snapshot)
+        failure = _write(run, snapshot)
     if failure is not None:
-        if retry and _keep_copy(session, snapshot):
-            seconds = session.checkpoints.RETRY_SECONDS
+        if retry and _keep_copy(run, snapshot):
+            seconds = run.checkpoints.RETRY_SECONDS
             failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
-        session.books.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
+        run.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
         return False
     if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
-        session.books.pace.add("checkpoint", timed.seconds)
-    path = f"{session.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
-    session.books.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
+        run.pace.add("checkpoint", timed.seconds)
+    path = f"{run.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
+    run.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
     return True
 
 
-def _write(session: Session, snapshot: Snapshot) -> str | None:
+def _write(run: Run, snapshot: Snapshot) -> str | None:
     """Returns why it could not be saved."""
     try:
-        session.checkpoints.save(snapshot)
+        run.checkpoints.save(snapshot)
     except SaveError as error:
         return str(error)
     return None
 
 
-def _keep_copy(session: Session, snapshot: Snapshot) -> bool:
-    writer = session.checkpoints
+def _keep_copy(run: Run, snapshot: Snapshot) -> bool:
+    writer = run.checkpoints
     try:
         writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + writer.RETRY_SECONDS
     except (RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
         return False
     return True
+
+
+def keep_window_losses(run: Run, evaluator: Evaluator, val: Estimate, best: bool) -> None:
+    """Write windows/last.bin, and windows/best.bin if this evaluation is the best so far.
+
+    Losses window by window let runs be compared more exactly than their means do.
+    """
+    if not run.processes.first or len(val.losses) > MOST_WINDOWS or not math.isfinite(val.loss):
+        return
+    numbers = [int(start) // evaluator.block_size for start in evaluator.starts["val"]]
+    content = encode_windows(run.state.step, evaluator.block_size, numbers, val.losses)
+    with suppress(OSError):  # a disk that is full is reported with the next checkpoint
+        for name in ("last.bin", *(["best.bin"] if best else [])):
+            write_atomically(run.folder.path / FOLDER / name, content)

@@ -1,10 +1,9 @@
 """How well models predict a text: the work of `nanoscope eval`. Nothing is written into a run."""
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, Split, TokenSplit, open_dataset
 from nanoscope.data.download import OnProgress
 from nanoscope.data.find import find_dataset
-from nanoscope.data.loader import check_length
 from nanoscope.data.readers import Documents
 from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
@@ -28,10 +26,6 @@ from nanoscope.training.evaluate import Evaluator
 
 MOST_TOKENS_ENCODED = 2**26  # of a text that a model needs in other tokens: it is held in memory
 DATASET_TOKENS = "dataset"
-
-
-def silent(stage: str, fraction: float) -> None:
-    """Report progress to nobody."""
 
 
 @dataclass
@@ -83,28 +77,19 @@ class ScoredText:
                 n=len(tokens),
             )
         ids = tokens.read(0, len(tokens))
-        ends: list[int] = np.flatnonzero(ids == tokenizer.end_of_text).tolist()  # none if there is no such token
-        for part in np.split(ids, ends):
-            kept = part[1:] if len(part) and part[0] == tokenizer.end_of_text else part
-            if len(kept):
+        ends = ids == tokenizer.end_of_text  # nowhere if there is no such token
+        for part in np.split(ids, np.flatnonzero(ends)):
+            if len(kept := part[part != tokenizer.end_of_text]):
                 yield tokenizer.decode(kept)
 
     def _encode(self, document: str, tokenizer: Tokenizer, model: OpenedModel) -> TokenArray:
         if unknown := tokenizer.unknown(document):
-            shown = " ".join(map(repr, unknown[:8]))
-            words = ["nanoscope", "train", f"--init_from={model.run or model.folder}", f"--dataset={self.name}"]
-            lacking: dict[str, object] = {"model": model.name, "text": self.name, "command": shlex.join(words)}
-            lacking["characters"] = shown + (" …" if len(unknown) > 8 else "")
-            if self.dataset is None:
-                raise JobError(
-                    "{model} can't be evaluated on {text}: its vocabulary lacks {characters}\n"
-                    "Choose another text with --dataset",
-                    **lacking,
-                )
             raise JobError(
                 "{model} can't be evaluated on {text}: its vocabulary lacks {characters}\n"
-                "Choose another text with --dataset, or fine-tune the model on this one: {command}",
-                **lacking,
+                "Choose another text with --dataset",
+                model=model.name,
+                text=self.name,
+                characters=" ".join(map(repr, unknown[:8])),
             )
         ids = tokenizer.encode(document)
         return ids if tokenizer.end_of_text is None else np.append(ids, ids.dtype.type(tokenizer.end_of_text))
@@ -114,114 +99,81 @@ def _same(one: Tokenizer | None, two: Tokenizer | None) -> bool:
     return one is not None and two is not None and one.to_json() == two.to_json()
 
 
-def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progress: OnProgress = silent) -> ScoredText:
+def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progress: OnProgress) -> ScoredText:
     """The text that `name` means: a dataset or a file. "": the data that the models were trained on."""
     if name and Path(name).is_file():
         return ScoredText(name)
+    trained: dict[Path, Text] = {}
     with redirect_stdout(sys.stderr):  # standard output is for the result
-        if name:
-            folder = _folder(models[0], name, None, on_progress)
-        else:
-            if unknown := [model.name for model in models if not model.dataset]:
+        for model in models[:1] if name else models:
+            if not (wanted := name or model.dataset):
                 raise UsageError(
-                    "{model} does not say what it was trained on: choose a text with --dataset", model=unknown[0]
+                    "{model} does not say what it was trained on: choose a text with --dataset", model=model.name
                 )
-            alike = models if len({model.dataset for model in models}) > 1 else models[:1]
-            folders = {_folder(each, each.dataset, each.run, on_progress).resolve(): each for each in alike}
-            if len(folders) > 1:
-                each = (Text("{model} on {data}", model=model.name, data=model.dataset) for model in folders.values())
-                raise UsageError(
-                    "the models were trained on different data: {trained}\nChoose a text with --dataset",
-                    trained=Joined(", ", each),
-                )
-            folder = _folder(models[0], models[0].dataset, models[0].run, on_progress)
+            kind = model.tokenizer.kind if model.tokenizer is not None and wanted in CORPORA else "auto"
+            folder = find_dataset(wanted, kind, on_progress, run=None if name else model.run)
+            trained[folder.resolve()] = Text("{model} on {data}", model=model.name, data=model.dataset)
+    if len(trained) > 1:
+        raise UsageError(
+            "the models were trained on different data: {trained}\nChoose a text with --dataset",
+            trained=Joined(", ", trained.values()),
+        )
     return ScoredText(str(folder), split, open_dataset(folder))
 
 
-def _folder(model: OpenedModel, name: str, run: Path | None, on_progress: OnProgress) -> Path:
-    kind = model.tokenizer.kind if model.tokenizer is not None and name in CORPORA else "auto"
-    return find_dataset(name, kind, on_progress, run=run)
-
-
+@torch.no_grad()
 def score(
-    models: Sequence[OpenedModel],
-    text: ScoredText,
-    choice: Choice,
-    *,
-    windows: int | None = None,
-    on_progress: OnProgress = silent,
+    models: Sequence[OpenedModel], text: ScoredText, choice: Choice, windows: int | None, on_progress: OnProgress
 ) -> tuple[MeasuredText, list[Measured]]:
     """Measure each model on the text, in windows as long as the shortest context of them. `windows` None: in all.
 
     A KeyboardInterrupt ends it: the model at work is the last one, with the windows that were done.
     """
-    shortest = min(model.config.block_size for model in models)
-    tokens = [text.tokens_for(model) for model in models]  # before the first is measured: it may not be possible
-    for _, split in tokens:
-        check_length(split, text.split or "only", shortest)
-    found: list[Measured] = []
-    for model, (key, split) in zip(models, tokens, strict=True):
-        found.append(_measure(model, key, split, text, shortest, choice, windows, on_progress))
-        if len(found[-1].losses) < found[-1].wanted:
-            break
     contexts = tuple(model.config.block_size for model in models)
-    return MeasuredText(text.name, text.split or "", shortest, contexts), found
+    name, block_size = text.split or "only", min(contexts)
+    tokens = [text.tokens_for(model) for model in models]
+    evaluators = [
+        Evaluator(
+            {name: split},
+            block_size=block_size,
+            windows=windows,
+            vocab_size=model.config.vocab_size,
+            device=torch.device(choice.device),
+            autocast=lambda: autocast(choice),
+            processes=Processes(),
+        )
+        for model, (_, split) in zip(models, tokens, strict=True)
+    ]  # all, before the first model is measured: it may not be possible
+    found: list[Measured] = []
+    for model, (key, split), evaluator in zip(models, tokens, evaluators, strict=True):
+        starts, losses = evaluator.starts[name], list[float]()
+        with suppress(KeyboardInterrupt):  # what was done is worth something
+            for batch in evaluator.window_losses(model.build(choice.device).eval(), name):
+                losses += batch.tolist()
+                on_progress(model.name, len(losses) / len(starts))
+        tokenizer = model.tokenizer or (text.dataset.tokenizer if text.dataset else None)
+        lengths = _lengths(split, starts[: len(losses)], block_size, tokenizer) if tokenizer else [[], []]
+        measured = Measured(
+            name=model.name,
+            path=str(model.folder),
+            step=model.step,
+            tokens=key,
+            available=(len(split) - 1) // block_size,
+            wanted=len(starts),
+            losses=losses,
+            bytes=lengths[0],
+            characters=lengths[1],
+        )
+        found.append(measured)
+        if len(losses) < len(starts):
+            break
+    return MeasuredText(text.name, text.split or "", block_size, contexts), found
 
 
-@torch.no_grad()
-def _measure(
-    model: OpenedModel,
-    key: str,
-    split: TokenSplit,
-    text: ScoredText,
-    block_size: int,
-    choice: Choice,
-    windows: int | None,
-    on_progress: OnProgress,
-) -> Measured:
-    evaluator = Evaluator(
-        {"text": split},
-        block_size=block_size,
-        windows=windows,
-        vocab_size=model.config.vocab_size,
-        device=torch.device(choice.device),
-        autocast=lambda: autocast(choice),
-        processes=Processes(),
-    )
-    starts = evaluator.starts["text"]
-    losses: list[float] = []
-    try:
-        for batch in evaluator.window_losses(model.build(choice.device).eval(), "text"):
-            losses += batch.tolist()
-            on_progress(model.name, len(losses) / len(starts))
-    except KeyboardInterrupt:
-        pass  # what was done is worth something
-    tokenizer = model.tokenizer or (text.dataset.tokenizer if text.dataset else None)
-    measured_bytes, characters = _lengths(split, starts[: len(losses)], block_size, tokenizer)
-    return Measured(
-        name=model.name,
-        path=str(model.folder),
-        step=model.step,
-        tokens=key,
-        available=(len(split) - 1) // block_size,
-        wanted=len(starts),
-        losses=losses,
-        bytes=measured_bytes,
-        characters=characters,
-    )
-
-
-def _lengths(
-    split: TokenSplit, starts: np.ndarray, block_size: int, tokenizer: Tokenizer | None
-) -> tuple[list[int], list[int]]:
-    """How many bytes and characters the predicted tokens of each window stand for."""
-    if tokenizer is None:
-        return [], []
+def _lengths(split: TokenSplit, starts: np.ndarray, block_size: int, tokenizer: Tokenizer) -> list[list[int]]:
+    """How many bytes, and how many characters, the predicted tokens of each window stand for."""
     each = [b"" if i == tokenizer.end_of_text else tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
-    # Ids beyond the tokenizer's are padding, which stands for nothing.
-    sizes = np.zeros((2, tokenizer.vocab_size + 1), np.int64)
-    sizes[0, :-1] = [len(token) for token in each]
-    sizes[1, :-1] = [sum(byte & 0xC0 != 0x80 for byte in token) for token in each]  # first bytes of characters
-    ids = (np.minimum(split.read(int(start) + 1, block_size), tokenizer.vocab_size) for start in starts)
-    totals = [sizes[:, window].sum(axis=1) for window in ids]
-    return [int(total[0]) for total in totals], [int(total[1]) for total in totals]
+    each.append(b"")  # ids beyond the tokenizer's are padding, which stands for nothing
+    sizes = np.array([(len(token), sum(byte & 0xC0 != 0x80 for byte in token)) for token in each])
+    windows = (np.minimum(split.read(int(start) + 1, block_size), tokenizer.vocab_size) for start in starts)
+    return np.array([sizes[window].sum(0) for window in windows]).reshape(-1, 2).T.tolist()

@@ -1,9 +1,10 @@
-"""Start-up: `start_session` lists its steps. They find every mistake that can be found before the first iteration."""
+"""Start-up: `start` lists its steps. They find every mistake that can be found before the first iteration."""
 
 import dataclasses
 import platform
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 import torch
@@ -13,8 +14,8 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
-from nanoscope.data.ladder import ladder_of, stored_ladder
 from nanoscope.data.loader import check_length
+from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Text
@@ -22,38 +23,49 @@ from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import StageDisplay
+from nanoscope.training.data import Data
 from nanoscope.training.distributed import Processes
-from nanoscope.training.engine import Engine
-from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.engine import Engine, WarmUp
 from nanoscope.training.forecast import first_seconds, warnings
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
+from nanoscope.training.machine_metrics import MachineMetrics
 from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resume import (
-    Origin,
+    StartPoint,
     check_data,
-    find_origin,
+    find_start_point,
     new_folder,
+    resolve_init_from,
     schedule_notes,
-    settled,
-    unfinished,
+    unfinished_run_note,
     update_records,
 )
+from nanoscope.training.run import Run
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.training.session import Books, Session, open_loader
 from nanoscope.training.trackers import check_trackers, open_trackers
 from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
 
-def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Session:
+class Started(NamedTuple):
+    """A run that is ready for its first iteration."""
+
+    run: Run
+    engine: Engine
+    data: Data
+    resources: ExitStack
+    """Closed at the end: the loader's thread, the log files, the lock of the folder."""
+
+
+def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
-        resolved = settled(resolved)
+        resolved = resolve_init_from(resolved)
         processes = Processes.from_environment()
-        origin = find_origin(resolved, processes, resources)
+        origin = find_start_point(resolved, processes, resources)
         check_trackers(origin.config)
         resources.callback(torch.set_num_threads, torch.get_num_threads())
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
@@ -61,38 +73,26 @@ def start_session(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> 
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
         notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
         torch.manual_seed(origin.config.seed)
+        checkpoint, state = origin.checkpoint, origin.checkpoint.progress if origin.checkpoint else TrainingState()
         model, config, more = initial_model(
-            origin.config, dataset, machine, checkpoint=origin.checkpoint, weights=origin.weights
+            origin.config, dataset, machine, checkpoint=checkpoint, weights=origin.weights
         )
-        notes += more
-        engine = Engine(config, model, machine, origin.checkpoint.progress.micro_batch if origin.checkpoint else 0)
-        if origin.checkpoint is not None:
-            engine.restore(origin.checkpoint)
+        engine = Engine(config, model, machine, state.micro_batch)
+        if checkpoint is not None:
+            engine.restore(checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        notes += unfinished(resolved, folder) if origin.folder is None else []
+        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
         config = replace(config, out_dir=str(folder.path))
-        sinks: list[Sink] = [terminal] if processes.first else []
-        if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-            try:
-                sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
-            except OSError as error:
-                file = error.filename or folder.path
-                raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
-        books = Books(Reporter(folder, *sinks), clock, Pace(config, clock))
-        session = assemble(config, folder, dataset, engine, books, origin.checkpoint)
-        session.resumed = origin.resumed
-        resources.callback(books.reporter.close)
-        resources.callback(lambda: session.loader.close())  # whichever loader it has by then
-        introduce(session, origin.checkpoint, origin.notes + notes)
-        if origin.checkpoint is not None and not config.eval_only:
-            session.set_aside_damaged(origin.checkpoint)
-        prepare_first_step(session)
-        session.resources = resources.pop_all()
-    return session
+        data = Data(config, dataset, machine, model.config.vocab_size, state)
+        resources.callback(data.close)
+        run = open_run(config, origin, folder, data, state, terminal, clock)
+        resources.callback(run.reporter.close)
+        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
+        return Started(run, engine, data, resources.pop_all())
 
 
-def open_data(origin: Origin, processes: Processes, tokenizer_typed: bool) -> Dataset:
+def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
 
     A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
@@ -131,103 +131,116 @@ def check_tokens(dataset: Dataset, block_size: int) -> None:
         split.read(0, min(len(split), IDS_CHECKED_AT_START))
 
 
-def assemble(
+def open_run(
     config: TrainConfig,
+    origin: StartPoint,
     folder: RunFolder,
-    dataset: Dataset,
-    engine: Engine,
-    books: Books,
-    checkpoint: LoadedCheckpoint | None,
-) -> Session:
-    machine, state = engine.machine, checkpoint.progress if checkpoint else TrainingState()
+    data: Data,
+    state: TrainingState,
+    terminal: Terminal,
+    clock: PhaseClock,
+) -> Run:
+    processes = data.machine.processes
+    sinks: list[Sink] = [terminal] if processes.first else []
+    if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
+        try:
+            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+        except OSError as error:
+            file = error.filename or folder.path
+            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
     writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
-    evaluator = Evaluator(
-        {name: dataset.split(name) for name in ("train", "val")},
-        block_size=config.block_size,
-        windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
-        vocab_size=engine.plain_model.config.vocab_size,
-        device=machine.device,
-        autocast=machine.autocast,
-        processes=machine.processes,
-        batch=config.eval_batch_size,
+    return Run(
+        config,
+        folder,
+        state,
+        processes,
+        Reporter(folder, *sinks),
+        clock,
+        Pace(config, clock),
+        writer,
+        MachineMetrics(data.machine.device),
+        data.dataset.tokenizer,
+        data.evaluation,
+        origin.resumed,
     )
-    loader = open_loader(config, dataset, state, machine)
-    session = Session(config, folder, machine, dataset, loader, evaluator, engine, state, writer, books)
-    engine.notify = session.note_smaller_micro_batch
-    return session
 
 
-def introduce(session: Session, checkpoint: LoadedCheckpoint | None, notes: list[str]) -> None:
-    """Emit the first events and write config.toml. All of that is on the disk before the first iteration."""
-    resumed, emit = session.resumed, session.books.reporter.emit
-    session.start = start_event(session)
-    emit(session.start, *(Note(text=note) for note in notes))
-    if session.machine.processes.first and not session.read_only:
-        session.write_config()
-    if resumed is not None and checkpoint is not None:
-        records = update_records(checkpoint, session.config, session.evaluation)
-        emit(Resume(step=session.state.step, changed=resumed.changed, for_session=resumed.for_session))
-        emit(*(Note(text=text) for text in records), *schedule_notes(resumed, session.state))
+def prepare_first_step(
+    run: Run, engine: Engine, data: Data, checkpoint: LoadedCheckpoint | None, notes: list[str]
+) -> None:
+    """Warm up, then emit the first events and write config.toml: all of that is on the disk before iteration 0.
+
+    An evaluation alone needs no warm-up.
+    """
+    training = not run.config.eval_only and run.state.step < run.config.max_iters
+    micro_batch = engine.micro_batch
+    if engine.machine.choice.compile and training:
+        run.reporter.progress(Text("compiling the model"))
+    warmed_up = engine.warm_up(run.state.step) if training else None
+    run.start = start_event(run, engine, data)
+    run.reporter.emit(run.start, *(Note(text=note) for note in notes))
+    if run.processes.first and not run.read_only:
+        run.write_config()
+    if checkpoint is not None and run.resumed is not None:
+        records = update_records(checkpoint, run.config, run.evaluation)
+        run.reporter.emit(Resume(step=run.state.step, changed=run.resumed.changed, for_session=run.resumed.for_session))
+        run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
+        if not run.config.eval_only:
+            run.set_aside_damaged(checkpoint)
+    if engine.micro_batch < micro_batch:
+        run.note_smaller_micro_batch(micro_batch, engine.micro_batch)
+    engine.notify = run.note_smaller_micro_batch
+    if warmed_up is not None:
+        report_forecast(run, engine, data, warmed_up)
 
 
-def start_event(session: Session) -> Start:
-    config, dataset, choice = session.config, session.dataset, session.machine.choice
-    peak_flops, peak_source = session.machine.peak
+def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> None:
+    """What the run is in for, and warnings where that is absurd."""
+    if warmed_up.compile_problem is not None:
+        problem = warmed_up.compile_problem[:120]
+        text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
+        run.reporter.emit(Note(text=text))
+    run.pace.guess = first_seconds(engine, data.evaluator, warmed_up)
+    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.split("train"))
+    expected = run.pace.forecast(step, evaluated=run.state.evaluated_at == step)
+    expected = msgspec.structs.replace(
+        expected,
+        epochs_per_step=epochs,
+        epochs=(step + expected.steps) * epochs,
+        memory_bytes=warmed_up.memory.total(engine.micro_batch),
+        memory_available=available_bytes(engine.machine.device),
+    )
+    found = warnings(run.config, expected, warmed_up.memory, engine.micro_batch, run.processes.world)
+    run.reporter.emit(expected, *(Note(text=text, level="warning") for text in found))
+
+
+def start_event(run: Run, engine: Engine, data: Data) -> Start:
+    dataset, machine = data.dataset, engine.machine
+    peak_flops, peak_source = machine.peak
     return Start(
-        run=session.folder.path.name,
-        config=dataclasses.asdict(config),
+        run=run.folder.path.name,
+        config=dataclasses.asdict(run.config),
         nanoscope=__version__,
         torch=str(torch.__version__),
         python=platform.python_version(),
         platform=platform.platform(),
-        device=choice.device,
-        device_name=choice.device_name,
-        device_reasons=choice.reasons,
-        dtype=choice.dtype,
-        compiled=choice.compile,
-        processes=session.machine.processes.world,
+        device=machine.choice.device,
+        device_name=machine.choice.device_name,
+        device_reasons=machine.choice.reasons,
+        dtype=machine.choice.dtype,
+        compiled=engine.compiled,
+        processes=run.processes.world,
         peak_flops=peak_flops or 0.0,
         peak_source=peak_source,
         data_folder=str(dataset.folder),
         dataset_fingerprint=dataset.fingerprint,
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
-        parameters=session.engine.plain_model.parameter_count(),
-        tokens_per_step=config.tokens_per_step,
-        first_step=session.state.step,
+        parameters=engine.plain_model.parameter_count(),
+        tokens_per_step=run.config.tokens_per_step,
+        first_step=run.state.step,
         vocab_size=dataset.vocab_size,
         train_tokens=len(dataset.split("train")),
         val_tokens=len(dataset.split("val")),
         ladder=stored_ladder(dataset),
     )
-
-
-def prepare_first_step(session: Session) -> None:
-    """Warm up, and say what the run is in for. An evaluation alone needs neither."""
-    if session.config.eval_only or session.state.step >= session.config.max_iters:
-        return
-    reporter = session.books.reporter
-    measured = session.engine.warm_up(session.state.step)
-    if measured.compile_problem is not None:
-        problem = measured.compile_problem[:120]
-        text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
-        reporter.emit(Note(text=text))
-    config, pace, step, available = (
-        session.config,
-        session.books.pace,
-        session.state.step,
-        available_bytes(session.machine.device),
-    )
-    pace.guess = first_seconds(session.engine, session.evaluator, measured)
-    expected = pace.forecast(step, evaluated=session.state.evaluated_at == step)
-    epochs_per_step = config.tokens_per_step / len(session.dataset.split("train"))
-    micro_batch = session.engine.micro_batch
-    expected = msgspec.structs.replace(
-        expected,
-        epochs_per_step=epochs_per_step,
-        epochs=(step + expected.steps) * epochs_per_step,
-        memory_bytes=measured.memory.total(micro_batch),
-        memory_available=available,
-    )
-    found = warnings(config, expected, measured.memory, micro_batch, session.machine.processes.world)
-    reporter.emit(expected, *(Note(text=text, level="warning") for text in found))

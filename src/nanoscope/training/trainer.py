@@ -8,183 +8,156 @@ import math
 
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.messages import Text
-from nanoscope.model.flops import mfu
-from nanoscope.optim.schedule import learning_rate
-from nanoscope.runs.events import End, EndReason, Eval, Iter, NonFinite, Note, Sample
+from nanoscope.model.checkpoint import find_checkpoint
+from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollback, Sample
+from nanoscope.training.data import Data
+from nanoscope.training.engine import Engine
 from nanoscope.training.forecast import SAMPLE_TOKENS
-from nanoscope.training.guards import SlowStepWatch, SpikeWatch
-from nanoscope.training.machine_metrics import MachineMetrics
-from nanoscope.training.pace import evaluation_due
-from nanoscope.training.progress import Passage
-from nanoscope.training.recovery import discarded, roll_back
-from nanoscope.training.resume import flags_to_continue, out_of_patience
-from nanoscope.training.saving import retry_save, save, save_at_the_end
-from nanoscope.training.session import Session
+from nanoscope.training.progress import Progress
+from nanoscope.training.resume import flags_to_continue, update_records
+from nanoscope.training.run import Run
+from nanoscope.training.saving import keep_window_losses, retry_save, save, save_at_the_end
 from nanoscope.training.stopping import StopRequest
-from nanoscope.training.window_losses import keep_window_losses
+
+MAX_ROLLBACKS = 3
 
 
-def train(session: Session, stop: StopRequest) -> End:
+def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
     """Train until max_iters, or until there is a reason to stop. What was reached is saved."""
-    config, machine, engine = session.config, session.machine, session.engine
-    reporter, clock, pace = session.books.reporter, session.books.clock, session.books.pace
-    spikes, slow_steps, metrics = SpikeWatch(), SlowStepWatch(), MachineMetrics(machine.device)
     gc.freeze()  # start-up's objects live as long as the run: there is no point in checking them again and again
-    clock.enter("other")
-    reporter.advance(session.state.step)
-    if config.on_nan == "rollback" and session.checkpoints.saved_step is None:
-        save(session)  # so that there is always a place to return to
+    run.clock.enter("other")
+    run.reporter.advance(run.state.step)
+    if run.config.on_nan == "rollback" and run.checkpoints.saved_step is None:
+        save(run, engine)  # so that there is always a place to return to
 
     while True:
-        state = session.state  # a rollback replaces it
-        step = state.step
-        lr = learning_rate(step, config) * state.lr_factor
-        if evaluation_due(step, config) and state.evaluated_at != step:
-            evaluate(session, stop)
-        if config.sample_interval and step and step % config.sample_interval == 0 and not stop.requested:
-            sample(session)
-        if reason := reason_to_stop(session, stop):
+        step = run.state.step
+        if run.evaluation_due():
+            evaluate(run, engine, data, stop)
+        if run.sample_due() and not stop.requested:
+            sample(run, engine)
+        if reason := run.reason_to_stop(stop):
             break
 
-        with clock.phase("data") as waiting:
-            batches = session.loader.next()
-        if step in state.skipped:
-            advance(session)
+        with run.clock.phase("data") as waiting:
+            batches = data.loader.next()
+        if step in run.state.skipped:
+            run.advance(data.loader.sequences_read)
             continue
-        passage = Passage(session, stop, "step")
-        with clock.phase("step") as stepping, passage:
-            done = engine.step(batches, step, lr, abandoned=passage)
+        with run.clock.phase("step"), Progress(run, stop, "step") as progress:
+            done = engine.step(batches, step, run.rate(step), abandoned=progress)
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
-            reporter.emit(*discarded(step, passage))
+            run.reporter.emit(*progress.discarded())
             continue
         if not done.finite:  # at once: nothing may be saved after that
-            if roll_back(session):
+            if roll_back(run, engine, data):
                 continue
             reason = "non_finite"
             break
-        advance(session)
-        seconds = waiting.seconds + stepping.seconds
-        pace.add("step", seconds)
+        run.report_step(step, done, waiting.seconds, engine.flops_per_token)
+        run.advance(data.loader.sequences_read)
+        retry_save(run)
 
-        if step % config.log_interval == 0:
-            steps, mean_seconds, max_seconds = pace.since_last_line()
-            speed = pace.tokens_per_second
-            iteration = Iter(
-                step=step,
-                loss=done.loss,
-                seconds=seconds,
-                data_seconds=waiting.seconds,
-                steps=steps,
-                mean_seconds=mean_seconds,
-                max_seconds=max_seconds,
-                lr=lr,
-                grad_norm=done.grad_norm,
-                tokens_per_second=speed,
-                mfu=mfu(speed, engine.flops_per_token, machine.peak[0]),
-                eta_seconds=pace.eta_seconds(step + 1),
-                **metrics.sample(),
-            )
-            reporter.emit(iteration, *spikes.notice(step, done.loss))
-        reporter.emit(*slow_steps.notice(step, seconds, waiting.seconds), *pace.revised_forecast(state.step))
-        retry_save(session)
-        reporter.advance(state.step)
-
-    return finish(session, stop, reason)
+    return finish(run, engine, data, stop, reason)
 
 
-def advance(session: Session) -> None:
-    """One more iteration is done."""
-    session.state.step, session.state.sequences = session.state.step + 1, session.loader.sequences_read
-
-
-def evaluate(session: Session, stop: StopRequest) -> None:
+def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
-    config, state, books = session.config, session.state, session.books
-    passage = Passage(session, stop, "eval")
-    with books.clock.phase("eval") as timed, passage:
-        found = session.evaluator.evaluate(session.engine.plain_model, abandoned=passage)
+    config, state = run.config, run.state
+    with run.clock.phase("eval") as timed, Progress(run, stop, "eval") as progress:
+        found = data.evaluator.evaluate(engine.plain_model, abandoned=progress)
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
-    best = finite and not session.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
-    books.pace.add_evaluation(state.step, timed.seconds, best=best)
+    val_stderr = val.stderr if math.isfinite(val.stderr) else None  # one window has none
+    best = finite and not run.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
+    run.pace.add_evaluation(state.step, timed.seconds, best=best)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
         state.best_val_loss, state.best_step, state.evaluations_since_best = val.loss, state.step, 0
-        session.best_stderr = val.stderr if math.isfinite(val.stderr) else None
+        run.best_stderr = val_stderr
     evaluation = Eval(
         step=state.step,
         train_loss=train.loss,
         train_stderr=train.stderr,
         val_loss=val.loss,
-        val_stderr=val.stderr if math.isfinite(val.stderr) else None,  # one window has none
+        val_stderr=val_stderr,
         windows=val.windows,
         seconds=timed.seconds,
         best=best,
     )
-    books.reporter.emit(evaluation)
-    if not session.read_only:
-        keep_window_losses(session, val, best)
+    run.reporter.emit(evaluation)
+    if not run.read_only:
+        keep_window_losses(run, data.evaluator, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
-        save(session, best=best)
+        save(run, engine, best=best)
 
 
-def sample(session: Session) -> None:
+def sample(run: Run, engine: Engine) -> None:
     """Let the model write a short text, into samples/ and as one line."""
-    tokenizer, step, books = session.dataset.tokenizer, session.state.step, session.books
-    if not session.machine.processes.first or tokenizer is None:
+    if not run.processes.first or run.tokenizer is None:
         return
-    with books.clock.phase("sample") as timed, session.machine.sampling():
-        settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=session.config.seed)
-        text = generate_text(session.engine.plain_model, tokenizer, "\n", settings)
-        file = session.folder.samples / f"step-{step:06d}.txt"
+    with run.clock.phase("sample") as timed, engine.machine.sampling():
+        settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=run.config.seed)
+        text = generate_text(engine.plain_model, run.tokenizer, "\n", settings)
+        file = run.folder.samples / f"step-{run.state.step:06d}.txt"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         except OSError as error:
             problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
-            books.reporter.emit(Note(text=problem, level="warning"))
-    books.pace.add("sample", timed.seconds)
+            run.reporter.emit(Note(text=problem, level="warning"))
+    run.pace.add("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
-    books.reporter.emit(Sample(step=step, seconds=timed.seconds, path=f"samples/{file.name}", beginning=beginning))
+    path = f"samples/{file.name}"
+    run.reporter.emit(Sample(step=run.state.step, seconds=timed.seconds, path=path, beginning=beginning))
 
 
-def reason_to_stop(session: Session, stop: StopRequest) -> EndReason | None:
-    config, step = session.config, session.state.step
-    over_time = config.max_minutes > 0 and session.books.clock.wall_seconds >= 60 * config.max_minutes
-    asked, over_time = session.machine.processes.any(stop.requested, over_time)
-    reasons: dict[EndReason, bool] = {
-        "eval_only": config.eval_only,
-        "finished": step >= config.max_iters,
-        "patience": out_of_patience(session.state, config),
-        "interrupted": asked,
-        "max_minutes": over_time,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+def roll_back(run: Run, engine: Engine, data: Data) -> bool:
+    """After a loss that is not finite: return to the last checkpoint, halve the rates, skip the batch that broke it."""
+    before = run.state
+    if run.config.on_nan != "rollback" or before.rollbacks == MAX_ROLLBACKS:
+        return False
+    retry_save(run, last_try=True)
+    run.processes.wait()  # until the first one has saved
+    checkpoint, problems = find_checkpoint(run.folder.path)
+    run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
+    run.set_aside_damaged(checkpoint)
+    engine.restore(checkpoint)
+    update_records(checkpoint, run.config, run.evaluation)
+    now = run.state = checkpoint.progress
+    run.checkpoints.saved_step = now.step
+    data.seek(now)
+    now.micro_batch, now.skipped = before.micro_batch, [*before.skipped, before.step]
+    now.rollbacks, now.lr_factor = before.rollbacks + 1, before.lr_factor / 2
+    run.reporter.emit(
+        Rollback(step=before.step, to=now.step, lr_factor=now.lr_factor, count=now.rollbacks, limit=MAX_ROLLBACKS)
+    )
+    return True
 
 
-def finish(session: Session, stop: StopRequest, reason: EndReason) -> End:
+def finish(run: Run, engine: Engine, data: Data, stop: StopRequest, reason: EndReason) -> End:
     """Save what is not saved yet, and report the end."""
-    state, books, step = session.state, session.books, session.state.step
-    session.loader.close()
-    retry_save(session, last_try=True)
+    state = run.state
+    data.close()
+    retry_save(run, last_try=True)
     if reason == "non_finite":
-        books.reporter.emit(NonFinite(step=step))
-    elif reason != "eval_only" and step > 0:
-        save_at_the_end(session, stop)
+        run.reporter.emit(NonFinite(step=state.step))
+    elif reason != "eval_only" and state.step > 0:
+        save_at_the_end(run, engine, stop)
     end = End(
         reason=reason,
-        step=step,
-        wall_seconds=books.clock.wall_seconds,
-        phases=books.clock.seconds(),
+        step=state.step,
+        wall_seconds=run.clock.wall_seconds,
+        phases=run.clock.seconds(),
         signal=stop.signal_name if reason == "interrupted" else None,
         best_val_loss=state.best_val_loss,
         best_step=state.best_step,
-        best_place=session.best_place,
-        saved_step=session.checkpoints.saved_step,
-        resume_with=flags_to_continue(session.config, session.for_session, reason),
+        best_place=run.best_place,
+        saved_step=run.checkpoints.saved_step,
+        resume_with=flags_to_continue(run.config, run.for_session, reason),
     )
-    books.reporter.emit(end)
+    run.reporter.emit(end)
     return end

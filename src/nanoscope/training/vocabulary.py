@@ -1,14 +1,13 @@
-"""Weights for another vocabulary: tokens that both have are matched by their bytes, the others begin untrained."""
+"""Weights for another vocabulary: the rows of tokens that both have are copied, the others begin untrained."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nanoscope.data.corpora import ALIASES, CORPORA
+from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
 from nanoscope.errors import UsageError
 from nanoscope.files import DATA
@@ -23,62 +22,52 @@ TOKENS_AT_ONCE = 2**16
 SINGLE = ("char", "byte")  # tokens of one character or byte; the others are pieces of words
 
 
-@dataclass(frozen=True)
-class SharedTokens:
-    """Which tokens of a dataset a model knows under another id."""
-
-    old: Tensor
-    """For each id of the dataset: the model's id of the same token, or -1."""
-
-    @property
-    def count(self) -> int:
-        return int((self.old >= 0).sum())
-
-
-def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[SharedTokens | None, list[str]]:
-    """Match the tokens of the dataset with the model's, and note what begins anew. None: the ids mean the same."""
+def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, list[str]]:
+    """For each token of the dataset the model's id of the same bytes, or -1; with notes. None: the ids are equal."""
     if model.tokenizer is None or dataset.tokenizer is None:
-        return None, _assumed_equal(model, dataset)
+        check_vocabulary(dataset, model.config.vocab_size, model.name)
+        nameless = model.name if model.tokenizer is None else dataset.folder
+        unknown = Text("the tokenizer of {name} is unknown", name=nameless)
+        return None, [
+            Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)
+        ]
     if model.tokenizer.to_json() == dataset.tokenizer.to_json():
         return None, []
     _check_kinds(model.name, model.tokenizer.kind, dataset.folder, dataset.tokenizer.kind)
     known = {model.tokenizer.token_bytes(i): i for i in range(model.tokenizer.vocab_size)}
     size = dataset.tokenizer.vocab_size
-    shared = SharedTokens(torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)]))
-    new = size - shared.count
-    known_tokens = Text(
+    ids = torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)])
+    shared = int((ids >= 0).sum())
+    note = Text(
         "{known:d} of the {size:d} tokens of {folder} are known to {model}",
-        known=shared.count,
+        known=shared,
         size=size,
         folder=dataset.folder,
         model=model.name,
     )
-    return shared, [
-        Text("{known}; the other {new:d} begin untrained", known=known_tokens, new=new) if new else known_tokens
-    ]
+    if shared < size:
+        note = Text("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
+    return ids, [note]
 
 
-def _assumed_equal(model: OpenedModel, dataset: Dataset) -> list[str]:
-    nameless = model.name if model.tokenizer is None else dataset.folder
-    unknown = Text("the tokenizer of {name} is unknown", name=nameless)
-    if dataset.vocab_size > model.config.vocab_size:
+def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
+    needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
+    if needed > available:
         raise UsageError(
-            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}, and {unknown}\n"
+            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}\n"
             "Prepare the data with the tokenizer that the model was trained with.",
-            model=model.name,
-            available=model.config.vocab_size,
+            model=model,
+            available=available,
             folder=dataset.folder,
-            needed=dataset.vocab_size,
-            unknown=unknown,
+            needed=needed,
         )
-    return [Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)]
 
 
 def check_gpt2_data(init_from: str, dataset: str) -> None:
     """Refuse data in other tokens for OpenAI's weights, before these are downloaded."""
     folder = next((folder for folder in (Path(dataset), DATA / dataset) if is_dataset(folder)), None)
     tokenizer = open_dataset(folder).tokenizer if folder else None
-    kind = tokenizer.kind if tokenizer else ALIASES.get(dataset, ("", "gpt2"))[1]
+    kind = tokenizer.kind if tokenizer else "char" if dataset == "shakespeare_char" else "gpt2"
     _check_kinds(init_from, "gpt2", folder or Path(dataset), kind)
 
 
@@ -99,40 +88,29 @@ def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
 
 
 @torch.no_grad()
-def fit_weights(model: LanguageModel, old: OpenedModel, shared: SharedTokens, split: TokenSplit) -> dict[str, Tensor]:
+def fit_weights(model: LanguageModel, old: OpenedModel, ids: Tensor, split: TokenSplit) -> dict[str, Tensor]:
     """The old weights for a model with the dataset's vocabulary. The rows of new tokens stay as `model` has them."""
-    fresh = dict(model.state_dict())
-    weights = dict(old.weights)
-    new_ids = (shared.old >= 0).nonzero().flatten()
+    fresh, weights = model.state_dict(), dict(old.weights)
     for name in TOKEN_TABLES:
         if name in weights:
-            weights[name] = fresh[name].clone().index_copy_(0, new_ids, weights[name][shared.old[new_ids]])
+            weights[name] = torch.where(ids[:, None] >= 0, weights[name][ids], fresh[name][: len(ids)])
+            weights[name] = torch.cat((weights[name], fresh[name][len(ids) :]))  # the padding of the vocabulary
     if NGRAMS in weights:
-        weights[NGRAMS] = _fit_ngrams(model, weights[NGRAMS], shared, split)
+        weights[NGRAMS] = _fit_ngrams(model, weights[NGRAMS], ids, split)
     return weights
 
 
-def _fit_ngrams(model: LanguageModel, table: Tensor, shared: SharedTokens, split: TokenSplit) -> Tensor:
-    """Move the rows of n-grams, which are found by hashing the ids of their tokens, to where the new ids lead.
+def _fit_ngrams(model: LanguageModel, table: Tensor, ids: Tensor, split: TokenSplit) -> Tensor:
+    """Move the rows of the text's n-grams, which are found by hashing ids, to where the new ids lead.
 
-    Several n-grams share a row; their old rows are averaged as often as each occurs in the training split.
+    N-grams that share a row are averaged as often as each occurs.
     """
     assert isinstance(model, Modern)
     assert model.ngrams is not None
-    rows, skip = model.ngrams.rows, model.ngrams.longest - 1
     total, count = torch.zeros_like(table), torch.zeros(len(table))
     for start in range(0, min(len(split), TOKENS_READ), TOKENS_AT_ONCE):
         tokens = torch.from_numpy(split.read(start, min(TOKENS_AT_ONCE, len(split) - start)).astype(np.int64))[None]
-        if tokens.shape[1] <= skip:
-            break
-        old = shared.old[tokens]
-        is_known = old[0] >= 0
-        so_far, ngrams = is_known[skip:], []
-        for back in range(1, skip + 1):  # an n-gram is known if all of its tokens are
-            so_far = so_far & is_known[skip - back : -back]
-            ngrams.append(so_far)
-        known = torch.stack(ngrams, dim=1)  # (T - skip, n - 1)
-        new_rows, old_rows = rows(tokens)[0][known], rows(old.clamp(min=0))[0][known]
-        total.index_add_(0, new_rows, table[old_rows])
-        count.index_add_(0, new_rows, torch.ones(len(new_rows)))
+        new, known = model.ngrams.rows(tokens).flatten(), model.ngrams.rows(ids[tokens]).flatten()
+        total.index_add_(0, new, table[known])
+        count.index_add_(0, new, torch.ones(len(new)))
     return total / count.clamp(min=1)[:, None]

@@ -35,6 +35,8 @@ MESSAGES: dict[type[f.Finding], Words] = {
         Say("The log begins at step {first_step:plain}, in the middle of the run.",
             has("begins_mid_run", "first_step")),
         Say("The log doesn't number its steps, so each of its lines is counted as one.", has("steps_are_lines")),
+        Say("The printed times of the steps contradict the clock of the lines, so no step time is named.",
+            has("time_unclear")),
         Say("The run was resumed at step {resumed_at:steps}.", has("resumed_at")),
         Say("Steps are missing from the middle of the log.", has("elided")),
         Plural("{n} line was a repetition and was counted once.",

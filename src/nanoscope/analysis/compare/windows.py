@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 
 from nanoscope.analysis.compare.side import Side
-from nanoscope.analysis.numbers import mean
-from nanoscope.estimates import standard_error
+from nanoscope.analysis.numbers import mean, standard_error
 from nanoscope.runs.run import Evaluation
 from nanoscope.runs.windows import WindowLosses
 

@@ -17,6 +17,7 @@ class LogSummary(Finding):
     resumed_at: tuple[int, ...]  # steps
     begins_mid_run: bool  # the log starts after the run did
     elided: bool  # steps are missing from the middle
+    time_unclear: bool = False  # the printed times contradict the clock
     steps_are_lines: bool = False  # the log does not number its steps
 
 

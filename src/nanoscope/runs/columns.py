@@ -1,0 +1,341 @@
+"""The lines of a log as tables: cells of lines of one make form columns. Every value is kept, in the order of the file.
+
+Lines that are no rows are looked through for what people and programs write around them (`Event`).
+"""
+
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from nanoscope.runs.bars import read_bars
+from nanoscope.runs.roles import COUNTERS, role_of
+from nanoscope.runs.run import LINE_BITS
+from nanoscope.runs.scan import Cell, cells, frame, label_of, value_of
+from nanoscope.runs.surroundings import Event, Surroundings
+from nanoscope.runs.tables import TableHead
+from nanoscope.runs.text import prefix_end
+from nanoscope.runs.trainers import vocabulary
+
+MOST_TABLES = 2_000  # kinds of lines; a log with more names than any trainer has is text
+MOST_FRAMES = 400
+RECENT_FRAMES = 6
+BLOCK = 4096  # rows that wait as text
+SAMPLE = 1000  # rows at either end by which a column is judged
+_MAY_BE_ROW = re.compile(r"\d")
+LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "ppl", "val_ppl"))
+_TIMES = frozenset(("time_s", "bare_time", "steps_s", "elapsed_s", "bare_elapsed", "grad_norm"))
+
+
+class Column:
+    """The numbers of one label in the rows of a table. NaN: not printed; +inf: printed, but not finite."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.label, self.unit, self.part = cell.label, cell.unit, cell.part
+        role = role_of(cell.label, cell.unit) if cell.part in ("", "duration") else None
+        self.role: str | None = role[0] if role else None
+        self.factor = role[1] if role else 1.0
+        if cell.label.startswith("bar"):
+            self.role = f"{cell.label.replace(' ', '_')}{'_of' if cell.part == 'of' else ''}"
+        self.has_point = "." in cell.text  # printed with decimals, so it is no count
+        self.values = array("d")
+
+    def sample(self) -> "array[float]":
+        values = self.values
+        return values if len(values) <= 2 * SAMPLE else values[:SAMPLE] + values[-SAMPLE:]
+
+    def is_whole(self) -> bool:
+        """Whether these are whole numbers, none below zero."""
+        return all(value >= 0 and value.is_integer() for value in self.sample() if value == value)
+
+    def rises(self) -> float:
+        """The share of neighbours that rise."""
+        values = self.sample()
+        return sum(a < b for a, b in pairwise(values)) / max(1, len(values) - 1)
+
+
+class Table:
+    """The rows of one make."""
+
+    def __init__(self, bar: str | None, head: str, kept: list[Cell], unused: list[str], width: int) -> None:
+        self.bar = bar  # the name of a progress bar
+        self.head = head  # the words that its lines begin with
+        self.width = width  # of its first line
+        self.columns = [Column(cell) for cell in kept]
+        self.unused = unused  # labels of numbers that are not kept
+        self.at = array("q")  # where each row stands in the file; >> LINE_BITS: its line
+        self._waiting: list[tuple[str, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def take(self, at: int, texts: tuple[str, ...]) -> None:
+        self.at.append(at)
+        self._waiting.append(texts)
+        if len(self._waiting) >= BLOCK:
+            self.flush()
+
+    def drop_last(self) -> None:
+        """Forget the row that was taken last."""
+        self.flush()
+        self.at.pop()
+        for column in self.columns:
+            column.values.pop()
+
+    def flush(self) -> None:
+        """Turn the rows that wait into numbers."""
+        if not self._waiting:
+            return
+        for column, texts in zip(self.columns, zip(*self._waiting, strict=True), strict=True):
+            if not column.part or column.part in ("of", "mean", "error"):
+                try:
+                    values = array("d", map(float, texts))
+                    total = sum(values)
+                    if total - total == 0:
+                        column.values.extend(values)
+                        continue
+                except ValueError:
+                    pass
+            column.values.extend(value_of(text, column.part) for text in texts)
+        self._waiting.clear()
+
+    def get(self, *roles: str) -> Column | None:
+        """The first column with one of these roles."""
+        return next((column for role in roles for column in self.columns if column.role == role), None)
+
+    @property
+    def is_record(self) -> bool:
+        """Whether these are lines of a trainer, not sentences with numbers."""
+        roles = {column.role for column in self.columns}
+        return bool(roles & LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
+
+    def has_label(self, label: str) -> bool:
+        return any(column.label == label for column in self.columns)
+
+    def part_of(self, column: Column, part: str) -> Column | None:
+        """The 'of' or 'mean' behind a column."""
+        at = self.columns.index(column)
+        behind = self.columns[at + 1 : at + 3]
+        return next((other for other in behind if other.part == part and other.label == column.label), None)
+
+
+@dataclass(eq=False, repr=False)
+class Frame:
+    """A pattern for further lines of a table."""
+
+    pattern: "re.Pattern[str]"
+    table: Table
+
+    def __post_init__(self) -> None:
+        self.match = self.pattern.fullmatch
+        self.find = re.compile(self.pattern.pattern + r"\s{0,8}$", re.ASCII).search
+
+
+@dataclass(eq=False, repr=False)
+class Tables:
+    """All that the lines of a log hold."""
+
+    tables: list[Table] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    lines: int = 0
+    rejoined: int = 0
+
+
+class Collector:
+    """Takes the clean lines of a log, one by one."""
+
+    def __init__(self) -> None:
+        self.found = Tables()
+        self._by_key: dict[Any, Table] = {}
+        self._frames: list[Frame] = []  # the most recent first
+        self._count = 0
+        self._seen: dict[Table, int] = {}
+        self._head = TableHead()
+        self._surroundings = Surroundings()
+        self._begun = ""  # a line that may be the first half of a record
+        self._begun_at = 0
+        self._begun_table: Table | None = None  # what the half was taken for
+        self._at = 0
+
+    def read(self, lines: Iterable[tuple[int, str]]) -> None:
+        """Take all the lines."""
+        number = 0
+        frames = self._frames
+        for number, line in lines:
+            for at, each in enumerate(frames):
+                found = each.match(line)
+                if found is not None:
+                    self._add(each.table, number, found.groups())
+                    if at > 1:
+                        frames.insert(0, frames.pop(at))
+                    break
+            else:
+                self._take(number, line)
+        self.found.lines = max(number, self.found.lines)
+
+    def count_rejoined(self) -> None:
+        """Note that a line was broken."""
+        self.found.rejoined += 1
+
+    def finish(self) -> Tables:
+        """All that was found."""
+        for event in self._surroundings.finish():
+            self._note(event)
+        for table in self.found.tables:
+            table.flush()
+        return self.found
+
+    # --- one line ---
+
+    def _take(self, number: int, line: str) -> None:
+        if not line or line.isspace():
+            return
+        is_record = False
+        bars = read_bars(line) if "/" in line else None
+        rest, start = line, 0
+        for bar in bars or ():
+            self._add_cells(number, bar.name, bar.cells, line, 0)
+            start = bar.end
+        if bars:
+            rest = line[start:].strip() if "{" in line[start:] or "loss" in line[start:] else ""
+            is_record = True
+        if rest and bars != []:
+            if _MAY_BE_ROW.search(rest):
+                is_record = self._take_row(number, rest) or is_record
+            else:
+                self._head.row(rest)
+        if not is_record or "rror" in line or "aving" in line or "aved" in line:
+            for event in self._surroundings.read(number, line, is_record):
+                self._note(event)
+
+    def _take_row(self, number: int, line: str) -> bool:
+        """Add the rows of a line; whether it is a record of training, not a sentence with numbers."""
+        row = self._head.row(line[prefix_end(line) :])
+        if row is not None:
+            line = row
+        elif self._rejoin(number, line):
+            return True
+        found = cells(line)
+        rows = _split(found)
+        is_record = False
+        for each in rows:
+            table = self._add_cells(number, None, each, line, 0 if row is not None or len(rows) > 1 else 1)
+            is_record = is_record or (table is not None and table.is_record)
+        if len(line) < 400 and len(rows) == 1:
+            self._begun, self._begun_at, self._begun_table = line, number, table
+        return is_record
+
+    def _rejoin(self, number: int, line: str) -> bool:
+        """Read a record that a terminal broke, now that its second half has come."""
+        for each in self._frames:  # typed keys may stand before a record
+            found = each.find(line)
+            if found is not None and found.start() <= 3:
+                self._add(each.table, number, found.groups())
+                return True
+        begun, self._begun = self._begun, ""
+        if not begun or number - self._begun_at > 1:
+            return False
+        half = self._begun_table
+        for joint in ("", " "):
+            for each in self._frames:
+                found = each.find(begun + joint + line)
+                if found is not None and half is not each.table and found.start() < len(begun):
+                    return self._take_joined(number, half, each.table, found.groups())
+        if half is not None and half.get(*COUNTERS):  # a label was broken: together they say more than apart
+            whole, rest = _kept(cells(begun + line)), _kept(cells(line))
+            counted = any(cell.part == "stamp" or half.has_label(cell.label) for cell in rest) or line[:1].isdigit()
+            if not counted and _roles(whole) > _roles(_kept(cells(begun))) + _roles(rest):
+                half.drop_last()
+                self.count_rejoined()
+                return self._add_cells(number, None, whole, begun + line, 1) is not None
+        return False
+
+    def _take_joined(self, number: int, half: Table | None, table: Table, texts: tuple[str, ...]) -> bool:
+        if half is not None:
+            half.drop_last()
+        self._add(table, number, texts)
+        self.count_rejoined()
+        return True
+
+    def _add_cells(self, number: int, bar: str | None, found: list[Cell], line: str, framed: int) -> Table | None:
+        kept = _kept(found)
+        if not kept:
+            return None
+        key = (bar, tuple((cell.label, cell.unit, cell.part) for cell in kept))
+        table = self._by_key.get(key)
+        if table is None:
+            if len(self._by_key) >= MOST_TABLES:
+                return None
+            first = next((cell.start for cell in kept if cell.part != "stamp"), 0)
+            head = label_of(line[prefix_end(line) : first]) if bar is None else ""
+            unused = [_name(line, cell) for cell in found if cell.part == "" and (cell not in kept or _is_unused(cell))]
+            unused = [name for name in unused if name]
+            table = self._by_key[key] = Table(bar, head, kept, unused, len(line))
+            self.found.tables.append(table)
+        self._add(table, number, tuple(cell.text for cell in kept))
+        if framed and bar is None and table.is_record:
+            self._make_frame(table, line, kept)
+        return table
+
+    def _make_frame(self, table: Table, line: str, kept: list[Cell]) -> None:
+        """Read further lines like this one at once, from the third line of a table on."""
+        self._seen[table] = self._seen.get(table, 0) + 1
+        if self._seen[table] < 2 or self._count >= MOST_FRAMES:
+            return
+        self._count += 1
+        pattern = frame(line, kept)
+        self._frames.insert(0, Frame(pattern, table))
+        del self._frames[RECENT_FRAMES:]
+
+    def _add(self, table: Table, number: int, texts: tuple[str, ...]) -> None:
+        self._at = at = max(self._at + 1, number << LINE_BITS)
+        table.take(at, texts)
+
+    def _note(self, event: Event) -> None:
+        self._at = max(self._at + 1, event.line << LINE_BITS)
+        self.found.events.append(event._replace(at=self._at))
+
+
+_NAME = re.compile(
+    r"(?<!\w)([A-Za-z_][\w./@%-]{0,40}(?: [A-Za-z_][\w./@%-]{0,24}){0,3})['\"]?\s{0,8}[:=]?\s{0,16}['\"]?[\[(]?$"
+)
+
+
+def _name(line: str, cell: Cell) -> str:
+    """The label of a number, letter by letter."""
+    found = _NAME.search(line[max(0, cell.start - 100) : cell.start])
+    return found[1] if found and cell.label else ""
+
+
+def _is_unused(cell: Cell) -> bool:
+    return (role_of(cell.label, cell.unit) or ("",))[0] in ("samples_s", "bpb")
+
+
+def _roles(found: list[Cell]) -> int:
+    return sum(role_of(cell.label, cell.unit) is not None for cell in found)
+
+
+def _kept(found: list[Cell]) -> list[Cell]:
+    """The cells that become columns: those that may mean something, and what may be a counter."""
+    roles = [(role_of(cell.label, cell.unit) or ("",))[0] for cell in found]
+    counted = any(role in COUNTERS for role in roles)
+    kept = []
+    for cell, role in zip(found, roles, strict=True):
+        whole = cell.part in ("", "of") and cell.text.isdigit() and (not cell.label or not counted)
+        if cell.part == "stamp" or role or whole or cell.label.startswith("bar") or cell.label in vocabulary().labels:
+            kept.append(cell)
+    return kept if len(kept) > (kept[:1] != [] and kept[0].part == "stamp") else []
+
+
+def _split(found: list[Cell]) -> list[list[Cell]]:
+    """The rows of a line that a web page joined from several."""
+    if len(found) < 9:
+        return [found]
+    first = next((cell for cell in found if cell.label), None)
+    starts = [at for at, cell in enumerate(found) if first and cell.label == first.label and cell.part == ""]
+    if len(starts) < 3:
+        return [found]
+    rows = [found[a:b] for a, b in pairwise([*starts, len(found)])]
+    return rows if all("loss" in " ".join(cell.label for cell in row) for row in rows) else [found]

@@ -1,0 +1,147 @@
+"""Trainers as data: what no consistency can tell about their numbers, one TOML file each.
+
+`signs` are lists of labels, all of which stand in one line of that trainer; with '=', these and no others. A number
+without a label is named by its unit ('# ms'). `means` are its traits, and what else it means by its numbers.
+`settings` and `sentences` are its names for our settings: as in `--depth=12`, and as the label of a number ('train
+has # tokens'). `ends` is how lines begin that only come when training is over. `roles` are meanings of labels that
+are this trainer's own. The samples are tests. Files in the user's configuration folder (nanoscope/trainers) are read
+too.
+"""
+
+import os
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from nanoscope.runs.run import Traits
+
+# nanoscope's settings (which are nanoGPT's) that analysis or comparison uses; any other assignment in a log is ignored.
+OWN_SETTINGS = [
+    "always_save_checkpoint",
+    "batch_size",
+    "beta2",
+    "bias",
+    "block_size",
+    "compile",
+    "dataset",
+    "decay_lr",
+    "device",
+    "dropout",
+    "dtype",
+    "eval_interval",
+    "eval_iters",
+    "grad_clip",
+    "gradient_accumulation_steps",
+    "init_from",
+    "learning_rate",
+    "log_interval",
+    "lr_decay_iters",
+    "max_iters",
+    "min_lr",
+    "n_embd",
+    "n_head",
+    "n_layer",
+    "optimizer",
+    "seed",
+    "vocab_size",
+    "warmup_iters",
+    "weight_decay",
+]
+
+
+@dataclass(eq=False, repr=False)
+class Trainer:
+    """One trainer's file."""
+
+    name: str
+    signs: list[list[str]] = field(default_factory=list)
+    means: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, str | list[str]] = field(default_factory=dict)
+    sentences: dict[str, str | list[str]] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)  # settings that go by their own names
+    rows: dict[str, str | list[str]] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+    ends: list[str] = field(default_factory=list)
+    overrides: str = ""  # how a line begins that repeats a setting given on the command line
+    says: dict[str, str] = field(default_factory=dict)  # setting = text that a log has where it is true
+    sample: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def traits(self) -> Traits:
+        known = {name: value for name, value in self.means.items() if name in Traits.__dataclass_fields__}
+        if "total_keys" in known:
+            known["total_keys"] = tuple(known["total_keys"])
+        return Traits(**known)
+
+
+class Vocabulary:
+    """How settings are written, by all trainers together: forks keep their origin's habits."""
+
+    def __init__(self, trainers: list[Trainer]) -> None:
+        self.settings = {name: name for name in OWN_SETTINGS}
+        sentences: dict[str, str] = {}
+        rows: dict[str, str] = {}
+        for trainer in trainers:
+            self.settings |= {name: name for name in trainer.kept}
+            for theirs, ours in (
+                (self.settings, trainer.settings),
+                (sentences, trainer.sentences),
+                (rows, trainer.rows),
+            ):
+                for key, names in ours.items():
+                    theirs.update(dict.fromkeys([names] if isinstance(names, str) else names, key))
+        self.table_rows = self.settings | rows
+        # The label of a number, what stands behind it ('train has # tokens'), and the setting.
+        self.sentences = [(*map(str.strip, f"{label}#".split("#")[:2]), key) for label, key in sentences.items()]
+        self.sentence_words = tuple({label.split()[-1] for label, _, _ in self.sentences})
+        self.override_prefixes = tuple(trainer.overrides for trainer in trainers if trainer.overrides)
+        self.says = [item for trainer in trainers for item in trainer.says.items()]
+        self.labels = {label for trainer in trainers for label in trainer.roles}  # whose meaning only a trainer tells
+        ends = (re.escape(end).replace(r"\#", r"[\d,.]{1,20}") for trainer in trainers for end in trainer.ends)
+        self.ends = re.compile("|".join(ends))
+
+
+def load(folder: Path, samples: bool = False) -> list[Trainer]:
+    """The trainers described in a folder."""
+    found = []
+    for file in sorted(folder.glob("*.toml")):
+        text = file.read_text("utf-8")
+        found.append(Trainer(**tomllib.loads(text if samples else text.partition("[[sample]]")[0])))
+    return found
+
+
+@lru_cache(maxsize=1)
+def trainers() -> list[Trainer]:
+    """All trainers, the user's own first."""
+    configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return [*load(Path(configured) / "nanoscope" / "trainers"), *load(Path(__file__).parent)]
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> Vocabulary:
+    return Vocabulary(trainers())
+
+
+def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:
+    """The trainer whose signs are all among the labels of a line, and how telling they are: a label that few trainers
+    print tells more."""
+    common = _common_labels()
+    fitting = [
+        (sum(1 / common[label] for label in signs), trainer)
+        for trainer in trainers()
+        for signs in trainer.signs
+        if (not saves or trainer.means.get("saves") is not False)
+        and (labels | {"="} if labels == {*signs} - {"="} else labels).issuperset(signs)
+    ]
+    score, trainer = max(fitting, key=lambda each: each[0], default=(0.0, None))
+    return trainer, score
+
+
+@lru_cache(maxsize=1)
+def _common_labels() -> Counter[str]:
+    return Counter(label for trainer in trainers() for label in {label for signs in trainer.signs for label in signs})

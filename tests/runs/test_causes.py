@@ -1,0 +1,188 @@
+"""Logs that a reader line by line gets wrong: each with the mistake that it invites."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanoscope.runs.reader import read_lines
+
+
+def lines_of(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(text.splitlines(), start=1))
+
+
+def test_a_bar_that_loads_weights_is_no_training(read) -> None:
+    text = "".join(f"Loading weights: {i}%|#   | {i}/1188 [00:{i:02d}<00:21, 56.2it/s]\n" for i in (10, 30, 59))
+    text += "Loading weights: 100%|####| 1188/1188 [00:21<00:00, 56.2it/s]\n"
+    for i in range(5, 60, 5):
+        text += f"  1%|1  | {i}/903 [00:{i:02d}<15:00,  1.00s/it]\n{{'loss': {3 - i / 50:.3f}, 'learning_rate': 2e-4, 'epoch': {i / 301:.3f}}}\n"  # noqa: E501
+        text += f"  1%|1  | {i}/903 [00:{i:02d}<15:00,  1.00s/it]\n"
+    (run,) = read(text).runs
+    assert (run.first_step, run.last_step, run.total_steps) == (5, 55, 903)
+    assert [t for t in run.steps.time_s if t == t][1:] == pytest.approx([1.0] * 10)
+    assert not run.said_finished
+
+
+def test_a_bar_that_only_loads_makes_no_run(read) -> None:
+    assert (
+        read("".join(f"Loading weights: {i}%|#| {i}/100 [00:{i:02d}<00:21, 56.2it/s]\n" for i in range(9))).runs == []
+    )
+
+
+def test_dicts_that_come_late_get_their_steps_from_their_epochs(read) -> None:
+    text = "  Num Epochs = 3\n  Total optimization steps = 300\n"
+    text += "".join(f" 10%|# | {i}/300 [00:{i // 2:02d}<02:00, 2.00it/s]\n" for i in range(10, 110, 10))
+    text += "".join(
+        f"{{'loss': {3 - i / 100:.3f}, 'learning_rate': 2e-4, 'epoch': {i / 100:.2f}}}\n" for i in range(10, 110, 10)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.step) == list(range(10, 110, 10))
+    assert run.total_steps == 300
+
+
+def test_an_epoch_and_a_batch_are_one_count(read) -> None:
+    text = "".join(
+        f"Epoch [{e}/4], Batch [{b}/50], Loss: {4 - e / 2 - b / 100:.3f}, Time: 0.2s\n"
+        for e in (1, 2)
+        for b in range(10, 60, 10)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.step) == [*range(10, 60, 10), *range(60, 110, 10)]
+    assert (run.total_steps, run.unit, run.duplicates_dropped) == (200, "step", 0)
+
+
+def test_elapsed_time_that_restarts_with_the_epoch_is_a_clock(read) -> None:
+    text = "".join(
+        f"epoch {e} - iter {b}/50 - loss {3 - e / 2 - b / 100:.3f} - elapsed: {b * 0.5:.1f}s\n"
+        for e in (1, 2)
+        for b in range(10, 60, 10)
+    )
+    (run,) = read(text).runs
+    assert [t for t in run.steps.time_s if t == t] == pytest.approx([0.5] * 8)
+
+
+def test_minutes_left_in_the_epoch_are_no_step_time(read) -> None:
+    text = "".join(
+        f"Epoch:[1/2]({s}/38895) loss:{8 - s / 900:.3f} lr:0.0005 epoch_Time:{(38895 - s) * 7.2 // 60}min:\n"
+        for s in range(100, 1000, 100)
+    )
+    (run,) = read(text).runs
+    assert run.total_steps == 77790
+    assert list(run.steps.time_s) == pytest.approx([7.2] * 9, rel=0.01)
+
+
+def test_lines_without_a_loss_count_beside_lines_with_one(read) -> None:
+    text = (
+        "iter 0: loss 4.3, time 12543ms\niter 100: time 168ms\niter 200: time 170ms\niter 500: loss 3.9, time 5985ms\n"
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.step) == [0, 100, 200, 500]
+
+
+def test_a_line_without_a_loss_and_with_a_norm_that_is_nan_is_training(read) -> None:
+    text = "".join(
+        f" iteration {i:8d}/  250000 | consumed samples: {i * 1024} | elapsed time per iteration (ms): 126995.3 | grad norm: nan |\n"  # noqa: E501
+        for i in range(182, 186)
+    )
+    (run,) = read(text).runs
+    assert (run.first_step, run.last_step, run.total_steps) == (182, 185, 250000)
+    assert all(math.isinf(norm) for norm in run.steps.grad_norm)
+
+
+def test_a_sentence_around_the_numbers_is_read(read) -> None:
+    (run,) = read("".join(f"Loss at iteration {i} is {3 - i / 500:.3f}\n" for i in range(0, 500, 100))).runs
+    assert list(run.steps.step) == [0, 100, 200, 300, 400]
+
+
+def test_totals_stand_beside_the_counter(read) -> None:
+    (run,) = read("".join(f"iter: {i}/500, loss: {3 - i / 500:.3f}\n" for i in range(0, 100, 20))).runs
+    assert run.total_steps == 500
+
+
+def test_the_time_left_tells_how_many_epochs_there_are(read) -> None:
+    text = "".join(
+        f"2024-01-01 10:00:00,000 - mmdet - INFO - Epoch [1][{b}/200]\tlr: 1e-3, eta: {(800 - b) // 2 // 60}:{(800 - b) // 2 % 60:02d}, time: 0.500, "  # noqa: E501
+        f"data_time: 0.010, memory: 3800, loss: {3 - b / 100:.4f}\n"
+        for b in range(10, 110, 10)
+    )
+    (run,) = read(text).runs
+    assert run.total_steps == 800
+
+
+def test_times_that_the_clock_contradicts_are_a_doubt(read) -> None:
+    text = "".join(
+        f"2031-01-01 10:{s // 60:02d}:{s % 60:02d} step {s}: loss {4 - s / 100:.3f}, time {7.5 + s % 3}s\n"
+        for s in range(1, 90)
+    )
+    (run,) = read(text).runs
+    (doubt,) = run.doubts
+    assert doubt.name == "step_time_s"
+    assert not any(t == t for t in run.steps.time_s)
+
+
+def test_milliseconds_without_a_unit_are_known_by_the_clock(read) -> None:
+    text = "".join(
+        f"2031-01-01 10:{s // 60:02d}:{s % 60:02d} step {s}: loss {4 - s / 100:.3f}, time {1000.0 + s % 3}\n"
+        for s in range(1, 90)
+    )
+    (run,) = read(text).runs
+    assert run.steps.time_s[5] == pytest.approx(1.0, rel=0.01)
+
+
+def test_evaluations_keep_their_own_steps(read) -> None:
+    text = ""
+    for s in range(10, 110, 10):
+        text += f"step {s} loss {4 - s / 100:.3f} time 0.1s\n"
+        if s % 50 == 0:
+            text += f"step {s - 10} val_loss {4.1 - s / 100:.3f}\n"
+    (run,) = read(text).runs
+    assert [e.step for e in run.evals] == [40, 90]
+
+
+def test_sizes_of_datasets_are_no_training(read) -> None:
+    assert (
+        read("train: 100000 examples\nval: 5000 examples\nfound train 4208518 and val 4908443 documents\n").runs == []
+    )
+
+
+WORDS = ["iter ", "step ", "epoch ", "loss ", "val loss: ", "time ", "ms", "%|", "/", " [", "] ", "(", ")", "nan", "1e9", "12:34:56 ",  # noqa: E501
+         "0.5", "7", "1,234", "{'loss': ", "}", "|", ",", "\t", "\n", "\n", "…", "±", "it/s", "saving checkpoint", "Error: "]  # fmt: skip  # noqa: E501
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=80).map("".join) | st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    read_lines(lines_of(text), "-")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 59), st.booleans())
+def test_a_log_in_pieces_is_the_log(cut: int, evaluates: bool) -> None:
+    """Lines do not depend on how they were handed over."""
+    lines = [
+        f"step {s} loss {4 - s / 100:.3f} time 0.1s"
+        + (f" val_loss {4.1 - s / 100:.3f}" if evaluates and s % 10 == 0 else "")
+        for s in range(60)
+    ]
+    whole = read_lines(iter(enumerate(lines, start=1)), "-")
+    from itertools import chain
+
+    pieces = read_lines(chain(enumerate(lines[:cut], start=1), enumerate(lines[cut:], start=cut + 1)), "-")
+    assert [list(run.steps.loss) for run in whole.runs] == [list(run.steps.loss) for run in pieces.runs]
+
+
+def test_a_log_with_very_many_makes_of_lines_is_read_in_linear_time(read) -> None:
+    import time
+
+    def seconds(count: int) -> float:
+        text = "".join(
+            f"word{'x' * (i % 50)}{i % 977} value{i % 501} {i} other {i / 7:.3f} loss\n" for i in range(count)
+        )
+        begun = time.process_time()
+        read(text)
+        return time.process_time() - begun
+
+    seconds(500)
+    assert seconds(8000) < 20 * seconds(1000) + 0.5
