@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,16 @@ def machine() -> dict[str, Any]:
     """With the dtype that training chooses here."""
     make_cpu_ready("cpu", "auto", training=True)
     from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import machine
+    from nanoscope.planning.bench import machine
 
     return machine(set_up_device("cpu", "auto", training=True)[0])
 
 
 def peak(dtype: str) -> dict[str, Any]:
     make_cpu_ready("cpu", dtype)
-    from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import MachineBench
+    from nanoscope.planning.bench import MachineBench
 
-    return {"gflops": MachineBench(set_up_device("cpu", "float32")[0]).peak(dtype).get("gflops")}
+    return {"gflops": MachineBench("cpu", "float32").peak(dtype).get("gflops")}
 
 
 def step(
@@ -77,19 +75,22 @@ def loss(
     dataset: str, block_size: int, run: str | None = None, nanogpt: str | None = None, windows: int | None = None
 ) -> dict[str, Any]:
     """The validation loss of a run's last checkpoint, or of nanoGPT's, in the same windows: all, or at most so many."""
-    import torch
 
     from nanoscope.data.dataset import open_dataset
+    from nanoscope.hardware.device import Choice
     from nanoscope.interop.models import open_model
+    from nanoscope.messages import Joined
     from nanoscope.training.distributed import Processes
     from nanoscope.training.evaluate import Evaluator
+    from nanoscope.training.machine import Machine
 
     model = open_model(nanogpt or run or "", "last").build()
     if model.config.block_size < block_size:
         raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
     evaluator = Evaluator(
         {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
-        vocab_size=model.config.vocab_size, device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
+        vocab_size=model.config.vocab_size,
+        machine=Machine(Choice("cpu", "", "float32", False, Joined("", ())), Processes()),
     )  # fmt: skip
     found = evaluator.evaluate(model)
     assert found is not None

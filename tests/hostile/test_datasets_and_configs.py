@@ -157,21 +157,21 @@ PROGRAMS = {
     "a list without end": "batch_size = [0] * 10**12",
     "texts that double": "a = 'x' * 1\n" + "out_dir = 'ab'\n" + "out_dir = out_dir + out_dir\n" * 100,
     "numbers that grow": "batch_size = 9\n" + "batch_size = batch_size * batch_size\n" * 100,
-    "a number of 100,000 hexadecimal digits": "batch_size = 0x" + "f" * 100_000,
-    "a number of 100,000 digits": "batch_size = " + "9" * 100_000,
-    "deep brackets": "batch_size = " + "(" * 100_000,
+    "a number of 10,000 hexadecimal digits": "batch_size = 0x" + "f" * 10_000,
+    "a number of 10,000 digits": "batch_size = " + "9" * 10_000,
+    "deep brackets": "batch_size = " + "(" * 10_000,
     "deep lists": "batch_size = " + "[" * 150 + "]" * 150,
-    "deep signs": "batch_size = " + "-" * 100_000 + "1",
-    "deep operators": "batch_size = " + "1+" * 50_000 + "1",
+    "deep signs": "batch_size = " + "-" * 10_000 + "1",
+    "deep operators": "batch_size = " + "1+" * 10_000 + "1",
     "deep calls": "batch_size = " + "f(" * 90 + ")" * 90,
-    "deep attributes": "batch_size = a" + ".a" * 50_000,
+    "deep attributes": "batch_size = a" + ".a" * 10_000,
     "deep conditions": "".join(" " * n + "if 1:\n" for n in range(99)),
     "a NUL byte": "batch_size = 5\x00",
     "an encoding": "# -*- coding: rot13 -*-\nbatch_size = 5\nsurprise = 1",
     "an escape sequence": "\x1b]0;owned\x07 = 5",
     "an escape sequence in a text": "recipe = '\\x1b]0;owned\\x07'",
-    "a name without end": "a" * 200_000 + " = 5",
-    "50,000 mistakes": "".join(f"x{n}=1\n" for n in range(25_000)),
+    "a name without end": "a" * 20_000 + " = 5",
+    "5,000 mistakes": "".join(f"x{n}=1\n" for n in range(2_500)),
     "a file without end": "# " + "x" * (1 << 20),
 }
 
@@ -184,16 +184,16 @@ def test_a_hostile_nanogpt_config_is_read_and_not_run(name: str, tmp_path: Path,
 
 
 TOMLS = {
-    "deep arrays": "batch_size = " + "[" * 50_000,
-    "deep tables": "a = " + "{a = " * 50_000,
-    "dotted keys": "a" + ".a" * 100_000 + " = 1",
-    "dotted keys in a table": "x = {a" + ".a" * 100_000 + " = 1}",
-    "dotted headers": "[a" + ".a" * 100_000 + "]",
-    "many tables": "".join(f"[a{n}]\n" for n in range(20_000)),
-    "many keys": "".join(f"x{n}=1\n" for n in range(20_000)),
-    "a number of 100,000 digits": "batch_size = " + "9" * 100_000,
-    "a number of 100,000 hexadecimal digits": "batch_size = 0x" + "f" * 100_000,
-    "a preset of 100,000 digits": "preset = 0x" + "f" * 100_000,
+    "deep arrays": "batch_size = " + "[" * 10_000,
+    "deep tables": "a = " + "{a = " * 5_000,
+    "dotted keys": "a" + ".a" * 10_000 + " = 1",
+    "dotted keys in a table": "x = {a" + ".a" * 10_000 + " = 1}",
+    "dotted headers": "[a" + ".a" * 10_000 + "]",
+    "many tables": "".join(f"[a{n}]\n" for n in range(2_000)),
+    "many keys": "".join(f"x{n}=1\n" for n in range(2_000)),
+    "a number of 10,000 digits": "batch_size = " + "9" * 10_000,
+    "a number of 10,000 hexadecimal digits": "batch_size = 0x" + "f" * 10_000,
+    "a preset of 10,000 digits": "preset = 0x" + "f" * 10_000,
     "a preset elsewhere": 'preset = "../../../etc/passwd"',
     "presets": 'preset = ["laptop", "quick"]',
     "not a number": "batch_size = nan",
@@ -202,8 +202,8 @@ TOMLS = {
     "a NUL byte": "batch_size = 5\x00",
     "an escape sequence": '"\\u001b]0;owned\\u0007" = 5',
     "an escape sequence in a text": 'out_dir = "\\u001b]0;owned\\u0007"',
-    "a name without end": "a" * 200_000 + " = 5",
-    "a text without end": 'recipe = "' + "x" * 200_000 + '"',
+    "a name without end": "a" * 20_000 + " = 5",
+    "a text without end": 'recipe = "' + "x" * 20_000 + '"',
     "a file without end": "# " + "x" * (1 << 20),
 }
 
@@ -216,6 +216,6 @@ def test_a_hostile_toml_is_refused(name: str, tmp_path: Path, refuses: Refuses) 
 
 
 def test_a_config_takes_bounded_memory(tmp_path: Path, extra_megabytes: Callable[..., float]) -> None:
-    (tmp_path / "evil.py").write_text("batch_size = [" + "0," * 130_000 + "]", "utf-8")
+    (tmp_path / "evil.py").write_text("batch_size = [" + "0," * 15_000 + "]", "utf-8")
     imports = "from nanoscope.config_sources import resolve"
     assert extra_megabytes(imports, "resolve(['evil.py'])") < 200

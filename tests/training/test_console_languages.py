@@ -181,8 +181,8 @@ def test_no_command_prints_english(trained, code: str, words: list[str]) -> None
 
 @pytest.mark.parametrize("code", TRANSLATED)
 def test_bench_prints_no_english(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nanoscope.training.measure.measure_peak", lambda *_, **__: 5e9)
-    monkeypatch.setattr("nanoscope.training.measure.probe_cpu_dtype", lambda dtype: ProbeResult("", {}, 76.0))
+    monkeypatch.setattr("nanoscope.planning.bench.measure_peak", lambda *_, **__: 5e9)
+    monkeypatch.setattr("nanoscope.planning.bench.probe_cpu_dtype", lambda dtype: ProbeResult("", {}, 76.0))
     monkeypatch.setattr("nanoscope.hardware.probe.cpu_name", lambda: "CPU")
     out = Folder(tmp_path).run("bench", "--only", "peak", "--device=cpu", "--lang", code)
     assert "76" in out

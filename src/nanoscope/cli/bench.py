@@ -12,7 +12,7 @@ from nanoscope.messages import Joined, Text, on_terminal, shown
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from nanoscope.training.measure import Figures
+    from nanoscope.planning.bench import Figures
 
 GROUPS = ("peak", "step", "evaluation", "sample")
 ROW = "{label}{pad} {figures}"
@@ -69,45 +69,41 @@ def bench(
         if name not in GROUPS:
             raise UsageError(
                 "invalid value for --only: {name!r}.{hint}\nValid values: {choices}",
-                name=name, hint=did_you_mean(name, GROUPS), choices=", ".join(GROUPS),
-            )  # fmt: skip
+                name=name,
+                hint=did_you_mean(name, GROUPS),
+                choices=", ".join(GROUPS),
+            )
     _progress(Text("looking at this machine"))
     from nanoscope.hardware.probe import make_cpu_ready
 
     for sixteen_bits in ("bfloat16", "float16"):
         make_cpu_ready(device, sixteen_bits)  # takes effect only before torch is imported
 
-    from nanoscope.hardware.device import set_up_device
-    from nanoscope.training.measure import MachineBench, machine
+    from nanoscope.planning.bench import KEYS, MachineBench, label, machine
 
-    choice, notes = set_up_device(device, dtype, training=True)
-    for note in notes:
+    here = MachineBench(device, dtype)
+    for note in here.notes:
         _progress(Text("note: {text}", text=note))
-    writing, _ = set_up_device(device, dtype)
-    measurements = MachineBench(choice, writing).measurements()
-    planned = [each for each in measurements if each.key.startswith(tuple(only or GROUPS))]
+    planned = [key for key in KEYS if key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}
     interrupted = False
     try:
-        for number, measurement in enumerate(planned, start=1):
-            place = f"[{number}/{len(planned)}]"
-            _progress(Text("{place} {what}", place=place, what=measurement.label))
-            found[measurement.key] = measurement.figures()
+        for number, key in enumerate(planned, start=1):
+            _progress(Text("{place} {what}", place=f"[{number}/{len(planned)}]", what=label(key)))
+            found[key] = here.figures(key)
     except KeyboardInterrupt:
         interrupted = True
-    facts = machine(choice)
+    facts = machine(here.choice)
     if as_json:
         flat = {f"{key}_{unit}": value for key, figures in found.items() for unit, value in figures.items()}
         print(dumps(facts | flat, ensure_ascii=False))
     else:
         versions = "Python {python}, torch {torch}, nanoscope {nanoscope}".format(**facts)
-        print(on_terminal(Joined(", ", [choice.device_name, choice.dtype, facts["platform"], versions])))
-        for measurement in planned[: len(found)]:
-            figures = found[measurement.key].items()
-            texts = [Text(FORMATS[unit], value=value) for unit, value in figures]
-            label = measurement.label
-            pad = " " * (LABEL_COLUMNS - cell_len(shown(label)))
-            print(on_terminal(Text(ROW, label=label, pad=pad, figures=Joined(" ", texts))))
+        print(on_terminal(Joined(", ", [facts["device_name"], facts["dtype"], facts["platform"], versions])))
+        for key, figures in found.items():
+            texts = [Text(FORMATS[unit], value=value) for unit, value in figures.items()]
+            pad = " " * (LABEL_COLUMNS - cell_len(shown(label(key))))
+            print(on_terminal(Text(ROW, label=label(key), pad=pad, figures=Joined(" ", texts))))
     if interrupted:
         _progress(Text("nanoscope: interrupted"))
         return 130

@@ -79,10 +79,14 @@ def try_(
 
 def _find_run(name: str) -> Path:
     """The folder of a run of ours. Says what to do where there is none."""
+    from nanoscope.runs.reader import read_log
+
     path = Path(name)
     folder = path.parent if path.name in ("events.jsonl", "console.log", "config.toml") else path
     if (folder / "events.jsonl").is_file() and read_run_config(folder)[0]:
         return folder
+    if name != "-" and not path.exists():
+        read_log(name)  # which says what is missing, and what may be meant
     raise JobError(
         "{path} is not the folder of a nanoscope run: a log or a checkpoint of nanoGPT doesn't hold the settings "
         "and the text to train it again.\n"

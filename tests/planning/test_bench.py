@@ -1,0 +1,67 @@
+"""The figures of `nanoscope bench` fit each other."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from nanoscope.hardware.probe import ProbeResult
+from nanoscope.planning import bench as benchmark
+from nanoscope.planning.bench import CLASSIC, KEYS, MachineBench, label, machine
+
+PEAK_FLOPS = 5e9
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> MachineBench:
+    tiny = replace(CLASSIC, batch_size=2, block_size=8, n_layer=1, n_head=1, n_embd=16)
+    monkeypatch.setitem(benchmark.SHAPES, "tiny", (tiny, 65))
+    monkeypatch.setattr(benchmark, "SECONDS", 0.01)
+    monkeypatch.setattr(benchmark, "measure_peak", lambda device, dtype, seconds: PEAK_FLOPS)
+    return MachineBench("cpu", "float32")
+
+
+def test_a_steps_tokens_and_mfu_follow_from_its_time(bench: MachineBench) -> None:
+    found = {key: float(value) for key, value in bench.step("tiny").items()}
+    # 6·N + 12·L·C·T with N = 65·16 (embedding) + 12·16² (block) + 2·16 + 16 (norms)
+    flops_per_token = 6 * (65 * 16 + 12 * 16**2 + 48) + 12 * 16 * 8
+    rate = found["tokens_per_second"]
+    assert rate == pytest.approx(16 / (found["ms"] / 1000))
+    assert found["mfu"] == pytest.approx(rate * flops_per_token / PEAK_FLOPS)
+    assert found["mfu_peak_gflops"] == 5
+
+
+def test_evaluation_and_sampling_count_every_token(bench: MachineBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachineBench, "_median_seconds", lambda bench, action: action() or 0.5)
+    assert bench.evaluation("tiny") == {"tokens_per_second": 2 * 8 / 0.5}
+    assert bench.sample("tiny", texts=3) == {"tokens_per_second": 3 * 7 / 0.5}
+
+
+def test_a_shape_that_does_not_fit_is_reported_and_the_next_is_measured(
+    bench: MachineBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(bench: MachineBench, key: str) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(MachineBench, "step", too_large)
+    assert bench.figures("step_tiny") == {"failed": "not enough memory"}
+    assert "tokens_per_second" in bench.figures("evaluation_tiny")
+
+
+@pytest.mark.parametrize(
+    ("probed", "reason"),
+    [
+        (ProbeResult("SIGILL", {}, None), "doesn't work on this CPU"),
+        (ProbeResult("", {}, 150.0), "takes 150 times as long as float32"),
+    ],
+)
+def test_a_dtype_that_the_cpu_lacks_or_emulates_is_skipped(
+    bench: MachineBench, monkeypatch: pytest.MonkeyPatch, probed: ProbeResult, reason: str
+) -> None:
+    monkeypatch.setattr(benchmark, "probe_cpu_dtype", lambda dtype: probed)
+    assert bench.peak("bfloat16") == {"skipped": reason}
+
+
+def test_every_measurement_has_a_key_of_its_own_and_a_label(bench: MachineBench) -> None:
+    assert len(KEYS) == len(set(KEYS)) == len(set(map(label, KEYS))) == 11
+    assert not set(KEYS) & machine(bench.choice).keys()
