@@ -83,6 +83,7 @@ def compare(name: str, words: list[str], workspace: Path) -> dict[str, Any]:
 
 
 def run(workspace: Path, cases: dict[str, list[str]]) -> None:
+    workspace = workspace.resolve()
     prepare(workspace)
     for name, words in cases.items():
         found = compare(name, words, workspace)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from nanoscope.runs import events
-from nanoscope.runs.own import RunDetails
+from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import MISSING, NOT_FINITE, Evaluation, Run, Traits
 from nanoscope.runs.windows import WindowLosses
 

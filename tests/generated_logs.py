@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import example_logs
 from nanoscope.ladder import Ladder
 from nanoscope.runs import events
-from nanoscope.runs.own import RunDetails
+from nanoscope.runs.details import RunDetails
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log, Series
 

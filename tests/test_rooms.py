@@ -1,8 +1,8 @@
 """The import directions of DESIGN.md hold: data flows from room to room, and no room reaches back.
 
 A room is a package in src/nanoscope. Every import statement counts, also inside functions and under
-`if TYPE_CHECKING:`: a room that names a type of another room depends on it. Modules must not import each other in a
-cycle either. There an import under TYPE_CHECKING does not count, because it never runs.
+`if TYPE_CHECKING:`: a room that names a type of another room depends on it. Nor do modules import each other in a
+cycle, counted in the same way.
 """
 
 import ast
@@ -48,7 +48,6 @@ class Import:
     importer: str
     imported: str
     place: str
-    runs: bool
 
     @property
     def is_allowed(self) -> bool:
@@ -89,13 +88,6 @@ def imported_names(node: ast.AST, path: Path) -> list[str]:
 
 def imports_of(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text("utf-8"))
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
     for node in ast.walk(tree):
         for name in imported_names(node, path):
             place = f"{path.relative_to(PACKAGE.parent).as_posix()}:{getattr(node, 'lineno', 0)}"
@@ -103,7 +95,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 name = name.removeprefix("nanoscope").removeprefix(".")
                 while name not in MODULES:  # a function or class: its module
                     name = name.rpartition(".")[0]
-            yield Import(module_name(path), name, place, runs=node not in for_types)
+            yield Import(module_name(path), name, place)
 
 
 EVERY_IMPORT = [found for path in MODULES.values() for found in imports_of(path)]
@@ -124,7 +116,7 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
     graph: dict[str, set[str]] = {}
     places: dict[tuple[str, str], str] = {}
     for found in IMPORTS:
-        if found.runs and found.imported != found.importer:
+        if found.imported != found.importer:
             graph.setdefault(found.importer, set()).add(found.imported)
             places[found.importer, found.imported] = str(found)
     cycle: list[str] = []

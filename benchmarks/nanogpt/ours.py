@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -76,19 +75,22 @@ def loss(
     dataset: str, block_size: int, run: str | None = None, nanogpt: str | None = None, windows: int | None = None
 ) -> dict[str, Any]:
     """The validation loss of a run's last checkpoint, or of nanoGPT's, in the same windows: all, or at most so many."""
-    import torch
 
     from nanoscope.data.dataset import open_dataset
+    from nanoscope.hardware.device import Choice
     from nanoscope.interop.models import open_model
+    from nanoscope.messages import Joined
     from nanoscope.training.distributed import Processes
     from nanoscope.training.evaluate import Evaluator
+    from nanoscope.training.machine import Machine
 
     model = open_model(nanogpt or run or "", "last").build()
     if model.config.block_size < block_size:
         raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
     evaluator = Evaluator(
         {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
-        vocab_size=model.config.vocab_size, device=torch.device("cpu"), autocast=nullcontext, processes=Processes(),
+        vocab_size=model.config.vocab_size,
+        machine=Machine(Choice("cpu", "", "float32", False, Joined("", ())), Processes()),
     )  # fmt: skip
     found = evaluator.evaluate(model)
     assert found is not None

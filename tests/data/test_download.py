@@ -165,8 +165,10 @@ def test_a_connection_that_breaks_is_continued_where_it_broke(site: Site) -> Non
     site.break_after = [1000, 30_000]
     assert download(site.url("/book.txt")).path.read_bytes() == BOOK
     assert site.asked == [
-        ("/book.txt", None), ("/book.txt", "bytes=1000-"), ("/book.txt", "bytes=31000-"),
-    ]  # fmt: skip
+        ("/book.txt", None),
+        ("/book.txt", "bytes=1000-"),
+        ("/book.txt", "bytes=31000-"),
+    ]
 
 
 def test_a_download_that_breaks_for_good_is_continued_by_the_same_command(

@@ -65,8 +65,14 @@ def test_files_are_read_in_order_and_others_counted_by_the_reason(collection) ->
     for _ in range(2):  # a dataset takes two passes
         assert [piece.text for piece in documents.pieces()] == ["a", "b", "c", "d"]
     assert documents.skipped == {
-        ".py": 2, "hidden": 2, ".png": 1, ".json": 1, "empty": 1, "binary": 1, "without extension": 1,
-    }  # fmt: skip
+        ".py": 2,
+        "hidden": 2,
+        ".png": 1,
+        ".json": 1,
+        "empty": 1,
+        "binary": 1,
+        "without extension": 1,
+    }
 
 
 @pytest.mark.parametrize("typed", [["py"], [".py"], ["*.PY"], ["md,py"], ["md", "py"], [" md , .py "]])

@@ -1,5 +1,4 @@
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +9,12 @@ from torch import Tensor, nn
 
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import Choice
 from nanoscope.hardware.memory import SequenceTooLargeError
+from nanoscope.messages import Joined
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator, evaluation_starts
+from nanoscope.training.machine import Machine
 
 VOCAB = 8
 
@@ -31,7 +33,7 @@ def make_evaluator(
     split = TokenSplit([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
-        device=torch.device("cpu"), autocast=nullcontext, processes=Processes(), batch=batch,
+        machine=Machine(Choice("cpu", "a CPU", "float32", False, Joined("", ())), Processes()), batch=batch,
     )  # fmt: skip
 
 

@@ -45,13 +45,13 @@ def test_an_iteration_of_an_hour_over_and_over_the_same_text_is_warned_of_with_s
     (warning,) = warned(seconds=7.5, epochs=11.5)
     assert warning == (
         "an iteration takes about 1h00m and reads the training split 11.5 times; "
-        "use --batch_size=4 --gradient_accumulation_steps=1 (about 30s, 0.096 times the split)"
+        "use --batch_size=4 --gradient_accumulation_steps=1"
     )
 
 
 def test_more_than_one_epoch_per_iteration_is_warned_of_alone() -> None:
     (warning,) = warned(epochs=3.0)
-    assert "reads the training split 3 times; use --batch_size=12 --gradient_accumulation_steps=2 (" in warning
+    assert "reads the training split 3 times; use --batch_size=12 --gradient_accumulation_steps=2" in warning
 
 
 def test_too_little_memory_is_warned_of_with_a_smaller_batch_and_the_same_tokens_per_iteration() -> None:
@@ -88,8 +88,7 @@ def small_evaluator(engine: Engine) -> Evaluator:
 
     splits = {"train": Ones(), "val": Ones()}
     return Evaluator(
-        splits, block_size=8, windows=30, vocab_size=11, device=torch.device("cpu"),  # type: ignore[arg-type]
-        autocast=engine.machine.autocast, processes=Processes(),
+        splits, block_size=8, windows=30, vocab_size=11, machine=engine.machine,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

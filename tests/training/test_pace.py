@@ -86,18 +86,6 @@ def test_a_time_limit_ends_the_run_with_a_checkpoint() -> None:
     assert limited(0).eta_seconds(0) == limited(10_000).eta_seconds(0) == 36004.0
 
 
-def test_where_only_the_best_are_saved_the_share_so_far_tells_how_many_will_be() -> None:
-    config = TrainConfig(max_iters=100, eval_interval=10, always_save_checkpoint=False)
-    pace = Pace(config, step=0.0, checkpoint=1.0)
-    assert pace.eta_seconds(1) == 10  # each may be the best until one was not
-    pace.add_evaluation(0, 0.0, best=True)  # before training: nothing to save
-    pace.add_evaluation(10, 0.0, best=True)
-    assert pace.eta_seconds(11) == 9
-    pace.add_evaluation(20, 0.0, best=False)
-    pace.add_evaluation(30, 0.0, best=False)
-    assert pace.eta_seconds(31) == pytest.approx(1 + 6 * (1 + 1) / (1 + 3))
-
-
 def test_figures_since_the_last_line_are_handed_over_once() -> None:
     pace = Pace(TrainConfig())
     for seconds in (1.0, 2.0, 6.0):
@@ -185,9 +173,3 @@ def test_fine_tuning_is_evaluated_before_it_begins() -> None:
     config = TrainConfig(recipe="modern", init_from="runs/other", max_iters=100, eval_interval=100)
     assert left_to_do(config, 0).eval == 2
     assert left_to_do(config, 0).checkpoint == 1
-
-
-def test_the_last_evaluation_is_saved_even_if_no_other_is() -> None:
-    config = TrainConfig(max_iters=100, eval_interval=10)
-    assert left_to_do(config, 1, saved_share=0.0).checkpoint == 1
-    assert left_to_do(config, 1, saved_share=0.5).checkpoint == pytest.approx(1 + 9 / 2)

@@ -32,7 +32,15 @@ def prepare(
         raise UsageError("Nothing to prepare: name a corpus, file or folder, as in nanoscope.prepare('shakespeare')")
     with StageDisplay() as display:
         return prepare_dataset(
-            [os.fspath(source) for source in sources], None if out is None else Path(out), tokenizer=tokenizer,
-            vocab_size=vocab_size, field=field, ext=ext, val_fraction=val_fraction, encoding=encoding,
-            overwrite=overwrite, on_progress=display.show, on_warning=lambda text: warnings.warn(text, stacklevel=2),
-        )  # fmt: skip
+            [os.fspath(source) for source in sources],
+            None if out is None else Path(out),
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+            field=field,
+            ext=ext,
+            val_fraction=val_fraction,
+            encoding=encoding,
+            overwrite=overwrite,
+            on_progress=display.show,
+            on_warning=lambda text: warnings.warn(text, stacklevel=2),
+        )

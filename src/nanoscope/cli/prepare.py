@@ -79,8 +79,17 @@ def prepare(
     warnings: list[str] = []
     with StageDisplay() as display:
         out = prepare_dataset(
-            sources, out, tokenizer=tokenizer, vocab_size=vocab_size, field=field, val_fraction=val_fraction,
-            encoding=encoding, ext=ext or (), overwrite=overwrite, on_progress=display.show, on_warning=warnings.append,
-        )  # fmt: skip
+            sources,
+            out,
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+            field=field,
+            val_fraction=val_fraction,
+            encoding=encoding,
+            ext=ext or (),
+            overwrite=overwrite,
+            on_progress=display.show,
+            on_warning=warnings.append,
+        )
     result = summary(out, time.monotonic() - started, warnings)
     print(json.dumps(result, ensure_ascii=False) if as_json else in_words(result))

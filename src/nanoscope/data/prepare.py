@@ -109,12 +109,11 @@ def _suitable_tokenizer(documents: Documents) -> str:
 
 def _check_options(tokenizer: str, val_fraction: float) -> None:
     if tokenizer not in ("auto", *KINDS):
-        hint = did_you_mean(tokenizer, KINDS)
         raise UsageError(
             "There is no tokenizer {tokenizer!r}: choose auto, {kinds}.{hint}",
             tokenizer=tokenizer,
             kinds=", ".join(KINDS),
-            hint=hint,
+            hint=did_you_mean(tokenizer, KINDS),
         )
     if not 0 < val_fraction < 1:
         raise UsageError(

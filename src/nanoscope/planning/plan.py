@@ -7,9 +7,11 @@ run is forecast as `train` forecasts it (training/pace.py).
 
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +148,7 @@ def plan_here(request: Request, report: Callable[[Text], None], seconds: float =
         config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
     )
     report(Text("counting the memory of an iteration"))
-
-    def counted(micro_batch: int) -> TrainingMemory:
-        return training_memory(request.shape, config, micro_batch, choice.type, choice.dtype)
-
+    counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
     process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
     memory, time, found = memory_plan(request, counted, process, available), None, None
     if memory.fits:
@@ -192,10 +191,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     config, on_mac = request.config, device.kind == "mps"
     usual = "bfloat16" if device.bf16_tflops else "float16" if device.fp16_tflops else "float32"
     dtype = config.dtype if config.dtype != "auto" else "float32" if on_mac else usual
-
-    def counted(micro_batch: int) -> TrainingMemory:
-        return training_memory(request.shape, config, micro_batch, device.kind, dtype)
-
+    counted = partial(training_memory, request.shape, config, device_type=device.kind, dtype=dtype)
     available = round(device.memory_gb * 2**30 * (MACOS_SHARE if on_mac else 1))
     memory = memory_plan(request, counted, 0 if on_mac else CUDA_BYTES, available)
     peak = None if on_mac else device.flops(dtype)
@@ -309,25 +305,23 @@ def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: Di
     """What would help, only where something does."""
     config, tokens, found = request.config, request.data.train_tokens, list[str]()
     if not memory.fits:
-        best = max((split for split in memory.splits if split.fits), key=lambda split: split.batch_size, default=None)
+        best = next((split for split in reversed(memory.splits) if split.fits), None)
         flags = (
             best and f"--batch_size={best.batch_size} --gradient_accumulation_steps={best.gradient_accumulation_steps}"
         )
         smaller = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
         found.append(Text("use {flags}", flags=flags) if flags else smaller)
     if time is not None and disk.free_bytes is not None:
-        seconds = {part.phase: part.times * part.seconds for part in time.parts}
-        step = config.tokens_per_step / time.tokens_per_second
-        epochs = config.tokens_per_step / tokens if tokens else 0.0
+        step, epochs = config.tokens_per_step / time.tokens_per_second, config.tokens_per_step / (tokens or math.inf)
         found += warnings(
             config, Forecast(step=request.done, seconds=time.seconds, step_seconds=step, epochs_per_step=epochs)
         )
-        share = seconds.get("eval", 0.0) / time.seconds
-        if share > MUCH_EVALUATION and time.seconds > 40:
+        share = sum(part.times * part.seconds for part in time.parts if part.phase == "eval") / time.seconds
+        if share > MUCH_EVALUATION:
             flag = f"--eval_interval={config.eval_interval * math.ceil(share / GOOD_EVALUATION)}"
             found.append(Text("evaluations take {share:.0%} of the time; use {flag}", share=share, flag=flag))
         if time.seconds > WORTH_TUNING and not request.done:
-            command = request.command("tune")
+            command = shlex.join(["nanoscope", "tune", *request.words])
             found.append(Text("find out in two minutes whether it can be faster: {command}", command=command))
     if disk.free_bytes is not None and disk.bytes > disk.free_bytes:
         found.append(

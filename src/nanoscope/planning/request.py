@@ -3,7 +3,6 @@
 Nothing is downloaded, prepared or written.
 """
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,29 +59,37 @@ class Request:
     words: tuple[str, ...] = ()
     """What was typed."""
 
-    def command(self, name: str) -> str:
-        """Another command for the same configuration."""
-        return shlex.join(["nanoscope", name, *self.words])
-
     @property
     def eval_windows(self) -> int:
         """Of one evaluation, both splits together."""
-        config = self.config
-        most = None if config.eval_iters == "full" else config.eval_iters * config.batch_size
-        sizes = [tokens for tokens in (self.data.train_tokens, self.data.val_tokens) if tokens is not None]
-        return sum(len(evaluation_starts(tokens, config.block_size, most)) for tokens in sizes) or 2 * (most or 0)
+        most, size = self.config.eval_windows, self.config.block_size
+        sizes = filter(None, (self.data.train_tokens, self.data.val_tokens))
+        return sum(len(evaluation_starts(tokens, size, most)) for tokens in sizes) or 2 * (most or 0)
 
 
 def understand(words: Sequence[str]) -> Request:
     """What the words mean: presets, config files and settings as for `train`. A run means what is left of it."""
     resolved = resolve(words)
     out_dir, typed = resolved.config.out_dir, resolved.typed
-    if out_dir and "out_dir" not in typed and "init_from" not in typed and RunFolder(Path(out_dir)).holds_run():
+    if out_dir and not {"out_dir", "init_from"} & typed.keys() and RunFolder(Path(out_dir)).holds_run():
         resolved = replace(resolved, config=build({**resolved.given, "init_from": "resume"}))
     resolved = resolve_init_from(resolved)
+    name, done, run = resolved.name, 0, None
     if resolved.config.init_from == "resume":
-        return replace(_resumed(resolved), words=tuple(words))
-    return replace(_request(with_shape_of_weights(resolved), resolved.name), words=tuple(words))
+        resumed = continue_run(resolved)
+        config, done, run = resumed.config, resumed.step, resumed.folder.path
+        name = run.name
+    else:
+        config = with_shape_of_weights(resolved)
+    if run and done >= config.max_iters:
+        raise UsageError(
+            "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",
+            run=run,
+            n=done,
+            more=2 * done,
+        )
+    data = _data(config, run)
+    return Request(config, name, new_shape(config, data.vocab_size), data, done, tuple(words))
 
 
 def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
@@ -92,24 +99,6 @@ def with_shape_of_weights(resolved: Resolved) -> TrainConfig:
         layers, heads, width = GPT2_SHAPES[init_from]
         return replace(config, recipe="classic", bias=True, n_layer=layers, n_head=heads, n_embd=width)
     return config if init_from == "scratch" else config_for_weights(resolved, open_weights(config))[0]
-
-
-def _resumed(resolved: Resolved) -> Request:
-    resumed = continue_run(resolved)
-    config, run, done = resumed.config, resumed.folder.path, resumed.step
-    if done >= config.max_iters:
-        raise UsageError(
-            "{run} has done its {n:,} iterations\nTo plan a longer run, use --max_iters={more}",
-            run=run,
-            n=done,
-            more=2 * done,
-        )
-    return _request(config, run.name, done, run)
-
-
-def _request(config: TrainConfig, name: str, done: int = 0, run: Path | None = None) -> Request:
-    data = _data(config, run)
-    return Request(config, name, new_shape(config, data.vocab_size), data, done)
 
 
 def _data(config: TrainConfig, run: Path | None) -> Data:

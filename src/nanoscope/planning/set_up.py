@@ -56,9 +56,7 @@ class Workplace:
             block_size=engine.config.block_size,
             windows=windows,
             vocab_size=engine.plain_model.config.vocab_size,
-            device=self.machine.device,
-            autocast=self.machine.autocast,
-            processes=self.machine.processes,
+            machine=self.machine,
             batch=engine.config.eval_batch_size,
         )
 

@@ -6,43 +6,34 @@ story. `OwnRun` reads the folder of a run, and later only what was appended to i
 
 import os
 import re
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from nanoscope.ladder import Ladder
 from nanoscope.messages import printable
 from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
+from nanoscope.runs.details import NAME_CHARACTERS, TEXT_CHARACTERS, NoteEvent, RunDetails
 from nanoscope.runs.events import LARGEST, NewerVersionError
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
 from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
-from nanoscope.runs.windows import WindowLosses, read_windows
+from nanoscope.runs.windows import read_windows
 
 CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
 MAX_BYTES = 1 << 30  # nothing beyond this is read
 MAX_NOTES = 200
 MAX_SAMPLES = 40
-MAX_SETTINGS = 200
 SAMPLE_BYTES = 4000
-TEXT_CHARACTERS = 200  # of a setting or message
 _SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
-
-# What a run notices about itself.
-NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.CheckpointFailed
 
 # What the analysis uses of a start event besides its config.
 _START_FACTS = (
     "device", "device_name", "parameters", "tokens_per_step", "peak_flops", "peak_source", "vocab_size", "train_tokens",
     "val_tokens",
 )  # fmt: skip
-# Fields of a start event that say nothing about the environment, or that a report should not pass on.
-_NOT_ENVIRONMENT = ("t", "time", "version", "run", "config", "first_step", "data_folder", "device_reasons", "ladder")
 
 # Numbers of an iteration besides the columns of `Steps`: the field, the series' name, and what to multiply it by.
 _ITER_SERIES = (
@@ -53,38 +44,6 @@ _ITER_SERIES = (
     (attrgetter("gpu_gb"), "gpu_gb", 1),
     (attrgetter("gpu_share"), "gpu_pct", 100),
 )
-NAME_CHARACTERS = 60  # of a setting or series
-
-Setting = tuple[str, str]
-
-
-@dataclass(eq=False, repr=False)
-class RunDetails:
-    """What a run of nanoscope records beyond the steps, evaluations and checkpoints of a `Run`."""
-
-    start: e.Start = field(default_factory=e.Start)
-    notes: list[NoteEvent] = field(default_factory=list)
-    # The estimates of the time left. A step that was repeated after a resume is listed twice.
-    eta_steps: "array[int]" = field(default_factory=lambda: array("q"))
-    eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
-    samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
-    windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
-    batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
-    ladder: Ladder | None = None  # of the text that all evaluations were measured on
-    forecast: e.Forecast | None = None  # the newest of the current session
-    end: e.End | None = None  # of the last session that has ended
-    resumes: list[e.Resume] = field(default_factory=list)  # with settings that were changed for good
-
-    @property
-    def config(self) -> list[Setting]:
-        """The settings as text that is safe to print."""
-        return _settings(self.start.config)
-
-    @property
-    def environment(self) -> list[Setting]:
-        """Versions, device and sizes as text that is safe to print."""
-        names = (name for name in self.start.__struct_fields__ if name not in _NOT_ENVIRONMENT)
-        return _settings({name: getattr(self.start, name) for name in names})
 
 
 class EventReader:
@@ -378,11 +337,3 @@ def _fact(value: Any) -> ConfigValue | None:
     if isinstance(value, str):
         return printable(value[:TEXT_CHARACTERS])
     return value if isinstance(value, int | float) and abs(value) < LARGEST else None
-
-
-def _settings(values: dict[str, Any]) -> list[Setting]:
-    scalars = [(name, value) for name, value in values.items() if isinstance(value, str | int | float)]
-    return [
-        (printable(name[:NAME_CHARACTERS]), printable(str(value)[:TEXT_CHARACTERS]))
-        for name, value in scalars[:MAX_SETTINGS]
-    ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from nanoscope.runs.own import RunDetails
+    from nanoscope.runs.details import RunDetails
 
 MISSING = float("nan")
 NOT_FINITE = float("inf")

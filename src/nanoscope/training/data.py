@@ -18,11 +18,9 @@ class Data:
         self.evaluator = Evaluator(
             {name: dataset.split(name) for name in ("train", "val")},
             block_size=config.block_size,
-            windows=None if config.eval_iters == "full" else config.eval_iters * config.batch_size,
+            windows=config.eval_windows,
             vocab_size=vocab_size,
-            device=machine.device,
-            autocast=machine.autocast,
-            processes=machine.processes,
+            machine=machine,
             batch=config.eval_batch_size,
         )
         self.evaluation = f"{len(self.evaluator.starts['val'])} windows of data {dataset.fingerprint[:12]}"

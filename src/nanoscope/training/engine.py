@@ -28,8 +28,8 @@ from nanoscope.training.checkpoint import load_optimizer
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import PROCESS_BYTES, Memory, SavedBytes, checkpoint_bytes
 
-AT_PEAK_SECONDS = 0.02  # for a pass that only measures, at the device's peak; it really takes a few times that
-SLOW_TIMES = 10  # as long as at the peak: that is mostly setting up, or a busy machine, so the pass is repeated
+MEASURED_SECONDS = 0.05  # of a pass that only measures
+LONG_SECONDS = 0.5  # for one sequence: setting up takes no part of that which counts
 
 
 def never(done: int, total: int) -> bool:
@@ -208,8 +208,8 @@ class Engine:
         fixed += PROCESS_BYTES if self.machine.device.type == "cpu" else 0
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
-        self.compiled = self.model is not self.plain_model
-        fastest = self._measure(first)
+        self.compiled = self.model is not model
+        fastest = self._measure(first, step)
         self.zero_grad()
         if self.machine.processes.world > 1:
             device = self.machine.device
@@ -235,32 +235,33 @@ class Engine:
     def _compile(self, step: int) -> str | None:
         """Compile for whole micro-batches, which are halved until they fit. Or return why that does not work."""
         self.model = cast(nn.Module, torch.compile(self.plain_model, dynamic=False))
+        try:
+            self._fitting_pass(self.micro_batch, step)
+            return None
+        except Exception as error:  # whatever stops the compiler doesn't stop eager mode
+            self.model = self.plain_model
+            return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+    def _measure(self, first: Pass, step: int) -> Pass:
+        """The fastest of a few more passes, if they are short: the first one also set things up."""
+        if self.compiled:
+            sequences = self.micro_batch
+        elif first.seconds > LONG_SECONDS:
+            return first
+        else:
+            sequences = max(1, min(self.micro_batch, int(MEASURED_SECONDS / self._pass(1).seconds)))
+        passes = [self._fitting_pass(sequences, step) for _ in range(2)]
+        return min(passes, key=lambda each: each.seconds / each.sequences)
+
+    def _fitting_pass(self, sequences: int, step: int) -> Pass:
+        """A pass of so many sequences, or of a whole micro-batch, which is halved until it fits."""
         while True:
             try:
-                self._pass(self.micro_batch)
-                return None
-            except Exception as error:  # whatever stops the compiler doesn't stop eager mode
-                if self.micro_batch == 1 or not is_out_of_memory(error):
-                    self.model = self.plain_model
-                    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            self.halve_micro_batch(step)
-
-    def _measure(self, first: Pass) -> Pass:
-        """The fastest of a few more passes, if they are short: the first one also set things up."""
-        peak, world = self.machine.peak[0] or math.inf, self.machine.processes.world
-        at_peak = self.flops_per_token * self.config.block_size / peak * world
-        sequences = min(self.micro_batch, int(AT_PEAK_SECONDS / at_peak)) if at_peak else 1
-        if self.compiled:  # for whole micro-batches
-            sequences = self.micro_batch
-        repeats = 2 if sequences else int(first.seconds > SLOW_TIMES * at_peak)
-        try:
-            passes = [self._pass(max(sequences, 1)) for _ in range(repeats)] or [first]
-        except (RuntimeError, MemoryError) as error:  # training has a remedy for too little memory, and will use it
-            if not is_out_of_memory(error):
-                raise
-            passes = [first]
-            release(self.machine.device)
-        return min(passes, key=lambda each: each.seconds)
+                return self._pass(min(sequences, self.micro_batch))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self.halve_micro_batch(step)  # here, not above: the exception holds on to tensors
 
     def _pass(self, sequences: int) -> Pass:
         size, vocabulary = (sequences, self.config.block_size), self.plain_model.config.vocab_size

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from nanoscope.config import Auto
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
 from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
-from nanoscope.training.distributed import Processes
+from nanoscope.training.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,15 @@ class Evaluator:
         block_size: int,
         windows: int | None,
         vocab_size: int,
-        device: torch.device,
-        autocast: Callable[[], AbstractContextManager[object]],
-        processes: Processes,
+        machine: Machine,
         batch: int | Auto = "auto",
     ) -> None:
-        self.splits, self.block_size = splits, block_size
-        self.device, self.autocast, self.processes = device, autocast, processes
+        self.splits, self.block_size, self.machine = splits, block_size, machine
+        self.device, self.processes = machine.device, machine.processes
         for name, split in splits.items():
             check_length(split, name, block_size)
         self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
-        tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if device.type == "cpu" else self.TOKENS_AT_ONCE
+        tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if self.device.type == "cpu" else self.TOKENS_AT_ONCE
         fitting = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
         self.batch = fitting if batch == "auto" else batch
 
@@ -128,7 +126,7 @@ class Evaluator:
 
     def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         tokens, targets = windows_at(self.splits[name], starts, self.block_size)
-        with self.autocast():
+        with self.machine.autocast():
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
         return each.float().view(targets.shape).mean(1)  # (B, T) → (B)

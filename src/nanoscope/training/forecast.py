@@ -11,9 +11,7 @@ import time
 import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.estimates import median
 from nanoscope.generation.sampler import Sampling, generate
-from nanoscope.hardware.memory import is_out_of_memory, release
 from nanoscope.messages import Text
 from nanoscope.runs.events import Forecast
 from nanoscope.training.engine import Engine, Pass, WarmUp
@@ -23,10 +21,11 @@ from nanoscope.training.memory import Memory, checkpoint_bytes
 SAMPLE_TOKENS = 200  # of a sample that a run writes
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per updated parameter, on two cores
 SAVE_SECONDS, SAVED_PER_SECOND = 0.006, 300e6  # bytes written, synced and hashed, on a virtual machine's disk
-EXTRA_SECONDS, EXTRA_TIMES = 0.1, 3  # to measure an evaluation, and a sample: until either is reached
+EXTRA_SECONDS, EXTRA_TIMES = 0.05, 2  # to measure a part of an evaluation
+TRIED_TOKENS = 10  # of a sample
 FORWARD_SHARE = 1 / 3  # of a forward and backward pass
 
-LONG_STEP, LONG_RUN, MANY_EPOCHS = 180.0, 30 * 86400.0, 1.0  # beyond these a warning is due
+LONG_STEP, LONG_RUN = 180.0, 30 * 86400.0  # beyond these a warning is due, and beyond an epoch per iteration
 GOOD_STEP, GOOD_RUN, GOOD_EPOCHS = 30.0, 86400.0, 0.1  # what it suggests
 SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
 
@@ -52,29 +51,20 @@ def evaluation_seconds(engine: Engine, evaluator: Evaluator, measured: Pass) -> 
     """The seconds of one evaluation in this process: some of its own windows are evaluated, as many as is quick."""
     each = FORWARD_SHARE * measured.seconds / measured.sequences
     at_once = min(evaluator.batch, len(evaluator.starts["val"]), int(EXTRA_SECONDS / each))
-    passes: list[float] = []
-    try:
-        while at_once and sum(passes) < EXTRA_SECONDS and len(passes) < EXTRA_TIMES:
-            passes.append(evaluator.seconds_of(engine.plain_model, at_once))
-    except (RuntimeError, MemoryError) as error:  # an evaluation has a remedy, too
-        if not is_out_of_memory(error):
-            raise
-        release(engine.machine.device)
-    return sum(evaluator.shares) * (median(passes) / at_once if passes else each)
+    if at_once:
+        each = min(evaluator.seconds_of(engine.plain_model, at_once) for _ in range(EXTRA_TIMES)) / at_once
+    return sum(evaluator.shares) * each
 
 
 def sample_seconds(engine: Engine) -> float:
     """The seconds of one sample: its first tokens are generated."""
-    model, settings = engine.plain_model, Sampling(max_new_tokens=SAMPLE_TOKENS)
+    model, settings = engine.plain_model, Sampling(max_new_tokens=TRIED_TOKENS)
     prompt = torch.zeros(1, 1, dtype=torch.long, device=engine.machine.device)
-    began, done, seconds = time.perf_counter(), 0, 0.0
+    began = time.perf_counter()
     with engine.machine.sampling():
-        for token in generate(model, prompt, settings, model.config.vocab_size):
-            token.cpu()  # waits for it
-            done, seconds = done + 1, time.perf_counter() - began
-            if seconds > EXTRA_SECONDS:
-                break
-    return SAMPLE_TOKENS / done * seconds
+        tokens = list(generate(model, prompt, settings, model.config.vocab_size))
+    tokens[-1].cpu()  # waits for it
+    return SAMPLE_TOKENS / TRIED_TOKENS * (time.perf_counter() - began)
 
 
 def warnings(
@@ -83,17 +73,13 @@ def warnings(
     """Warnings about a forecast that is absurd, each with the settings that make it sensible."""
     before, available = config.sequences_per_step, expected.memory_available or 0
     seconds, epochs = expected.step_seconds or 0.0, expected.epochs_per_step or 0.0
-    too_long, too_often = seconds > LONG_STEP, epochs > MANY_EPOCHS
-    fitting = sequences = before
-    if too_large := memory is not None and not memory.fits(micro_batch, available):
-        fitting = memory.largest(available) if memory else 0
-    if too_long:
-        sequences = min(sequences, int(GOOD_STEP / seconds * before))
-    if too_often:
-        sequences = min(sequences, int(GOOD_EPOCHS / epochs * before))
-    sequences = max(sequences, world)
-    better_seconds, better_epochs = seconds * sequences / before, epochs * sequences / before
-    hopeless = fitting < 1 or better_seconds > LONG_STEP
+    # Of all sequences of an iteration, as many as keep it short and don't read the text again and again.
+    share = min(GOOD_STEP / seconds if seconds > LONG_STEP else 1.0, GOOD_EPOCHS / epochs if epochs > 1 else 1.0)
+    sequences = max(int(share * before), world)
+    better = seconds * sequences / before
+    too_large = memory is not None and not memory.fits(micro_batch, available)
+    fitting = memory.largest(available) if memory and too_large else config.batch_size
+    hopeless = fitting < 1 or better > LONG_STEP
     if hopeless:
         advice = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
         if expected.step:
@@ -102,26 +88,17 @@ def warnings(
         batch_size = min(fitting, sequences, micro_batch or config.batch_size)
         flags = f"--batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
         advice = Text("use {flags}", flags=flags)
-
     found = []
-    if too_large and memory:
-        need = memory.total(micro_batch) / 1e9
+    if memory and too_large:
         found.append(
             Text(
                 "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
-                need=need,
+                need=memory.total(micro_batch) / 1e9,
                 available=available / 1e9,
                 advice=advice,
             )
         )
-    if not hopeless:
-        advice = Text(
-            "{advice} (about {seconds:duration}, {epochs:.2g} times the split)",
-            advice=advice,
-            seconds=better_seconds,
-            epochs=better_epochs,
-        )
-    if too_often:
+    if share < 1:
         found.append(
             Text(
                 "an iteration takes about {seconds:duration} and reads the training split {epochs:.3g} times; {advice}",
@@ -130,16 +107,14 @@ def warnings(
                 advice=advice,
             )
         )
-    elif too_long:
-        found.append(Text("an iteration takes about {seconds:duration}; {advice}", seconds=seconds, advice=advice))
     if (expected.seconds or 0.0) > LONG_RUN and not hopeless:
-        steps = max(int(GOOD_RUN / better_seconds), 1)
+        steps = max(int(GOOD_RUN / better), 1)
         found.append(
             Text(
                 "the run takes about {seconds:duration}; use {flag} to end after about {shorter:duration}",
                 seconds=expected.seconds,
                 flag=f"--max_iters={expected.step + steps}",
-                shorter=steps * better_seconds,
+                shorter=steps * better,
             )
         )
     return found

@@ -30,27 +30,25 @@ def evaluation_due(step: int, config: TrainConfig) -> bool:
 
 
 class Left(NamedTuple):
-    """How often each phase is still to come. Checkpoints may be an expectation, with a fraction."""
+    """How often each phase is still to come."""
 
     step: int
     eval: int
-    checkpoint: float
+    checkpoint: int
     sample: int
 
 
-def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False, saved_share: float = 1.0) -> Left:
+def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Left:
     """What comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
 
-    `saved_share` of the evaluations save a checkpoint; the last one always does.
+    Each evaluation may save a checkpoint: with always_save_checkpoint=False, these are the most that are to come.
     """
     last, first = config.max_iters, max(done, 1)
     later = multiples_between(first - 1, last, config.eval_interval) + (last % config.eval_interval > 0)
     later -= done > 0 and evaluated and evaluation_due(done, config)
     at_start = done == 0 and not evaluated and evaluation_due(0, config)  # before training there is nothing to save
-    saves = 1 + saved_share * (later - 1) if later > 0 else 0.0
-    return Left(
-        max(last - done, 0), later + at_start, saves, multiples_between(first - 1, last, config.sample_interval)
-    )
+    samples = multiples_between(first - 1, last, config.sample_interval)
+    return Left(max(last - done, 0), later + at_start, later, samples)
 
 
 class Pace:
@@ -68,7 +66,6 @@ class Pace:
         self._seconds: dict[str, deque[float]] = {}
         self._since_line: list[float] = []
         self._steps = 0
-        self._bests: list[bool] = []
 
     def add(self, phase: str, seconds: float) -> None:
         """Count a step, an evaluation, a checkpoint or a sample."""
@@ -77,19 +74,10 @@ class Pace:
             self._since_line.append(seconds)
             self._steps += 1
 
-    def add_evaluation(self, step: int, seconds: float, *, best: bool) -> None:
-        self.add("eval", seconds)
-        self._bests += [best] if step else []
-
     @property
     def tokens_per_second(self) -> float:
         recent = self._seconds["step"]
         return self.config.tokens_per_step * len(recent) / sum(recent)
-
-    @property
-    def saved_share(self) -> float:
-        """Of the evaluations to come, how many will save: the share of the best so far, as if one more had been."""
-        return 1.0 if self.config.always_save_checkpoint else (1 + sum(self._bests)) / (1 + len(self._bests))
 
     def expected(self, phase: str) -> float | None:
         """Seconds of the next step, evaluation, checkpoint or sample."""
@@ -110,7 +98,7 @@ class Pace:
         if step_seconds is None:
             return None
         between = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
-        left = left_to_do(self.config, done, evaluated=evaluated, saved_share=self.saved_share)
+        left = left_to_do(self.config, done, evaluated=evaluated)
         extras = [(getattr(left, phase), self.expected(phase)) for phase in ("eval", "checkpoint", "sample")]
         return time_left(left.step, step_seconds + between, extras)
 

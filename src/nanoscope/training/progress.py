@@ -60,16 +60,10 @@ class Progress:
         each = measured / self.done if self.done > 0 else self.expected_seconds / self.total
         seconds = each * (1 if abandons else self.total - self.done) - (time.monotonic() - self.batch_began)
         when = Text(" (about {seconds:duration})", seconds=seconds) if seconds > SHOW_AFTER_SECONDS else ""
-        if self.phase == "step" and not abandons:
-            return Text("stopping after this iteration{when}, then saving", when=when)
-        if not abandons:
-            return Text("stopping after this evaluation{when}, then saving", when=when)
-        if self.phase == "step" and self.step:
-            return Text(
-                "stopping after this micro-batch{when}, discarding the unfinished iteration, then saving", when=when
-            )
-        if self.phase == "step":
+        if abandons and self.phase == "step":
             return Text("stopping after this micro-batch{when}, discarding the unfinished iteration", when=when)
-        if self.step:
-            return Text("stopping after this batch{when}, discarding the unfinished evaluation, then saving", when=when)
-        return Text("stopping after this batch{when}, discarding the unfinished evaluation", when=when)
+        if abandons:
+            return Text("stopping after this batch{when}, discarding the unfinished evaluation", when=when)
+        if self.phase == "step":
+            return Text("stopping after this iteration{when}, then saving", when=when)
+        return Text("stopping after this evaluation{when}, then saving", when=when)

@@ -17,12 +17,13 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.readers import Documents
 from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
-from nanoscope.hardware.device import Choice, autocast
+from nanoscope.hardware.device import Choice
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Joined, Text
 from nanoscope.runs.scores import Measured, MeasuredText
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.machine import Machine
 
 MOST_TOKENS_ENCODED = 2**26  # of a text that a model needs in other tokens: it is held in memory
 DATASET_TOKENS = "dataset"
@@ -138,9 +139,7 @@ def score(
             block_size=block_size,
             windows=windows,
             vocab_size=model.config.vocab_size,
-            device=torch.device(choice.device),
-            autocast=lambda: autocast(choice),
-            processes=Processes(),
+            machine=Machine(choice, Processes()),
         )
         for model, (_, split) in zip(models, tokens, strict=True)
     ]  # all, before the first model is measured: it may not be possible

@@ -174,7 +174,8 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     training = not run.config.eval_only and run.state.step < run.config.max_iters
-    micro_batch = engine.micro_batch
+    halved: list[tuple[int, int]] = []
+    engine.notify = lambda before, now: halved.append((before, now))
     if engine.machine.choice.compile and training:
         run.reporter.progress(Text("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -188,9 +189,9 @@ def prepare_first_step(
         run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
         if not run.config.eval_only:
             run.set_aside_damaged(checkpoint)
-    if engine.micro_batch < micro_batch:
-        run.note_smaller_micro_batch(micro_batch, engine.micro_batch)
     engine.notify = run.note_smaller_micro_batch
+    for sizes in halved:
+        engine.notify(*sizes)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 

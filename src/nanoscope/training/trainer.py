@@ -72,7 +72,7 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     finite = math.isfinite(val.loss)
     val_stderr = val.stderr if math.isfinite(val.stderr) else None  # one window has none
     best = finite and not run.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
-    run.pace.add_evaluation(state.step, timed.seconds, best=best)
+    run.pace.add("eval", timed.seconds)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:

@@ -28,7 +28,7 @@ from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
 from nanoscope.ladder import Rung, knowledge
 from nanoscope.messages import LANGUAGES, Text, printable
-from nanoscope.runs.own import RunDetails
+from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.compare import comparison_texts
 from nanoscope.views.report.concepts import concepts_of_names, lesson
