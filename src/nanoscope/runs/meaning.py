@@ -854,6 +854,8 @@ def _advances(counter: Column, loss: Column | None) -> bool:
 
 
 def _whole(values: Sequence[float]) -> "array[int]":
+    if all(map(math.isfinite, values)) and max(values, default=0) < 1e15:
+        return array("q", map(int, values))  # much faster
     return array("q", (int(v) if v == v and v < 1e15 else -1 for v in values))
 
 
