@@ -6,11 +6,11 @@ import math
 import random
 import shlex
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.prepare import prepare
+from nanoscope.planning import trying
 from nanoscope.planning.trying import Arms, Outcome, Trial, changes, with_length
 from nanoscope.planning.trying_report import command, fate
 from small_runs import Folder
@@ -122,13 +123,17 @@ def test_evaluating_less_is_judged_by_the_time_it_saves() -> None:
 
 def test_when_it_is_stopped_what_is_known_is_kept_and_nothing_is_proposed_unconfirmed() -> None:
     arms = MadeUpArms(best_rate(0.1))
-    arms.until = 7
+    arms.until = 9
     trial = tried(arms)
     assert [(each.question, each.verdict) for each in trial.findings] == [
         ("rate", "unfinished"),
         ("batch", "unfinished"),
     ]
     assert (trial.proposed, trial.stopped, len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
+    best = trial.findings[0].best
+    assert best is not None
+    assert best.gain is not None
+    assert (best.factor, best.gain.pairs) == (0.1, 2)
 
 
 def test_advice_that_the_trials_do_not_bear_out_is_withdrawn() -> None:
@@ -150,13 +155,21 @@ def test_dropout_is_tried_only_in_runs_of_the_whole_length(iters: int, asked: bo
 
 @pytest.mark.parametrize(
     ("run_iters", "seconds_per_iteration", "minutes", "expected"),
-    [(100, 0.001, 1, (100, 100)), (10_000, 0.01, 5, (666, 1332)), (500, 0.25, 2, (40, 80)), (20, 9.0, 1, (20, 20))],
+    [(100, 0.001, 1, (100, 100)), (10_000, 0.01, 5, (564, 1128)), (500, 0.25, 2, (40, 80)), (20, 9.0, 1, (20, 20))],
 )
 def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
-    run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
+    monkeypatch, run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
 ) -> None:
-    run, deadline = replace(RUN, max_iters=run_iters), time.monotonic() + 60 * minutes + 0.01
-    trial = Trial(lambda config: Outcome(2.0, seconds_per_iteration), run, deadline)
+    clock = 0.0
+
+    def train(config: TrainConfig, windows: int) -> Outcome:
+        nonlocal clock
+        seconds = config.max_iters * seconds_per_iteration
+        clock += 1.0 * (seconds_per_iteration > 0.001) + seconds  # a second to set up and to evaluate
+        return Outcome(2.0, seconds_per_iteration, seconds)
+
+    monkeypatch.setattr(trying, "time", SimpleNamespace(monotonic=lambda: clock))
+    trial = Trial(train, replace(RUN, max_iters=run_iters), 60 * minutes)
     trial.choose_length()
     assert (trial.iters, trial.confirmed_iters) == expected
 

@@ -123,8 +123,11 @@ class Trial:
 
     def choose_length(self) -> None:
         """The longest trials that fit into the time, whole runs if possible. Short of time, not all is tried."""
-        whole, seconds = self.run.max_iters, ARMS * self._pace(self.run)
-        fitting = min((self._deadline - time.monotonic()) / seconds, whole)
+        whole, began = self.run.max_iters, time.monotonic()
+        arm = self._arm(replace(self.run, max_iters=PACE_ITERS), windows=WINDOWS)
+        ready = time.monotonic()
+        besides = ready - began - arm.seconds  # setting up and the loss at the end: for each arm, however short
+        fitting = min(((self._deadline - ready) / ARMS - besides) / arm.seconds * PACE_ITERS, whole)
         self.iters = min(max(int(fitting), FEWEST_ITERS), whole)
         self.confirmed_iters = min(LONGER * self.iters, whole)
 
@@ -162,9 +165,14 @@ class Trial:
         if best is None:
             finding.verdict = "nothing_better"
             return
-        finding.best = replace(best, gain=paired([most]))
-        confirmed = settle(lambda seed: self._gain(question, best, seed + 1, self.confirmed_iters), LOOKS, worth, SURE)
-        finding.best = replace(best, gain=confirmed)
+        finding.best, gains = replace(best, gain=paired([most])), list[float]()
+
+        def pair(seed: int) -> float:
+            gains.append(self._gain(question, best, seed + 1, self.confirmed_iters))
+            finding.best = replace(best, gain=paired(gains))  # what is known if there is no time for more
+            return gains[-1]
+
+        confirmed = settle(pair, LOOKS, worth, SURE)
         finding.verdict = "helps" if confirmed.verdict(worth, SURE) == "better" else "not_confirmed"
         if finding.verdict == "helps":
             changed = replace(self.proposed, **best.change)
