@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +28,9 @@ END_OF_TEXT = "<|endoftext|>"
 MAX_VOCAB_SIZE = 1 << 18
 MAX_TOKEN_BYTES = 128
 UNICODE_SIZE = 0x110000
+
+_Id = Annotated[int, msgspec.Meta(ge=0)]
+Merges = Annotated[list[tuple[_Id, _Id]], msgspec.Meta(max_length=MAX_VOCAB_SIZE)]
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
@@ -306,26 +310,18 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
     """Return the bytes of each token, checking every merge: they may come from anyone."""
     tokens = list(ByteTokenizer._bytes_of)
     known = set(tokens)
-    done: set[tuple[int, int]] = set()
-    if not isinstance(merges, list) or len(merges) > MAX_VOCAB_SIZE:
-        raise JobError("The bpe tokenizer is damaged: it has no valid list of merges.")
-    for pair in merges:
-        if not (
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(type(half) is int and 0 <= half < len(tokens) for half in pair)
-            and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
-            and tuple(pair) not in done
-        ):
-            raise JobError(
-                "The bpe tokenizer is damaged: merge {n} is invalid: {pair}.", n=len(done), pair=reprlib.repr(pair)
-            )
-        done.add((pair[0], pair[1]))
-        token = tokens[pair[0]] + tokens[pair[1]]
-        if token not in known:  # two merges may give the same bytes
-            known.add(token)
-            tokens.append(token)
-    return tokens
+    with suppress(msgspec.ValidationError, IndexError):
+        merges = msgspec.convert(merges, Merges)
+        for left, right in merges:
+            token = tokens[left] + tokens[right]
+            if len(token) > MAX_TOKEN_BYTES:
+                raise IndexError
+            if token not in known:  # two merges may give the same bytes
+                known.add(token)
+                tokens.append(token)
+        if len(set(merges)) == len(merges):
+            return tokens
+    raise JobError("The bpe tokenizer is damaged: it has no valid list of merges.")
 
 
 def code_points(text: str) -> npt.NDArray[np.uint32]:
