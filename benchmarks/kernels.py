@@ -1,6 +1,6 @@
 """What each hand-written function of model/cpu_kernels.py gains alone, against its plain torch equivalent.
 
-    python benchmarks/kernels.py [--rows 4x128,6x384,12x768] [--only NAME,…] [--seconds 20]
+    python benchmarks/cpu_kernels.py [--rows 4x128,6x384,12x768] [--only NAME,…] [--seconds 20]
 
 CPU time of a forward and a backward pass (of a forward pass alone for `rotate`, which evaluations use) on one thread,
 with everything as it is and with one function replaced, in turns in one process. Printed: the median ratio
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from nanoscope.model import ModelConfig, build_model, kernels
+from nanoscope.model import ModelConfig, build_model, cpu_kernels
 
 SHAPES: dict[str, tuple[int, dict[str, Any]]] = {  # the batch, and the model: the rows of RESULTS.md
     "4x128": (12, {"vocab_size": 65, "block_size": 64, "n_layer": 4, "n_head": 4, "n_embd": 128}),
@@ -31,7 +31,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def plain_attention(qkv: Any, n_head: int, dropout: float = 0.0, rotation: Any = None) -> Any:
-    q, k, v = kernels._heads(qkv, n_head, rotation)
+    q, k, v = cpu_kernels._heads(qkv, n_head, rotation)
     y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     return y.transpose(1, 2).flatten(2)
 
@@ -63,14 +63,14 @@ PLAIN: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def replaced(name: str | None) -> Iterator[None]:
-    ours = getattr(kernels, name) if name else None
+    ours = getattr(cpu_kernels, name) if name else None
     try:
         if name:
-            setattr(kernels, name, PLAIN[name])
+            setattr(cpu_kernels, name, PLAIN[name])
         yield
     finally:
         if name:
-            setattr(kernels, name, ours)
+            setattr(cpu_kernels, name, ours)
 
 
 def applies(name: str, recipe: str, shape: dict[str, Any]) -> bool:

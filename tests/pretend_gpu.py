@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nanoscope.hardware import device
-from nanoscope.model import kernels
+from nanoscope.model import cpu_kernels
 from nanoscope.training.engine import Engine
 
 
@@ -93,5 +93,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> PretendGPU:
     monkeypatch.setattr(torch.mps, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 0)
     monkeypatch.setattr(device, "measure_peak", lambda *_: 1e12)
-    monkeypatch.setattr(kernels, "by_hand", lambda x: False)  # which is for CPUs
+    monkeypatch.setattr(cpu_kernels, "by_hand", lambda x: False)  # which is for CPUs
     return PretendGPU()

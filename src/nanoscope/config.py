@@ -126,7 +126,6 @@ class TrainConfig:
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _machine("auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16")
     compile: bool | Auto = _machine("auto", "use torch.compile; falls back to eager mode if it fails")
     threads: int | Auto = _machine("auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024))
-    waiting: Literal["auto", "spin", "sleep"] = _machine("auto", "how CPU threads wait for each other: spin is faster on a quiet machine, sleep on a busy one; changes nothing else; auto: by how busy the machine is")
     backend: Literal["auto", "gloo", "nccl"] = _machine("auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo")
     # fmt: on
 
@@ -171,7 +170,7 @@ SHAPE_KEYS = ("recipe", "block_size", "n_layer", "n_head", "n_embd", "bias", "ng
 KEYS = {item.name: item for item in fields(TrainConfig)}
 TYPES = get_type_hints(TrainConfig)
 OPTIONS = tuple(name for name, item in KEYS.items() if item.metadata["group"] == "command")
-REMOVED: tuple[str, ...] = ()  # settings of earlier versions: config.toml may have them, and they are ignored
+REMOVED: tuple[str, ...] = ("waiting",)  # settings of earlier versions: config.toml may have them, and they are ignored
 RUN_NOTES = "environment"  # the table that a run adds to its config.toml; it holds no settings
 LAST_NOTE = "data_folder"  # the last line of that table: where it is missing, the end of the file is
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nanoscope.config import build
-from nanoscope.model import ModelConfig, Modern, kernels
+from nanoscope.model import ModelConfig, Modern, cpu_kernels
 from nanoscope.optim.groups import build_optimizer
 
 SHAPE = ModelConfig(vocab_size=29, block_size=32, n_layer=2, n_head=2, n_embd=16, recipe="modern", ngrams=4)
@@ -102,13 +102,13 @@ def test_a_shift_by_hand_is_the_plain_formula_forwards_and_backwards(length: int
         torch.manual_seed(0)
         x, weight = torch.randn(2, length, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
         before = None if by_hand else torch.zeros(2, 3, 4)  # given, even as zeros, it means the plain formula
-        y = kernels.token_shift(x, weight, before)
+        y = cpu_kernels.token_shift(x, weight, before)
         (y * torch.randn(y.shape)).sum().backward()
         results.append((y.detach(), x.grad, weight.grad))
     for by_hand_result, plain in zip(*results, strict=True):
         torch.testing.assert_close(by_hand_result, plain)
     x, weight = torch.ones(1, 4, 1), torch.tensor([[10.0], [100.0]])
-    assert kernels.token_shift(x, weight).flatten().tolist() == [1, 11, 111, 111]
+    assert cpu_kernels.token_shift(x, weight).flatten().tolist() == [1, 11, 111, 111]
 
 
 def test_dropout_of_ngrams_drops_whole_rows_in_training_only() -> None:

@@ -12,7 +12,7 @@ from nanoscope.words.language import Language
 
 
 def annotated(text: str, code: str = "en") -> str:
-    log = read_stream(io.BytesIO(text.encode()), "-")
+    log = read_stream(io.BytesIO(text.encode()), "-", keep_rows=True)
     out = io.StringIO()
     page = Page(Language(code), Console(file=out, width=200, highlight=False, markup=False))
     print_annotated(clean_lines(io.BytesIO(text.encode())), log, [analyse(run, log=log) for run in log.runs], page)

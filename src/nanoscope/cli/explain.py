@@ -153,15 +153,14 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     again: BinaryIO
     if path == "-":
         pasted = sys.stdin.buffer.read()
-        log, again = read_stream(BytesIO(pasted), path), BytesIO(pasted)
+        log, again = read_stream(BytesIO(pasted), path, keep_rows=True), BytesIO(pasted)
     else:
         console = Path(path) / "console.log"  # of a run: its events are not for people
         path = str(console) if console.is_file() else path
         log = read_log(path)
-        if log.read_instead:
-            with open_log(Path(path)) as stream:
-                log.rows = read_stream(stream, path).rows
         events = Path(path) / "events.jsonl"
+        with open_log(events if events.is_file() else Path(path)) as stream:
+            log.rows = read_stream(stream, path, keep_rows=True).rows
         again = open_log(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]
     with again:

@@ -17,7 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from nanoscope.child import Child, ChildError
 from nanoscope.files import cache_folder, write_atomically
@@ -148,13 +147,3 @@ def _cpuinfo(key: str) -> str:
                 if line.startswith(key):
                     return line.partition(":")[2].strip()
     return ""
-
-
-def kill_tree(child: psutil.Popen) -> None:
-    """Kill the child and its descendants, and wait until they are gone."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        processes = [*child.children(recursive=True), child]
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(processes, timeout=5)

@@ -9,22 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.model import kernels
+from nanoscope.model import cpu_kernels
 from nanoscope.model.config import ModelConfig
-from nanoscope.model.kernels import Linear
+from nanoscope.model.cpu_kernels import Linear
 from nanoscope.model.kvcache import KVCache
-
-
-class LayerNorm(nn.Module):
-    """nn.LayerNorm with an optional bias on every version of torch."""
-
-    def __init__(self, width: int, bias: bool) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
 
 
 class CausalSelfAttention(nn.Module):
@@ -38,10 +26,10 @@ class CausalSelfAttention(nn.Module):
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
         qkv = self.c_attn(x)  # (B, T, 3C)
         if cache is None:
-            y = kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
+            y = cpu_kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
         else:
-            y = kernels.cached_attention(qkv, self.n_head, layer, cache)
-        return kernels.dropout(self.c_proj(y), self.dropout, self.training)
+            y = cpu_kernels.cached_attention(qkv, self.n_head, layer, cache)
+        return cpu_kernels.dropout(self.c_proj(y), self.dropout, self.training)
 
 
 class MLP(nn.Module):
@@ -52,15 +40,15 @@ class MLP(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return kernels.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
+        return cpu_kernels.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
 
 
 class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.ln_1 = LayerNorm(config.n_embd, config.bias)
+        self.ln_1 = nn.LayerNorm(config.n_embd, bias=config.bias)
         self.attn = CausalSelfAttention(config)
-        self.ln_2 = LayerNorm(config.n_embd, config.bias)
+        self.ln_2 = nn.LayerNorm(config.n_embd, bias=config.bias)
         self.mlp = MLP(config)
 
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
@@ -76,7 +64,7 @@ class Transformer(nn.Module):
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.block_size, config.n_embd)
         self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
-        self.ln_f = LayerNorm(config.n_embd, config.bias)
+        self.ln_f = nn.LayerNorm(config.n_embd, bias=config.bias)
 
 
 class GPT(nn.Module):
@@ -111,8 +99,8 @@ class GPT(nn.Module):
         """Return logits; with targets, their mean cross-entropy; with a cache, the logits of the last token (B, V)."""
         first = 0 if cache is None else cache.length
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        x = kernels.tied_embedding(tokens, self.transformer.wte.weight) + self.transformer.wpe(positions)
-        x = kernels.dropout(x, self.config.dropout, self.training)
+        x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
+        x = cpu_kernels.dropout(x, self.config.dropout, self.training)
         for layer, block in enumerate(self.transformer.h):
             x = block(x, layer, cache)
         if cache is not None:
@@ -121,7 +109,7 @@ class GPT(nn.Module):
         logits: Tensor = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits
-        return kernels.cross_entropy(logits, targets)
+        return cpu_kernels.cross_entropy(logits, targets)
 
     def parameter_count(self) -> int:
         """Return the number of parameters without position embeddings, as nanoGPT counts them."""

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.model import kernels
+from nanoscope.model import cpu_kernels
 from nanoscope.model.config import ModelConfig
-from nanoscope.model.kernels import Linear
+from nanoscope.model.cpu_kernels import Linear
 from nanoscope.model.kvcache import KVCache
 
 NGRAM_ROWS = 2**15  # per table; more rows gained little on a megabyte of text
@@ -26,6 +26,12 @@ NGRAM_WIDTH = 64  # at most; and at most half of n_embd
 def norm(x: Tensor) -> Tensor:
     """LayerNorm without weights: one fused kernel, where RMSNorm would take several small ones on a CPU."""
     return F.layer_norm(x, x.shape[-1:])
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """Compute max(x, 0)². CUDA's autocast would compute `square` in float32, and keep a copy."""
+    positive = F.relu(x)
+    return positive * positive
 
 
 class NgramEmbedding(nn.Module):
@@ -47,7 +53,7 @@ class NgramEmbedding(nn.Module):
         rows = self.rows(torch.cat((before, tokens), dim=1))
         embedded = F.embedding(rows, self.table, sparse=self.sparse and self.training)  # (B, T, n - 1, W)
         if dropout > 0 and self.training:
-            embedded = embedded * kernels.dropout_factors(embedded[..., :1], dropout)
+            embedded = embedded * cpu_kernels.dropout_factors(embedded[..., :1], dropout)
         return self.proj(embedded.flatten(2))  # type: ignore[no-any-return]
 
     def rows(self, tokens: Tensor) -> Tensor:
@@ -71,7 +77,7 @@ class TokenShift(nn.Module):
 
     def forward(self, x: Tensor, place: str, cache: KVCache | None) -> Tensor:
         before = None if cache is None else cache.before(place, x, len(self.weight))
-        return kernels.token_shift(x, self.weight, before)
+        return cpu_kernels.token_shift(x, self.weight, before)
 
 
 class Block(nn.Module):
@@ -92,15 +98,15 @@ class Block(nn.Module):
             normed = self.shift_attention(normed, f"attention {layer}", cache)
         qkv = self.qkv(normed)  # (B, T, 3C)
         if cache is None:
-            y = kernels.causal_attention(qkv, self.n_head, rotation=rotation)
+            y = cpu_kernels.causal_attention(qkv, self.n_head, rotation=rotation)
         else:
-            y = kernels.cached_attention(qkv, self.n_head, layer, cache, rotation)
-        x = x + kernels.dropout(self.proj(y), self.dropout, self.training)
+            y = cpu_kernels.cached_attention(qkv, self.n_head, layer, cache, rotation)
+        x = x + cpu_kernels.dropout(self.proj(y), self.dropout, self.training)
         normed = norm(x)
         if self.shift_mlp is not None:
             normed = self.shift_mlp(normed, f"mlp {layer}", cache)
-        y = self.down(kernels.relu_squared(self.up(normed)))
-        return x + kernels.dropout(y, self.dropout, self.training)
+        y = self.down(relu_squared(self.up(normed)))
+        return x + cpu_kernels.dropout(y, self.dropout, self.training)
 
 
 class Modern(nn.Module):
@@ -115,7 +121,7 @@ class Modern(nn.Module):
         self.ngrams = NgramEmbedding(config.ngrams, config.n_embd) if config.ngrams > 1 else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.head = Linear(config.n_embd, config.vocab_size, bias=False)
-        rotation = kernels.rotary_positions(config.block_size, config.n_embd // config.n_head)
+        rotation = cpu_kernels.rotary_positions(config.block_size, config.n_embd // config.n_head)
         self.register_buffer("rotation", rotation, persistent=False)
         self.init_weights()
 
@@ -155,7 +161,7 @@ class Modern(nn.Module):
         logits: Tensor = self.head(norm(x))
         if targets is None:
             return logits
-        return kernels.cross_entropy(logits, targets)
+        return cpu_kernels.cross_entropy(logits, targets)
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from nanoscope.config import TrainConfig
 from nanoscope.hardware.device import Choice
 from nanoscope.messages import Joined
-from nanoscope.model import ModelConfig, Modern, build_model, kernels
+from nanoscope.model import ModelConfig, Modern, build_model, cpu_kernels
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.machine import Machine
@@ -98,7 +98,7 @@ def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, d
 def _faked(device_type: str) -> Iterator["_Live"]:
     """Make tensors without data, which are on a CPU, and do what is done on this type of device."""
     attention = SDPBackend.MATH if device_type == "mps" else SDPBackend.FLASH_ATTENTION
-    with kernels.as_on(device_type), sdpa_kernel(attention), _LikeGpu(), FakeTensorMode(), _Live() as live:
+    with cpu_kernels.as_on(device_type), sdpa_kernel(attention), _LikeGpu(), FakeTensorMode(), _Live() as live:
         yield live
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 from array import array
-from typing import Any
+from typing import Any, Literal
 
 from nanoscope.runs.builder import RunBuilder
 from nanoscope.runs.columns import Tables
@@ -254,6 +254,8 @@ def _evaluations_lead(rows: list[Rows]) -> bool:
     places = sorted(
         at for each in rows if each.evaluates and not each.trains and each.steps is None for at in each.table.at
     )
+    if not places:
+        return False
     steps = sorted(
         (at, step)
         for each in rows
@@ -267,7 +269,7 @@ def _evaluations_lead(rows: list[Rows]) -> bool:
         if index and index < len(steps):
             before.append(steps[index - 1][1])
             after.append(steps[index][1])
-    if places and steps and steps[0][0] > places[0] and steps[0][1] == 0:
+    if steps and steps[0][0] > places[0] and steps[0][1] == 0:
         return True
     if len(set(after)) < 2:
         return bool(after) and after[0] % 5 == 0 != before[0] % 5
@@ -334,18 +336,23 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
             run.loss_in_bits = sum(abs(2**a / b - 1) < 0.05 for a, b in pairs) > nats
 
 
-def assemble(found: Tables, source: str) -> Log:
-    """The log that these tables are of."""
+def _line_rows(meaning: Understanding, found: Tables) -> list[LineRows]:
+    lines = []
+    for rows in meaning.rows:
+        mfu = rows.table.get("mfu_pct")
+        if rows.trains or rows.evaluates:
+            kind: Literal["step", "eval"] = "step" if rows.trains else "eval"
+            lines.append(LineRows(kind, rows.table.at, rows.steps, mfu.values if mfu else None))
+    saved = array("q", (event.at for event in found.events if event.kind == "saved"))
+    return [*lines, LineRows("checkpoint", saved)]
+
+
+def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
+    """The log that these tables are of; with `keep_rows` it says what each line is."""
     assembler = Assembler(found)
     runs = assembler.runs()
     for run in runs:
         _settle(run, assembler.meaning, assembler.language)
-    lines = [
-        LineRows("step" if rows.trains else "eval", rows.table.at, rows.steps, mfu.values if mfu else None)
-        for rows in assembler.meaning.rows
-        if (rows.trains or rows.evaluates) and ((mfu := rows.table.get("mfu_pct")) or True)
-    ]
-    saved = array("q", (event.at for event in found.events if event.kind == "saved"))
-    lines.append(LineRows("checkpoint", saved))
+    lines = _line_rows(assembler.meaning, found) if keep_rows else []
     name = assembler.format if runs else "none"
     return Log(source, name, runs, assembler.builder.errors, found.lines, found.rejoined, lines)

@@ -5,7 +5,7 @@ Lines that are no rows are looked through for what people and programs write aro
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ MOST_FRAMES = 400
 RECENT_FRAMES = 6
 BLOCK = 4096  # rows that wait as text
 SAMPLE = 1000  # rows at either end by which a column is judged
+_NOTHING = re.compile(r"(?!)").match
 _MAY_BE_ROW = re.compile(r"\d")
 LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "ppl", "val_ppl"))
 _TIMES = frozenset(("time_s", "bare_time", "steps_s", "elapsed_s", "bare_elapsed", "grad_norm"))
@@ -160,20 +161,36 @@ class Collector:
         self._at = 0
 
     def read(self, lines: Iterable[tuple[int, str]]) -> None:
-        """Take all the lines."""
-        number = 0
-        frames = self._frames
+        """Take all the lines. Most are of the same make as one of the last few: these are read by its frame."""
+        number, at = 0, self._at
+        match, take = self._fastest()
         for number, line in lines:
-            for at, each in enumerate(frames):
-                found = each.match(line)
-                if found is not None:
-                    self._add(each.table, number, found.groups())
-                    if at > 1:
-                        frames.insert(0, frames.pop(at))
-                    break
-            else:
+            found = match(line)
+            if found is not None:
+                at = max(at + 1, number << LINE_BITS)
+                take(at, found.groups())
+                continue
+            self._at = at
+            if not self._take_framed(number, line):
                 self._take(number, line)
+            at = self._at
+            match, take = self._fastest()
+        self._at = at
         self.found.lines = max(number, self.found.lines)
+
+    def _fastest(self) -> "tuple[Callable[[str], re.Match[str] | None], Callable[[int, tuple[str, ...]], None]]":
+        frame = self._frames[0] if self._frames else None
+        return (frame.match, frame.table.take) if frame else (_NOTHING, self.found.tables.append)  # type: ignore[return-value]
+
+    def _take_framed(self, number: int, line: str) -> bool:
+        """Read a line by the frame of another than the last one."""
+        for at, each in enumerate(self._frames[1:], start=1):
+            found = each.match(line)
+            if found is not None:
+                self._add(each.table, number, found.groups())
+                self._frames.insert(0, self._frames.pop(at))
+                return True
+        return False
 
     def count_rejoined(self) -> None:
         """Note that a line was broken."""

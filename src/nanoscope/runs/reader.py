@@ -17,22 +17,25 @@ from nanoscope.runs.wrapping import unwrapped
 from nanoscope.suggest import did_you_mean, did_you_mean_run
 
 
-def read_lines(lines: Iterable[tuple[int, str]], source: str) -> Log:
+def read_lines(lines: Iterable[tuple[int, str]], source: str, keep_rows: bool = False) -> Log:
     """Read numbered, clean lines of one log."""
     collector = Collector()
     collector.read(unwrapped(lines, collector.count_rejoined))
-    return assemble(collector.finish(), source)
+    return assemble(collector.finish(), source, keep_rows)
 
 
-def read_stream(stream: BinaryIO, source: str) -> Log:
-    """Read a log from an open binary stream; it may hold the events of a nanoscope run."""
+def read_stream(stream: BinaryIO, source: str, keep_rows: bool = False) -> Log:
+    """Read a log from an open binary stream; it may hold the events of a nanoscope run.
+
+    With `keep_rows` the log says what each line is.
+    """
     lines = iter(lines_of(stream))
     head = list(islice(lines, 2))
     if head and all(line.startswith("{") and '"event"' in line for _, line in head):
         from nanoscope.runs.own import read_events  # imported late: it takes a while
 
         return read_events(chain(head, lines), source)
-    return read_lines(chain(head, lines), source)
+    return read_lines(chain(head, lines), source, keep_rows)
 
 
 def read_log(path: str) -> Log:

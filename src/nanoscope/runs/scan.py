@@ -222,7 +222,7 @@ def _day(year: int, month: int, day: int) -> float:
 
 # --- frames ---
 
-_ANY_NUMBER = rf"(?:{_DIGITS}|{_NO_NUMBER}|\.{{2,3}}|…)"
+_ANY_NUMBER = rf"(?:-?\d{{1,18}}(?:\.\d{{1,18}})?|{_DIGITS}|{_NO_NUMBER}|\.{{2,3}}|…)"  # the usual ones first
 _GROUPS = {
     "stamp": _STAMP.pattern.replace("(\\d", "(?:\\d").replace("([0", "(?:[0"),
     "duration": rf"(?:{_CLOCK}|{_SPOKEN})",

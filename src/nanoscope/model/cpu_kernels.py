@@ -10,7 +10,6 @@ Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from torch.nn import functional as F
 from nanoscope.model.kvcache import KVCache
 
 QUERIES_AT_ONCE = 128  # longer sequences are split into blocks of queries, each with only the keys up to its end
-BY_HAND = (torch.float32, torch.bfloat16)
 MANY_LOGITS = 1024  # with fewer, torch's own loss is as fast
 LOGITS_AT_ONCE = 2**19
 FEW_ROWS = 32  # with more rows the arithmetic dominates, and the ordinary matmul is as fast
@@ -35,12 +33,10 @@ def as_on(device_type: str) -> Iterator[None]:
     """For fake tensors, which are on a CPU: use the functions that are used on this type of device."""
     global _pretended
     _pretended = device_type
-    _mask.cache_clear()  # masks that have data, and afterwards those that don't
     try:
         yield
     finally:
         _pretended = ""
-        _mask.cache_clear()
 
 
 def on_cpu(x: Tensor) -> bool:
@@ -49,7 +45,7 @@ def on_cpu(x: Tensor) -> bool:
 
 def by_hand(x: Tensor) -> bool:
     """Return whether the hand-written functions are the faster ones for this tensor."""
-    return on_cpu(x) and x.dtype in BY_HAND and not torch.compiler.is_compiling()
+    return on_cpu(x) and not torch.compiler.is_compiling()
 
 
 # --- linear layers -----------------------------------------------------------------------------------------------
@@ -75,15 +71,6 @@ def _few_rows(x: Tensor, weight: Tensor, rows: int, parts: int) -> Tensor:
     return y.view(-1, rows).t().contiguous().view(*x.shape[:-1], -1)
 
 
-def tied_embedding(tokens: Tensor, table: Tensor) -> Tensor:
-    """Look tokens up in a table that is also the output layer's matrix.
-
-    The output layer gives it a gradient of its full size anyway. Where the tokens are few, that of the rows read is
-    added to it as a sparse one, instead of a second, mostly empty matrix of that size.
-    """
-    return F.embedding(tokens, table, sparse=by_hand(table) and tokens.numel() < len(table))
-
-
 # --- attention ---------------------------------------------------------------------------------------------------
 
 
@@ -92,23 +79,10 @@ def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: T
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    trains = qkv.requires_grad
-    if trains and by_hand(qkv):
+    if qkv.requires_grad and on_cpu(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
-    q, k, v = _heads(qkv, n_head, rotation)
-    if trains and on_cpu(qkv) and torch.compiler.is_compiling():  # flash attention is slower in bfloat16
-        y = _formula(q, k, v, dropout)
-    else:
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+    y = F.scaled_dot_product_attention(*_heads(qkv, n_head, rotation), dropout_p=dropout, is_causal=True)
     return y.transpose(1, 2).flatten(2)
-
-
-def _formula(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
-    """Attention as it is written, for a compiler to make the best of."""
-    future = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(1)
-    scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(future, -torch.inf)
-    shares = torch.softmax(scores, -1)
-    return (shares * dropout_factors(shares, dropout) if dropout > 0 else shares) @ v
 
 
 def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotation: Tensor | None = None) -> Tensor:
@@ -137,15 +111,19 @@ def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tens
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Rotate each pair of channels of x (B, H, T, D)."""
-    pairs = torch.unflatten(x, -1, (-1, 2))
-    if by_hand(x) and x.dtype == torch.float32:
-        return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
-    (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
+    if by_hand(x):
+        return _turned(x, torch.view_as_complex(rotation))
+    (even, odd), (cos, sin) = torch.unflatten(x, -1, (-1, 2)).unbind(-1), rotation.unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).to(x.dtype)
 
 
-@lru_cache(maxsize=8)
+def _turned(x: Tensor, angles: Tensor) -> Tensor:
+    """The same with complex numbers, which have no 16 bits."""
+    pairs = torch.view_as_complex(torch.unflatten(x.float(), -1, (-1, 2)))
+    return torch.view_as_real(pairs * angles).flatten(-2).to(x.dtype)
+
+
 def _mask(first: int, end: int, dtype: torch.dtype) -> Tensor:
     """Return 0 where query `first + row` may see key `column`, else minus infinity: (end - first, end)."""
     return torch.full((end - first, end), -torch.inf, dtype=dtype).triu(1 + first)
@@ -159,7 +137,7 @@ class _CausalAttention(torch.autograd.Function):
         heads = qkv.new_empty(3, B, n_head, T, D)
         heads.copy_(qkv.view(B, T, 3, n_head, D).permute(2, 0, 3, 1, 4))
         if rotation is not None:
-            _turn(heads[:2], torch.view_as_complex(rotation))
+            heads[:2] = _turned(heads[:2], torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty_like(q)
         saved: list[Tensor] = []  # per block: the attention weights and, with dropout, their factors
@@ -210,16 +188,8 @@ class _CausalAttention(torch.autograd.Function):
                     out.copy_(part)
         d_heads = d_heads.view(3, B, H, T, D)
         if rotation is not None:  # rotate back
-            _turn(d_heads[:2], torch.view_as_complex(rotation).conj())
+            d_heads[:2] = _turned(d_heads[:2], torch.view_as_complex(rotation).conj())
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
-
-
-def _turn(pairs: Tensor, angles: Tensor) -> None:
-    """Rotate each pair of channels in place; complex numbers have no 16 bits, so those take a detour."""
-    turned = pairs.float()
-    torch.view_as_complex(torch.unflatten(turned, -1, (-1, 2))).mul_(angles)
-    if turned is not pairs:
-        pairs.copy_(turned)
 
 
 # --- the loss ----------------------------------------------------------------------------------------------------
@@ -238,19 +208,16 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        count, width = logits.shape
-        gradient, losses = torch.empty_like(logits), torch.empty(count)
-        rows = max(1, LOGITS_AT_ONCE // width)
-        for first in range(0, count, rows):
-            some = slice(first, first + rows)
-            z, right = logits[some], targets[some, None]
-            shares = torch.softmax(z, -1, dtype=torch.float32)
-            # log(sum of exp z) by the largest share, which is never rounded to 0
-            log_sum = z.amax(1).float() - shares.amax(1).log()
-            losses[some] = log_sum - z.gather(1, right).squeeze(1).float()
-            gradient[some] = shares.scatter_add_(1, right, torch.full(right.shape, -1.0)).mul_(1 / count)
+        count, rows = len(logits), max(1, LOGITS_AT_ONCE // logits.shape[1])
+        gradient, mean = torch.empty_like(logits), torch.zeros(())
+        for some in (slice(first, first + rows) for first in range(0, count, rows)):
+            with torch.enable_grad():
+                z = logits[some].detach().requires_grad_()
+                loss = F.cross_entropy(z.float(), targets[some], reduction="sum") / count
+            gradient[some] = torch.autograd.grad(loss, z)[0]
+            mean += loss.detach()
         ctx.save_for_backward(gradient)
-        return losses.mean()
+        return mean
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -270,13 +237,11 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return the factors by which dropout multiplies a tensor of this shape."""
-    if not on_cpu(like) or like.dtype not in BY_HAND:
-        return F.dropout(torch.ones_like(like), p)
-    opaque = torch.compiler.is_compiling() or _pretended
-    return _opaque_dropout_factors(like.detach(), p) if opaque else _dropout_factors(like, p)
+    return _cpu_dropout_factors(like.detach(), p) if on_cpu(like) else F.dropout(torch.ones_like(like), p)
 
 
-def _dropout_factors(like: Tensor, p: float) -> Tensor:
+@torch.library.custom_op("nanoscope::dropout_factors", mutates_args=())  # compilers do not look inside
+def _cpu_dropout_factors(like: Tensor, p: float) -> Tensor:
     """Return 0 for each dropped value and 1 / (1 - p) for the others; 16 random bits decide each.
 
     torch's generator makes one draw per value, on one thread. This one is seeded by torch's, so that it depends on
@@ -289,13 +254,7 @@ def _dropout_factors(like: Tensor, p: float) -> Tensor:
     return kept.to(like.dtype).mul_(65536 / (65536 - lowest))
 
 
-@torch.library.custom_op("nanoscope::dropout_factors", mutates_args=())
-def _opaque_dropout_factors(like: Tensor, p: float) -> Tensor:
-    """The same for the compiler and for fake tensors, which call it without looking inside."""
-    return _dropout_factors(like, p)
-
-
-@_opaque_dropout_factors.register_fake
+@_cpu_dropout_factors.register_fake
 def _(like: Tensor, p: float) -> Tensor:
     return torch.empty_like(like, memory_format=torch.contiguous_format)
 
@@ -336,28 +295,3 @@ class _TokenShift(torch.autograd.Function):
             dx[:, :-back].addcmul_(dy[:, back:], share)
             torch.sum(dy[:, back:] * x[:, :-back], (0, 1), out=d_weight[back - 1])
         return dx, d_weight
-
-
-# --- ReLU² -------------------------------------------------------------------------------------------------------
-
-
-def relu_squared(x: Tensor) -> Tensor:
-    """Compute max(x, 0)²."""
-    if by_hand(x):
-        return _ReluSquared.apply(x)  # type: ignore[no-any-return, no-untyped-call]
-    positive = F.relu(x)
-    return positive * positive  # CUDA's autocast would compute `square` in float32, and keep a copy
-
-
-class _ReluSquared(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        positive = F.relu(x)
-        ctx.save_for_backward(positive)
-        return positive * positive
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (positive,) = ctx.saved_tensors
-        d_x: Tensor = (positive * gradients[0]).mul_(2)
-        return d_x
