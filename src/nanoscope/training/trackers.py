@@ -115,7 +115,7 @@ class Tracker(Sink):
             start = self._queue.get()
             if isinstance(start, Start):  # otherwise the run could not begin
                 self.open(start)
-                for event in iter(self._queue.get, None):
+                while (event := self._queue.get()) is not None:
                     self.take(event)
                 self.finish()
             self.has_all = True
