@@ -4,10 +4,9 @@ The windows depend only on the seed and the position in the run, not on what was
 processes: resuming needs no random state, and two processes together read what one would have read.
 """
 
-from collections import deque
+import queue
+import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
 
 import numpy as np
 import torch
@@ -90,25 +89,39 @@ class BatchLoader:
         self.rank, self.world, self.pin_memory = rank, world, pin_memory
         self.sequences_read = first_sequence
         self._order = WindowOrder(len(split), block_size, seed, order)
-        self._positions = zip(count(first_step), count(first_sequence, sequences_per_step), strict=False)
-        self._pool = ThreadPoolExecutor(1)
-        self._ahead = deque(self._load_next() for _ in range(self.AHEAD))
+        self._ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(self.AHEAD)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(first_step, first_sequence), daemon=True)
+        self._thread.start()
 
     def next(self) -> list[Batch]:
         """Return this process's micro-batches of the next iteration."""
-        batches = self._ahead.popleft().result()
-        self._ahead.append(self._load_next())
+        item = self._ready.get()
+        if isinstance(item, BaseException):
+            raise item
         self.sequences_read += self.sequences_per_step
-        return batches
+        return item
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._closed.set()
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._thread.join(timeout=5)
 
-    def _load_next(self) -> "Future[list[Batch]]":
-        return self._pool.submit(self._load, *next(self._positions))
-
-    def _load(self, step: int, sequence: int) -> list[Batch]:
-        return list(self._micro_batches(self._order.starts(step, sequence, self.sequences_per_step)))
+    def _work(self, step: int, sequence: int) -> None:
+        while not self._closed.is_set():
+            item: list[Batch] | BaseException
+            try:
+                item = list(self._micro_batches(self._order.starts(step, sequence, self.sequences_per_step)))
+            except BaseException as error:  # raised by next()
+                item = error
+            while not self._closed.is_set():
+                try:
+                    self._ready.put(item, timeout=0.2)
+                    break
+                except queue.Full:
+                    continue
+            step, sequence = step + 1, sequence + self.sequences_per_step
 
     def _micro_batches(self, starts: np.ndarray) -> Iterator[Batch]:
         own = starts[self.rank :: self.world]
