@@ -67,9 +67,9 @@ class Tokenizer(ABC):
         """Return the distinct characters that cannot be encoded; only the char tokenizer has such."""
         return []
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return everything that `tokenizer_from_json` needs."""
+        return {"kind": self.kind}
 
 
 class CharTokenizer(Tokenizer):
@@ -107,7 +107,7 @@ class CharTokenizer(Tokenizer):
         return [character for character in dict.fromkeys(text) if character not in self.alphabet]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "alphabet": self.alphabet}
+        return {**super().to_json(), "alphabet": self.alphabet}
 
 
 class ByteTokenizer(Tokenizer):
@@ -119,9 +119,6 @@ class ByteTokenizer(Tokenizer):
 
     def encode(self, text: str) -> TokenArray:
         return np.frombuffer(_utf8(text), np.uint8).astype("<u2")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
 
 
 class _WordTokenizer(Tokenizer):
@@ -198,9 +195,6 @@ class Gpt2Tokenizer(_WordTokenizer):
     def _encode_chunks(self, chunks: list[str]) -> Iterable[Sequence[int]]:
         return map(self._encoding.encode_ordinary, chunks)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
-
 
 class BpeTokenizer(_WordTokenizer):
     """Byte-level BPE with merges trained on the data.
@@ -256,7 +250,7 @@ class BpeTokenizer(_WordTokenizer):
         return (encoding.ids for encoding in self._engine.encode_batch_fast(chunks))
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
+        return {**super().to_json(), "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
 
 
 # Byte-level BPE writes a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.

@@ -69,7 +69,6 @@ class Understanding:
     trainer: Trainer | None = None
     unit: Literal["step", "epoch"] = "step"
     epochs: int | None = None
-    bar_total: int | None = None
     steps_are_lines: bool = False
     averaged: bool = False  # the losses are means since the epoch began
     doubts: list[Doubt] = field(default_factory=list)
