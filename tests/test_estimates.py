@@ -10,12 +10,7 @@ from nanoscope.estimates import (
     percentile,
     scatter,
     spike_height,
-    time_left,
 )
-
-
-def test_the_time_left_is_steps_and_what_comes_between_them() -> None:
-    assert time_left(40, 0.5, [(2, 3.0), (1, None)]) == 26.0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ for many values it is worth loading; the results are the same to the last bit.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,11 +15,6 @@ GOLDEN = 0.6180339887498949
 
 SPIKE_SIGMAS, SPIKE_NOISE, SPIKE_HEIGHT = 12, 0.01, 0.3  # times the noise, of at least so much; at least so high
 SPIKE_SHARE = 0.1  # of the loss before it
-
-
-def time_left(steps_left: int, step_seconds: float, extras: Iterable[tuple[float, float | None]]) -> float:
-    """Seconds for the steps that are left, and for what comes between them: counts with the seconds of each."""
-    return steps_left * step_seconds + sum(count * (each or 0.0) for count, each in extras)
 
 
 def multiples_between(last: int, end: int, interval: int | None) -> int:

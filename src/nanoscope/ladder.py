@@ -97,30 +97,18 @@ def knowledge(known: int, unit: Unit) -> Text:
 
 def in_words(place: Place) -> Text:
     """'better than knowing the last 2 characters (2.04), worse than knowing the last 3 characters (1.72)'."""
+
+    def model(rung: Rung) -> Text:
+        if rung.known is None:
+            return Text("guessing ({loss:.2f})", loss=rung.loss)
+        return Text("knowing {what} ({loss:.2f})", what=knowledge(rung.known, place.unit), loss=rung.loss)
+
     if place.on is not None:
-        if place.on.known is None:
-            return Text("about as good as guessing ({loss:.2f})", loss=place.on.loss)
-        what = knowledge(place.on.known, place.unit)
-        return Text("about as good as knowing {what} ({loss:.2f})", what=what, loss=place.on.loss)
-    if place.better is None:
-        return Text("worse than guessing ({loss:.2f})", loss=place.worse.loss if place.worse else math.nan)
-    if place.worse is None:
-        what = knowledge(place.better.known or 0, place.unit)
-        return Text(
-            "better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=place.better.loss
-        )
-    more = knowledge(place.worse.known or 0, place.unit)
-    if place.better.known is None:
-        return Text(
-            "better than guessing ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
-            loss=place.better.loss,
-            more=more,
-            more_loss=place.worse.loss,
-        )
-    return Text(
-        "better than knowing {what} ({loss:.2f}), worse than knowing {more} ({more_loss:.2f})",
-        what=knowledge(place.better.known, place.unit),
-        loss=place.better.loss,
-        more=more,
-        more_loss=place.worse.loss,
-    )
+        return Text("about as good as {model}", model=model(place.on))
+    if place.better is not None and place.worse is not None:
+        return Text("better than {better}, worse than {worse}", better=model(place.better), worse=model(place.worse))
+    if place.worse is not None:
+        return Text("worse than {model}", model=model(place.worse))
+    best = place.better or Rung(math.nan, 0)
+    what = knowledge(best.known or 0, place.unit)
+    return Text("better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=best.loss)

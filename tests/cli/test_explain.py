@@ -78,6 +78,15 @@ def test_the_directory_of_a_run_can_be_annotated(here, capsys):
     assert said(capsys).startswith("iter 4980: loss 0.8010")
 
 
+def test_the_console_log_of_a_run_is_explained_by_the_events_beside_it(here, capsys):
+    (here / "run").mkdir()
+    events = [{"event": "iter", "step": step, "loss": 4.0 - step / 10, "seconds": 0.1} for step in range(9)]
+    (here / "run" / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events), encoding="utf-8")
+    (here / "run" / "console.log").write_text(example_logs.GPU_END, encoding="utf-8")
+    assert run(["explain", "run/console.log"]) == 0
+    assert "read from events.jsonl beside it" in said(capsys)
+
+
 def test_json_is_for_programs(here, capsys):
     assert run(["explain", "gpu.log", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

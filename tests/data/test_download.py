@@ -210,7 +210,7 @@ def test_progress_ends_at_one(site: Site) -> None:
 
 def test_a_missing_page_is_named_with_the_answer(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", site.url("/gone.txt")]) == 1
-    assert f"Cannot download {site.url('/gone.txt')}: Not Found." in capsys.readouterr().err
+    assert f"Cannot download {site.url('/gone.txt')}: HTTP Error 404: Not Found." in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_there_gets_one_message_with_the_way_out(

@@ -59,7 +59,7 @@ def page_of(language: Language) -> Page:
 
 
 def read(text: str, name: str = "train.log") -> Log:
-    return read_stream(io.BytesIO(text.encode()), name)
+    return read_stream(io.BytesIO(text.encode()), name, keep_rows=True)
 
 
 def say_everything(language: Language, folder: Path) -> Iterator[str]:
@@ -83,6 +83,9 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))
     yield report(read(generated_logs.LOGS["gpu"], "-"), language)
+    console = read(generated_logs.LOGS["gpu"], "console.log")
+    console.read_instead = "events.jsonl"
+    yield report(console, language)
     yield from lessons(language)
     page = page_of(language)
     print_runs(list_runs(folder), [], page)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanoscope.data.download import unusable_cache
-from nanoscope.errors import JobError, why
+from nanoscope.data.download import unusable_cache, why_unreachable
+from nanoscope.errors import JobError
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.messages import Joined, Text
 
@@ -96,7 +96,7 @@ def _download(file: PublicFile) -> bytes | Text:
         with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response:
             content: bytes = response.read(file.size_bytes + 1)
     except Exception as error:  # urllib raises OSError, http.client and ssl errors, ValueError
-        return Text("the download failed ({reason})", reason=why(getattr(error, "reason", None) or error))
+        return Text("the download failed ({reason})", reason=why_unreachable(error))
     return content
 
 

@@ -66,6 +66,11 @@ def unusable_cache(folder: Path, error: OSError) -> JobError:
     )
 
 
+def why_unreachable(error: Exception) -> Text | str:
+    """The reason of a failed request: what the system says, or 'HTTP Error 404: Not Found'."""
+    return why(error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error))
+
+
 class _Transfer:
     """One download, under a lock. `part` is renamed to `content` when it is complete."""
 
@@ -82,7 +87,7 @@ class _Transfer:
                 response = urllib.request.urlopen(self._request(), timeout=TIMEOUT_SECONDS)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 unchanged = isinstance(error, urllib.error.HTTPError) and error.code == 304
-                return self._result() if unchanged else self._unreachable(getattr(error, "reason", None) or error)
+                return self._result() if unchanged else self._unreachable(why_unreachable(error))
             with response:
                 if self._receive(response):
                     self.part.replace(self.complete)
@@ -143,19 +148,17 @@ class _Transfer:
         self.part.unlink(missing_ok=True)
         write_atomically(self.headers, json.dumps(self.answer))
 
-    def _unreachable(self, reason: object) -> Download:
+    def _unreachable(self, reason: Text | str) -> Download:
         if self.complete.exists():
             note = Text(
-                "{url} cannot be reached ({reason}): using the copy downloaded earlier",
-                url=self.shown,
-                reason=why(reason),
+                "{url} cannot be reached ({reason}): using the copy downloaded earlier", url=self.shown, reason=reason
             )
             return self._result(note)
         raise JobError(
             "Cannot download {url}: {reason}.\n"
             "Check the network and the address, or get the file in another way and give its path.",
             url=self.shown,
-            reason=why(reason),
+            reason=reason,
         ) from None
 
     def _result(self, note: str = "") -> Download:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +28,9 @@ END_OF_TEXT = "<|endoftext|>"
 MAX_VOCAB_SIZE = 1 << 18
 MAX_TOKEN_BYTES = 128
 UNICODE_SIZE = 0x110000
+
+_Id = Annotated[int, msgspec.Meta(ge=0)]
+Merges = Annotated[list[tuple[_Id, _Id]], msgspec.Meta(max_length=MAX_VOCAB_SIZE)]
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
@@ -67,9 +71,9 @@ class Tokenizer(ABC):
         """Return the distinct characters that cannot be encoded; only the char tokenizer has such."""
         return []
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return everything that `tokenizer_from_json` needs."""
+        return {"kind": self.kind}
 
 
 class CharTokenizer(Tokenizer):
@@ -107,7 +111,7 @@ class CharTokenizer(Tokenizer):
         return [character for character in dict.fromkeys(text) if character not in self.alphabet]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "alphabet": self.alphabet}
+        return {**super().to_json(), "alphabet": self.alphabet}
 
 
 class ByteTokenizer(Tokenizer):
@@ -119,9 +123,6 @@ class ByteTokenizer(Tokenizer):
 
     def encode(self, text: str) -> TokenArray:
         return np.frombuffer(_utf8(text), np.uint8).astype("<u2")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
 
 
 class _WordTokenizer(Tokenizer):
@@ -198,9 +199,6 @@ class Gpt2Tokenizer(_WordTokenizer):
     def _encode_chunks(self, chunks: list[str]) -> Iterable[Sequence[int]]:
         return map(self._encoding.encode_ordinary, chunks)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
-
 
 class BpeTokenizer(_WordTokenizer):
     """Byte-level BPE with merges trained on the data.
@@ -256,7 +254,7 @@ class BpeTokenizer(_WordTokenizer):
         return (encoding.ids for encoding in self._engine.encode_batch_fast(chunks))
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
+        return {**super().to_json(), "words": WORDS_VERSION, "merges": [list(pair) for pair in self.merges]}
 
 
 # Byte-level BPE writes a byte as one visible character: printable Latin-1 as itself, the rest from U+0100 on.
@@ -312,26 +310,18 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
     """Return the bytes of each token, checking every merge: they may come from anyone."""
     tokens = list(ByteTokenizer._bytes_of)
     known = set(tokens)
-    done: set[tuple[int, int]] = set()
-    if not isinstance(merges, list) or len(merges) > MAX_VOCAB_SIZE:
-        raise JobError("The bpe tokenizer is damaged: it has no valid list of merges.")
-    for pair in merges:
-        if not (
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(type(half) is int and 0 <= half < len(tokens) for half in pair)
-            and len(tokens[pair[0]] + tokens[pair[1]]) <= MAX_TOKEN_BYTES
-            and tuple(pair) not in done
-        ):
-            raise JobError(
-                "The bpe tokenizer is damaged: merge {n} is invalid: {pair}.", n=len(done), pair=reprlib.repr(pair)
-            )
-        done.add((pair[0], pair[1]))
-        token = tokens[pair[0]] + tokens[pair[1]]
-        if token not in known:  # two merges may give the same bytes
-            known.add(token)
-            tokens.append(token)
-    return tokens
+    with suppress(msgspec.ValidationError, IndexError):
+        merges = msgspec.convert(merges, Merges)
+        for left, right in merges:
+            token = tokens[left] + tokens[right]
+            if len(token) > MAX_TOKEN_BYTES:
+                raise IndexError
+            if token not in known:  # two merges may give the same bytes
+                known.add(token)
+                tokens.append(token)
+        if len(set(merges)) == len(merges):
+            return tokens
+    raise JobError("The bpe tokenizer is damaged: it has no valid list of merges.")
 
 
 def code_points(text: str) -> npt.NDArray[np.uint32]:

@@ -108,9 +108,8 @@ def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedMo
 
 def _models_in(source: str) -> list[str]:
     path = _existing(source)
-    if path is None or not path.is_dir() or is_ours(path) or (path / NANOGPT).is_file():
-        return [source]
-    return sorted(str(folder.parent) for folder in path.glob("*/checkpoints") if is_ours(folder)) or [source]
+    runs = [] if path is None or is_ours(path) else filter(is_ours, path.glob("*/checkpoints"))
+    return sorted(str(folder.parent) for folder in runs) or [source]
 
 
 def is_ours(folder: Path) -> bool:

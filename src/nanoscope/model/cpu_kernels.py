@@ -111,17 +111,20 @@ def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tens
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Rotate each pair of channels of x (B, H, T, D)."""
-    if by_hand(x):
-        return _turned(x, torch.view_as_complex(rotation))
-    (even, odd), (cos, sin) = torch.unflatten(x, -1, (-1, 2)).unbind(-1), rotation.unbind(-1)
+    pairs = torch.unflatten(x, -1, (-1, 2))
+    if by_hand(x) and x.dtype == torch.float32:
+        return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
+    (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).to(x.dtype)
 
 
-def _turned(x: Tensor, angles: Tensor) -> Tensor:
-    """The same with complex numbers, which have no 16 bits."""
-    pairs = torch.view_as_complex(torch.unflatten(x.float(), -1, (-1, 2)))
-    return torch.view_as_real(pairs * angles).flatten(-2).to(x.dtype)
+def _turn(pairs: Tensor, angles: Tensor) -> None:
+    """Rotate each pair of channels in place; complex numbers have no 16 bits, so those take a detour."""
+    turned = pairs.float()
+    torch.view_as_complex(torch.unflatten(turned, -1, (-1, 2))).mul_(angles)
+    if turned is not pairs:
+        pairs.copy_(turned)
 
 
 def _mask(first: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -137,7 +140,7 @@ class _CausalAttention(torch.autograd.Function):
         heads = qkv.new_empty(3, B, n_head, T, D)
         heads.copy_(qkv.view(B, T, 3, n_head, D).permute(2, 0, 3, 1, 4))
         if rotation is not None:
-            heads[:2] = _turned(heads[:2], torch.view_as_complex(rotation))
+            _turn(heads[:2], torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty_like(q)
         saved: list[Tensor] = []  # per block: the attention weights and, with dropout, their factors
@@ -188,7 +191,7 @@ class _CausalAttention(torch.autograd.Function):
                     out.copy_(part)
         d_heads = d_heads.view(3, B, H, T, D)
         if rotation is not None:  # rotate back
-            d_heads[:2] = _turned(d_heads[:2], torch.view_as_complex(rotation).conj())
+            _turn(d_heads[:2], torch.view_as_complex(rotation).conj())
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanoscope.config import TrainConfig
-from nanoscope.estimates import median, multiples_between, time_left
+from nanoscope.estimates import median, multiples_between
 from nanoscope.runs.events import Forecast
 from nanoscope.training.phases import PhaseClock
 
@@ -99,8 +99,9 @@ class Pace:
             return None
         between = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
         left = left_to_do(self.config, done, evaluated=evaluated)
-        extras = [(getattr(left, phase), self.expected(phase)) for phase in ("eval", "checkpoint", "sample")]
-        return time_left(left.step, step_seconds + between, extras)
+        phases = ("eval", "checkpoint", "sample")
+        extras: float = sum(getattr(left, phase) * (self.expected(phase) or 0.0) for phase in phases)
+        return left.step * (step_seconds + between) + extras
 
     def _until_limit(self, seconds: float) -> float:
         """At most what max_minutes leaves, and the checkpoint at its end."""

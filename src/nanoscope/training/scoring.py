@@ -40,8 +40,9 @@ class ScoredText:
 
     def tokens_for(self, model: OpenedModel) -> tuple[str, TokenSplit]:
         """The tokens, with what tells them from those of other tokenizers."""
+        key = _key(model.tokenizer)
         if self.dataset is not None and self.split is not None:
-            unknown = model.tokenizer is None or self.dataset.tokenizer is None
+            unknown = not key or not _key(self.dataset.tokenizer)
             if unknown and self.dataset.vocab_size > model.config.vocab_size:
                 raise JobError(
                     "{model} can't be evaluated on {text}: it has a vocabulary of {tokens} tokens, the data one of "
@@ -51,10 +52,9 @@ class ScoredText:
                     tokens=model.config.vocab_size,
                     needed=self.dataset.vocab_size,
                 )
-            if unknown or _same(model.tokenizer, self.dataset.tokenizer):
+            if unknown or key == _key(self.dataset.tokenizer):
                 return DATASET_TOKENS, self.dataset.split(self.split)
         tokenizer = model.known_tokenizer()
-        key = json.dumps(tokenizer.to_json())
         if key not in self._encoded:
             ids = np.concatenate([self._encode(document, tokenizer, model) for document in self.documents()])
             self._encoded[key] = TokenSplit.in_memory(ids, tokenizer.vocab_size, self.name)
@@ -96,8 +96,9 @@ class ScoredText:
         return ids if tokenizer.end_of_text is None else np.append(ids, ids.dtype.type(tokenizer.end_of_text))
 
 
-def _same(one: Tokenizer | None, two: Tokenizer | None) -> bool:
-    return one is not None and two is not None and one.to_json() == two.to_json()
+def _key(tokenizer: Tokenizer | None) -> str:
+    """The same for tokenizers that are the same; "" if it is unknown."""
+    return json.dumps(tokenizer.to_json()) if tokenizer is not None else ""
 
 
 def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progress: OnProgress) -> ScoredText:

@@ -5,7 +5,6 @@ import math
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -90,7 +89,7 @@ class SweepRun:
         if self.config.init_from != "scratch":
             resumes = self.status == "stopped"
             words = [str(self.folder), "--init_from=resume"] if resumes else [*words[:-1], "--overwrite=True"]
-        self.environment, self.resumed, self.began = environment, self.status == "stopped", time.monotonic()
+        self.environment, self.began = environment, time.monotonic()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nanoscope", "train", *words],
@@ -108,8 +107,6 @@ class SweepRun:
             text = self.errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
             said = [line.removeprefix("nanoscope: ") for line in text.splitlines() if line.startswith("nanoscope: ")]
             self.reason = printable(said[-1]) if said else Text("exit status {status:d}", status=status)
-            if status < 0 and not said:
-                self.reason = Text("ended by {signal}", signal=signal.Signals(-status).name)
         how = STATES[self.look()]
         if self.status == "finished" and self.best_val_loss is not None:
             how = Text("finished, best validation loss {loss:.4f}", loss=self.best_val_loss)
@@ -266,40 +263,30 @@ def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]
 
 def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: StopRequest) -> None:
     """Keep `jobs` processes busy until all is done, or until a stop is requested and all runs are saved."""
-    queue = [run for run in runs if run.look() not in DONE]
+    queue = [run for run in runs if run.look() in ("stopped", "missing")]
     running: list[SweepRun] = []
-    seconds: list[float] = []  # of the runs that were trained from beginning to end
     on_gpus = jobs > 1 and any(run.config.device in ("auto", "cuda") for run in runs)
     free = environments(jobs, _visible_gpus() if on_gpus else [])
-    waiting = False
 
     def line(run: SweepRun, what: Text) -> None:
         place = f"[{runs.index(run) + 1}/{len(runs)}]"
         say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
 
+    for run in runs:
+        if run.status == "elsewhere":  # such as one that a sweep which was killed has started
+            line(run, STATES["elsewhere"])
     try:
         while (queue or running) and not stop.requested:
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
                 free.append(run.environment)
-                what = run.outcome()
-                if run.status == "finished" and not run.resumed:
-                    seconds.append(time.monotonic() - run.began)
-                if seconds and (left := len(queue) + len(running)):
-                    remaining = sum(seconds) / len(seconds) * math.ceil(left / jobs)
-                    what = Joined(" · ", [what, Text("about {seconds:duration} left", seconds=remaining)])
-                line(run, what)
-            # The processes of a sweep that was killed go on without it.
-            for run in [run for run in queue if run.look() != "elsewhere"][: len(free)]:
-                queue.remove(run)
-                if run.status not in DONE:
-                    resuming = Text("resuming at step {step}", step=str(run.step))
-                    line(run, resuming if run.status == "stopped" else Text("training"))
-                    run.start(free.pop(0))
-                    running.append(run)
-            if queue and not running and not waiting:
-                waiting = True
-                say(Text("waiting for {name}, which another process trains", name=queue[0].name))
+                line(run, run.outcome())
+            while queue and free:
+                run = queue.pop(0)
+                resuming = Text("resuming at step {step}", step=str(run.step))
+                line(run, resuming if run.status == "stopped" else Text("training"))
+                run.start(free.pop(0))
+                running.append(run)
             stop.wait(POLL_SECONDS)
     finally:
         _stop(running)

@@ -34,6 +34,8 @@ def source_line(log: Log, language: Language) -> str:
     say = language.say
     source = say("standard input") if log.source == "-" else printable(log.source)
     lines = language.plural("{n} line", "{n} lines", log.lines)
+    if log.read_instead:
+        return say("{source}: read from {file} beside it, which holds more", source=source, file=log.read_instead)
     if log.format == "none":
         return say("{source}: {lines}", source=source, lines=lines)
     if log.format == "generic":
