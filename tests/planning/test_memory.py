@@ -17,20 +17,20 @@ from nanoscope.training.initial_model import new_shape
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import PROCESS_BYTES
 
-MACHINE = Machine(Choice("cpu", "CPU", "float32", False, Joined(", ", ())), Processes())
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["laptop"], ["laptop-classic", "--dropout=0.1"]])
-def test_the_warm_ups_pass_of_one_sequence_and_fake_tensors_agree(words: list[str]) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("words", [["laptop"], ["laptop-classic", "--dropout=0.1"], ["babygpt-classic"]])
+def test_the_warm_ups_pass_of_one_sequence_and_fake_tensors_agree(words: list[str], dtype: str) -> None:
+    machine = Machine(Choice("cpu", "CPU", dtype, False, Joined(", ", ())), Processes())
     config = resolve([*words, "--block_size=64"]).config
     shape = new_shape(config, 65)
     model = build_model(shape)
     if isinstance(model, Modern) and model.ngrams is not None:
         model.ngrams.sparse = True  # as training does on a CPU
-    warm = Engine(config, model, MACHINE).warm_up().memory
+    warm = Engine(config, model, machine).warm_up().memory
     for sequences in (config.batch_size, 4 * config.batch_size):
-        counted = training_memory(shape, config, sequences, "cpu", "float32")
+        counted = training_memory(shape, config, sequences, "cpu", dtype)
         assert counted.parameters == model.parameter_count()
         assert counted.peak == pytest.approx(warm.total(sequences) - PROCESS_BYTES, rel=0.1)
 

@@ -13,7 +13,7 @@ is one process: the result is always the same.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -63,9 +63,11 @@ def ladder_of(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder
 def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
     """What guessing and the models that know the last 0 to 8 tokens reach on the validation split."""
     train, val = _sample(dataset.split("train"), TRAIN_TOKENS), _sample(dataset.split("val"), VAL_TOKENS)
-    _, _, known_tokens = _joined(val)
-    targets = known_tokens > 0  # nothing precedes the others: no model is asked for them
-    stretch_of = np.cumsum(~targets)[targets] - 1
+    train_tokens = sum(map(len, train))
+    # A split begins with a token that nothing precedes: no model is asked for it.
+    targets = np.ones(sum(map(len, val)), bool)
+    targets[np.cumsum([0, *map(len, val[:-1])])] = False
+    stretch_of = np.repeat(np.arange(len(val)), [len(stretch) - 1 for stretch in val])
     losses, stderr = [], 0.0
     for known, p in enumerate(probabilities(train, val, dataset.vocab_size, MOST_KNOWN + 1)):
         nats = -np.log(p[targets])
@@ -80,7 +82,7 @@ def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
         unit=UNITS.get(kind, "token"),
         guessing=round(math.log(dataset.vocab_size), 6),
         losses=losses,
-        train_tokens=sum(map(len, train)),
+        train_tokens=train_tokens,
         val_tokens=len(targets),
         sampled=len(train) > 1,
         stderr=round(stderr, 6),
@@ -112,7 +114,7 @@ def probabilities(
 
     Both are stretches of text: no n-gram reaches over the beginning of one, where contexts are shorter.
     """
-    text, begins, known = _joined(val)
+    text, begins = _joined(val)
     contexts, lower = np.zeros(len(text), np.int64), np.full(len(text), 1 / vocab_size)
     model, shorter_contexts, places = lower, contexts, contexts
     shorter: _Level | None = None
@@ -120,9 +122,9 @@ def probabilities(
         if shorter is not None:
             preceded = np.bincount(level.suffixes, minlength=len(shorter.counts))
             lower = shorter.probability(preceded, shorter_contexts, places, lower)
-        places = level.find(contexts * vocab_size + text)
+        places = level.find(contexts, text, vocab_size)
         longest = level.probability(level.counts, contexts, places, lower)
-        model = np.where(known >= order - 1, longest, model)
+        model = np.where(_at_least(order - 1, begins, len(text)), longest, model)
         yield model
         shorter, shorter_contexts = level, contexts
         contexts = _before(places, begins)
@@ -132,19 +134,21 @@ def probabilities(
 class _Level:
     """The n-grams of one length, in the order of their ids."""
 
-    keys: np.ndarray
-    """Of each, in one number: its id without its last token (one level below), times the vocabulary, plus the token."""
     contexts: Ids
     """Of each, without its last token: ids one level below."""
+    tokens: np.ndarray
+    """The last of each."""
     suffixes: Ids
     """Of each, without its first token: ids one level below."""
     counts: np.ndarray
 
-    def find(self, keys: np.ndarray) -> Ids:
-        """The ids of the n-grams with these keys, -1 for those that are not here."""
-        known = np.append(self.keys, np.iinfo(np.int64).max)  # a place for all that is larger
+    def find(self, contexts: Ids, tokens: np.ndarray, vocab_size: int) -> Ids:
+        """The ids of these n-grams, -1 for those that are not here."""
+        keys = contexts * vocab_size + tokens
+        known = self.contexts * vocab_size + self.tokens
+        known = np.append(known, np.iinfo(np.int64).max)  # a place for all that is larger
         places = np.searchsorted(known, keys)
-        return np.where(known[places] == keys, places, -1)
+        return np.where((contexts >= 0) & (known[places] == keys), places, -1)
 
     def probability(self, counts: np.ndarray, contexts: Ids, places: Ids, lower: np.ndarray) -> np.ndarray:
         """p of tokens after their contexts, by these counts; `lower` where a context was never seen.
@@ -163,18 +167,50 @@ class _Level:
 
 
 def _levels(stretches: Sequence[TokenArray], vocab_size: int, orders: int) -> Iterator[_Level]:
-    """The n-grams of length 1, 2, … of a text."""
-    text, begins, _ = _joined(stretches)
-    contexts = ids = np.zeros(len(text), np.int64)  # of what ends before and at each position; one n-gram has length 0
-    for _ in range(orders):
-        whole = np.flatnonzero(contexts >= 0)
-        keys, first, places, counts = np.unique(
-            contexts[whole] * vocab_size + text[whole], return_index=True, return_inverse=True, return_counts=True
-        )
-        yield _Level(keys, keys // vocab_size, ids[whole[first]], counts)
-        ids = np.full(len(text), -1)
-        ids[whole] = places
-        contexts = _before(ids, begins)
+    """The n-grams of length 1, 2, … of a text.
+
+    One sort serves all: where its positions are sorted by the tokens that follow, those that begin with the same
+    n-gram stand together, and in the order of the n-grams.
+    """
+    text, begins = _joined(stretches)
+    ends = np.append(begins[1:], len(text))
+    left = np.repeat(ends, ends - begins) - np.arange(len(text))  # tokens until the end of the stretch
+
+    def following(distance: int) -> np.ndarray:
+        """The token so far after each position, plus one; 0 where the stretch has ended."""
+        found = np.zeros(len(text), np.int64)
+        found[: max(len(text) - distance, 0)] = text[distance:] + 1
+        found[left <= distance] = 0
+        return found
+
+    positions = _sorted_by(map(following, range(orders)), vocab_size + 1)
+    first = np.zeros(len(text), bool)  # of those that begin with the same n-gram
+    first[:1] = True
+    ids = np.zeros(len(text) + 1, np.int64)  # of the n-gram that begins at each position; there is one of length 0
+    for length in range(1, orders + 1):
+        last = following(length - 1)[positions]
+        first[1:] |= last[1:] != last[:-1]
+        whole = last > 0
+        number = np.cumsum(first & whole) - 1
+        begin = positions[first & whole]
+        contexts, suffixes = ids[begin], ids[begin + 1]
+        ids = np.full(len(text) + 1, -1)
+        ids[positions[whole]] = number[whole]
+        yield _Level(contexts, text[begin + length - 1], suffixes, np.bincount(number[whole], minlength=len(begin)))
+
+
+def _sorted_by(columns: Iterable[np.ndarray], base: int) -> np.ndarray:
+    """The positions sorted by the first column, then by the second, …; their numbers are below `base`."""
+    packed: list[np.ndarray] = []  # as many columns in one number as it can hold
+    room = 0
+    for column in columns:
+        if room < base:
+            packed.append(column)
+            room = 2**63 // base
+        else:
+            packed[-1] = packed[-1] * base + column
+            room //= base
+    return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
@@ -187,12 +223,10 @@ def discounts(counts: np.ndarray) -> tuple[float, float, float]:
     return found if min(found) > 0 else NO_ESTIMATE
 
 
-def _joined(stretches: Sequence[TokenArray]) -> tuple[Ids, np.ndarray, np.ndarray]:
-    """The stretches as one array, where each begins, and how many tokens of its stretch precede each token."""
-    lengths = [len(stretch) for stretch in stretches]
-    begins = np.cumsum([0, *lengths[:-1]])
-    text = np.concatenate(stretches).astype(np.int64)
-    return text, begins, np.arange(len(text)) - np.repeat(begins, lengths)
+def _joined(stretches: Sequence[TokenArray]) -> tuple[Ids, np.ndarray]:
+    """The stretches as one array, and where each begins."""
+    ends = np.cumsum([len(stretch) for stretch in stretches])
+    return np.concatenate(stretches).astype(np.int64), np.concatenate(([0], ends[:-1]))
 
 
 def _before(ids: Ids, begins: np.ndarray) -> Ids:
@@ -200,3 +234,12 @@ def _before(ids: Ids, begins: np.ndarray) -> Ids:
     before = np.roll(ids, 1)
     before[begins] = -1
     return before
+
+
+def _at_least(distance: int, begins: np.ndarray, length: int) -> np.ndarray:
+    """Whether a position is at least so far from the beginning of its stretch."""
+    far = np.ones(length, bool)
+    lengths = np.diff(np.append(begins, length))
+    for step in range(distance):
+        far[begins[lengths > step] + step] = False
+    return far

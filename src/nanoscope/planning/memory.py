@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,7 +32,9 @@ from nanoscope.training.engine import Engine
 from nanoscope.training.machine import Machine
 
 LAYERS = 2, 4  # of the two models that a deeper one is extrapolated from
-SEQUENCES = 2, 4  # of the two micro-batches that others are extrapolated from; a single one is laid out differently
+# Other micro-batches are extrapolated from two small and two large ones: the peak lies at the end of the backward
+# pass, where all gradients exist, or at its beginning, where all activations do. One sequence is laid out differently.
+SMALL, LARGE_TOKENS = 2, 2048
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,13 @@ def training_memory(
     def counted(layers: int, sequences: int) -> tuple[int, ...]:
         return _count(replace(shape, n_layer=layers), sequences, sparse, device_type, dtype)
 
-    found = np.array([[counted(layers, sequences) for sequences in SEQUENCES] for layers in LAYERS])
-    at_depth = _extrapolated(LAYERS, found, shape.n_layer)
-    parameters, checkpoint, first, later, update = map(int, _extrapolated(SEQUENCES, at_depth, micro_batch))
+    def extrapolated(least: int) -> np.ndarray:
+        sizes = least, 2 * least
+        found = np.array([[counted(layers, sequences) for sequences in sizes] for layers in LAYERS])
+        return _extrapolated(sizes, _extrapolated(LAYERS, found, shape.n_layer), micro_batch)
+
+    large = max(LARGE_TOKENS // shape.block_size, SMALL)
+    parameters, checkpoint, first, later, update = map(int, np.maximum(extrapolated(SMALL), extrapolated(large)))
     accumulates = config.sequences_per_step > micro_batch  # from its second pass on, a step also has gradients
     return TrainingMemory(parameters, checkpoint, max(later if accumulates else first, update))
 
@@ -78,9 +84,8 @@ def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, d
         model = build_model(shape)
         if isinstance(model, Modern) and model.ngrams is not None:
             model.ngrams.sparse = sparse
-        engine = Engine(
-            TrainConfig(recipe="modern" if isinstance(model, Modern) else "classic"), model, machine, sequences
-        )
+        recipe: Literal["modern", "classic"] = "modern" if isinstance(model, Modern) else "classic"
+        engine = Engine(TrainConfig(recipe=recipe, batch_size=sequences), model, machine)
         engine.scaler = torch.amp.GradScaler("cpu", enabled=False)  # it would read numbers
         tokens = torch.zeros(sequences, shape.block_size, dtype=torch.int64)
         one_pass = partial(engine.passes, [(tokens, tokens)], 0)

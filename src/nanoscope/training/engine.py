@@ -204,7 +204,7 @@ class Engine:
         except (RuntimeError, MemoryError) as error:
             raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
         dense = [p.grad for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
-        fixed = checkpoint_bytes(self.optimizer) + sum(gradient.nbytes for gradient in dense)
+        fixed = checkpoint_bytes(self.optimizer) + sum(gradient.nbytes for gradient in dense) + saved.weight_copies
         fixed += PROCESS_BYTES if self.machine.device.type == "cpu" else 0
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None

@@ -37,17 +37,25 @@ class Memory:
 
 
 class SavedBytes:
-    """Adds up the tensors that a forward pass keeps, each storage once and parameters not at all."""
+    """Adds up the tensors that a forward pass keeps, each storage once and parameters not at all.
+
+    Autocast's copies of the weights are counted apart: there is one of each, however many sequences there are.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        self.bytes = 0
+        self.bytes = self.weight_copies = 0
         self._seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        self._shapes = {parameter.shape for parameter in model.parameters()}
 
     def count(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
+            transposed = tensor.ndim == 2 and not tensor.is_contiguous()  # as linear layers keep their weights
+            if transposed and tensor.dtype != torch.float32 and tensor.t().shape in self._shapes:
+                self.weight_copies += storage.nbytes()
+            else:
+                self.bytes += storage.nbytes()
         return tensor
 
 
