@@ -610,7 +610,7 @@ class _Meaning:
             epoch = next(c for c in table.columns[2:] if c.role == "epoch")
             epochs = _constant(table.part_of(epoch, "of"))
         batches = _constant(of)
-        if epoch is not None and batches:
+        if epoch is not None and batches and all(map(math.isfinite, (*epoch.values, *position.values))):
             rich = (bar.bar or "").startswith("rich")
             first = 0.0 if rich else min(epoch.values[0], 1.0)
             epochs = epochs + 1 if epochs and rich else epochs
