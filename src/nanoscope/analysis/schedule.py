@@ -21,7 +21,7 @@ def analyse_schedule(run: Run, progress: RunProgress) -> Schedule | None:
     if run.format == OWN_FORMAT:  # its events hold the rates and its console doesn't: both tell the same
         return _configured(run, last, progress.total_steps)
     rates = array("d", (lr for lr in run.steps.lr if math.isfinite(lr)) if is_printed(run.steps.lr) else ())
-    if len(rates) >= LEAST_PRINTED or (rates and rates[-1] == 0):
+    if len(rates) >= LEAST_PRINTED or (len(rates) > 1 and rates[-1] == 0):
         return _printed(run, rates)
     shares = run.series.get("lr_share")
     if shares is not None and len(shares.values) >= LEAST_PRINTED:

@@ -310,7 +310,7 @@ def _merged_tokens(merges: Sequence[tuple[int, int]]) -> list[bytes]:
     """Return the bytes of each token, checking every merge: they may come from anyone."""
     tokens = list(ByteTokenizer._bytes_of)
     known = set(tokens)
-    with suppress(msgspec.ValidationError, IndexError):
+    with suppress(msgspec.ValidationError, IndexError, UnicodeError):
         merges = msgspec.convert(merges, Merges)
         for left, right in merges:
             token = tokens[left] + tokens[right]
