@@ -186,3 +186,15 @@ def test_a_log_with_very_many_makes_of_lines_is_read_in_linear_time(read) -> Non
 
     seconds(500)
     assert seconds(8000) < 20 * seconds(1000) + 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"step {'9' * 40}{n}: loss {'9' * 36}{n} {'9' * 60}\n" for n in range(12)) * 3,
+        "epoch 1/9 | loss 2.5 | tokens 1e999\nepoch 2/9 | loss 2.4 | tokens 2e999\n" * 4,
+        "".join(f"epoch: {n}99999999999999999999, loss: {3 - n / 10}\n" for n in range(9)),
+    ],
+)
+def test_numbers_that_no_trainer_prints_do_not_stop_the_reader(read, text: str) -> None:
+    assert read(text).lines == text.count("\n")

@@ -155,7 +155,7 @@ class Assembler:
             if column and math.isfinite(column.values[index]):
                 extra[_SAME_SERIES.get(name, name)] = column.values[index] * column.factor * factor
         total = rows.total
-        if total is None and rows.totals is not None and rows.totals.values[index] == rows.totals.values[index]:
+        if total is None and rows.totals is not None and math.isfinite(rows.totals.values[index]):
             total = int(rows.totals.values[index])
         loss = rows.loss.values[index] if rows.loss else MISSING
         loss = MISSING if loss == LEFT_OUT else loss
@@ -282,7 +282,7 @@ def _count_tokens(run: Run, meaning: Understanding) -> None:
         seen = rows.table.get("tokens_seen") if rows.trains else None
         if seen is not None and rows.steps and len(rows.steps) > 1 and rows.steps[-1] > rows.steps[-2]:
             each = (seen.values[-1] - seen.values[-2]) / (rows.steps[-1] - rows.steps[-2])
-            if each >= 1 and "tokens_per_step" not in run.config:
+            if 1 <= each < math.inf and "tokens_per_step" not in run.config:
                 run.config["tokens_per_step"] = round(each)
 
 

@@ -49,7 +49,7 @@ class Column:
 
     def is_whole(self) -> bool:
         """Whether these are whole numbers, none below zero."""
-        return all(value >= 0 and value.is_integer() for value in self.sample() if value == value)
+        return all(0 <= value < 2**53 and value.is_integer() for value in self.sample() if value == value)
 
     def rises(self) -> float:
         """The share of neighbours that rise."""

@@ -342,6 +342,8 @@ class _Meaning:
         epoch = table.get("epoch")
         if inner is None:
             if epoch is not None and epoch.is_whole() and _advances(epoch, rows.loss):
+                if not all(0 <= value < 2**53 for value in epoch.values):
+                    return None
                 rows.steps = array("q", map(int, epoch.values))
                 rows.total = _constant(table.part_of(epoch, "of"))
                 return "epoch"
@@ -481,7 +483,7 @@ class _Meaning:
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
         if len(steps) == len(table) and all(b > a for a, b in pairwise(steps)):
             rows.steps = array("q", steps)
-        elif per_epoch and epoch is not None:
+        elif per_epoch and epoch is not None and not any(each * per_epoch >= 2**53 for each in epoch.values):
             rows.steps = array("q", _snapped(epoch.values, per_epoch, every))
             rows.total = rows.total or self._summary_steps()
         else:
@@ -916,7 +918,7 @@ def _glued(bar: Table | None, table: Table) -> list[bool]:
 
 def _spread(steps: Sequence[int | None], epoch: Column) -> float:
     """How far from constant steps an epoch are, by these steps."""
-    ratios = [step / share for step, share in zip(steps, epoch.values, strict=True) if step and share > 0]
+    ratios = [step / share for step, share in zip(steps, epoch.values, strict=True) if step and 0 < share < math.inf]
     return max(ratios) / min(ratios) - 1 if len(ratios) > 1 else math.inf
 
 

@@ -222,7 +222,8 @@ def _day(year: int, month: int, day: int) -> float:
 
 # --- frames ---
 
-_ANY_NUMBER = rf"(?:-?\d{{1,18}}(?:\.\d{{1,18}})?|{_DIGITS}|{_NO_NUMBER}|\.{{2,3}}|…)"  # the usual ones first
+# The usual ones first. Atomic: numbers that follow each other at once would be divided in every possible way.
+_ANY_NUMBER = rf"(?>-?\d{{1,18}}(?:\.\d{{1,18}})?(?![\d.eE]|,\d)|{_DIGITS}|{_NO_NUMBER}|\.{{2,3}}|…)"
 _GROUPS = {
     "stamp": _STAMP.pattern.replace("(\\d", "(?:\\d").replace("([0", "(?:[0"),
     "duration": rf"(?:{_CLOCK}|{_SPOKEN})",
@@ -249,6 +250,6 @@ def _literal(line: str, start: int, end: int) -> str:
 
 def _fixed(text: str) -> str:
     return "".join(
-        r"\d{1,18}" if run[0].isdigit() else r"\s{1,60}" if run[0].isspace() else re.escape(run)
+        r"\d{1,18}+" if run[0].isdigit() else r"\s{1,60}+" if run[0].isspace() else re.escape(run)
         for run in _RUN.findall(text)
     )
