@@ -483,7 +483,7 @@ class _Meaning:
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
         if len(steps) == len(table) and all(b > a for a, b in pairwise(steps)):
             rows.steps = array("q", steps)
-        elif per_epoch and epoch is not None and not any(each * per_epoch >= 2**53 for each in epoch.values):
+        elif per_epoch and epoch is not None and all(0 <= each * per_epoch < 2**53 for each in epoch.values):
             rows.steps = array("q", _snapped(epoch.values, per_epoch, every))
             rows.total = rows.total or self._summary_steps()
         else:
@@ -497,7 +497,7 @@ class _Meaning:
         """A value of the line that sums up a whole run."""
         for rows in self.rows:
             column = rows.table.get(role) if rows.ends else None
-            if column is not None:
+            if column is not None and 0 <= column.values[-1] < 1e15:
                 return column.values[-1]
         return None
 
