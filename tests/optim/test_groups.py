@@ -7,7 +7,7 @@ import torch
 
 from nanoscope.config import build
 from nanoscope.model import GPT, ModelConfig, Modern
-from nanoscope.optim.groups import Together, build_optimizer
+from nanoscope.optim.groups import CombinedOptimizer, build_optimizer
 
 
 def optimizer_of(model: GPT) -> torch.optim.Optimizer:
@@ -32,7 +32,7 @@ def test_each_parameter_of_the_modern_recipe_has_its_optimizer_and_rate() -> Non
     model = Modern(shape)
     config = build({"learning_rate": 0.01, "matrix_lr": 0.02, "table_lr": 0.3})
     optimizer = build_optimizer(model, config, "cpu")
-    assert isinstance(optimizer, Together)
+    assert isinstance(optimizer, CombinedOptimizer)
     found = {
         name: (type(part).__name__, pytest.approx(config.peak_lr * group.get("lr_scale", 1.0)))
         for part in optimizer.parts
@@ -52,7 +52,7 @@ def test_with_output_lr_adagrad_trains_the_vocabulary_too() -> None:
     model = Modern(ModelConfig(vocab_size=11, block_size=4, n_layer=1, n_head=1, n_embd=8, recipe="modern", ngrams=2))
     config = build({"learning_rate": 0.01, "table_lr": 0.3, "output_lr": 0.1})
     optimizer = build_optimizer(model, config, "cpu")
-    assert isinstance(optimizer, Together)
+    assert isinstance(optimizer, CombinedOptimizer)
     rates = {
         name: pytest.approx(config.peak_lr * group.get("lr_scale", 1.0))
         for part in optimizer.parts

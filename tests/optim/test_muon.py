@@ -45,7 +45,7 @@ def test_parts_of_a_tall_matrix_are_made_orthogonal_one_by_one() -> None:
     torch.manual_seed(0)
     parameter = torch.nn.Parameter(torch.zeros(12, 4))
     parameter.grad = torch.randn(12, 4)
-    Muon([{"params": [parameter], "parts": 3}], lr=1.0, momentum=0.0, weight_decay=0.0).step()
+    Muon([{"params": [parameter], "stacked": 3}], lr=1.0, momentum=0.0, weight_decay=0.0).step()
     for part in parameter.detach().view(3, 4, 4):
         assert torch.linalg.svdvals(part).max() < 1.4
 

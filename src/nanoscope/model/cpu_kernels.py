@@ -1,7 +1,7 @@
 """Attention, dropout, token shift, ReLU² and the loss with hand-written backward passes, and a Linear for few rows.
 
 They make fewer passes over memory than autograd does, which pays on a CPU in eager mode (benchmarks/LOG.md). On a GPU
-or compiled, the plain formulas are faster; `by_hand` decides. Both compute the same function. Nothing here may break
+or compiled, the plain formulas are faster; `use_cpu_kernels` decides. Both compute the same function. Nothing here may break
 the compiler's graph: tests/model/test_compiled.py.
 
 Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
@@ -43,7 +43,7 @@ def on_cpu(x: Tensor) -> bool:
     return (_pretended or x.device.type) == "cpu"
 
 
-def by_hand(x: Tensor) -> bool:
+def use_cpu_kernels(x: Tensor) -> bool:
     """Return whether the hand-written functions are the faster ones for this tensor."""
     return on_cpu(x) and not torch.compiler.is_compiling()
 
@@ -112,7 +112,7 @@ def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tens
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Rotate each pair of channels of x (B, H, T, D)."""
     pairs = torch.unflatten(x, -1, (-1, 2))
-    if by_hand(x) and x.dtype == torch.float32:
+    if use_cpu_kernels(x) and x.dtype == torch.float32:
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(rotation)).flatten(-2)
     (even, odd), (cos, sin) = pairs.unbind(-1), rotation.unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
@@ -149,13 +149,13 @@ class _CausalAttention(torch.autograd.Function):
             scores = torch.baddbmm(
                 _mask(first, end, qkv.dtype), q[:, first:end], k[:, :end].transpose(1, 2), alpha=1 / math.sqrt(D)
             )
-            shares = torch.softmax(scores, -1)
-            saved.append(shares)
+            probs = torch.softmax(scores, -1)
+            saved.append(probs)
             if dropout > 0:
-                factors = dropout_factors(shares, dropout)
-                shares = shares * factors
+                factors = dropout_factors(probs, dropout)
+                probs = probs * factors
                 saved.append(factors)
-            y[:, first:end] = torch.bmm(shares, v[:, :end])
+            y[:, first:end] = torch.bmm(probs, v[:, :end])
         ctx.save_for_backward(heads, rotation, *saved)
         ctx.dropout = dropout
         return y.view(B, n_head, T, D).transpose(1, 2).reshape(B, T, n_head * D)
@@ -173,12 +173,12 @@ class _CausalAttention(torch.autograd.Function):
             end = min(first + QUERIES_AT_ONCE, T)
             more = end < T  # the last block, which sees all keys, comes first; the others add to its results
             factors = saved.pop() if ctx.dropout > 0 else None
-            shares = used = saved.pop()
+            probs = used = saved.pop()
             d_used = torch.bmm(dy[:, first:end], v[:, :end].transpose(1, 2))
             if factors is not None:
-                used = shares * factors
+                used = probs * factors
                 d_used.mul_(factors)
-            d_scores = torch._softmax_backward_data(d_used, shares, -1, shares.dtype).mul_(scale)
+            d_scores = torch._softmax_backward_data(d_used, probs, -1, probs.dtype).mul_(scale)
             dq[:, first:end] = torch.bmm(d_scores, k[:, :end])
             # bmm into a part of a tensor would be a loop over single matrices
             for out, part in (
@@ -201,7 +201,7 @@ class _CausalAttention(torch.autograd.Function):
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross-entropy of logits (…, V) at targets (…), in float32."""
     logits, targets = logits.flatten(0, -2), targets.flatten()
-    if by_hand(logits) and logits.requires_grad and logits.shape[1] >= MANY_LOGITS:
+    if use_cpu_kernels(logits) and logits.requires_grad and logits.shape[1] >= MANY_LOGITS:
         return _CrossEntropy.apply(logits, targets)  # type: ignore[no-any-return, no-untyped-call]
     return F.cross_entropy(logits.float(), targets)
 
@@ -270,7 +270,7 @@ def token_shift(x: Tensor, weight: Tensor, before: Tensor | None = None) -> Tens
 
     weight is (reach, C). `before` holds the `reach` tokens before the first; without it they are 0.
     """
-    if before is None and by_hand(x) and x.requires_grad:
+    if before is None and use_cpu_kernels(x) and x.requires_grad:
         return _TokenShift.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
     reach, T = len(weight), x.shape[1]
     padded = F.pad(x, (0, 0, reach, 0)) if before is None else torch.cat((before, x), dim=1)

@@ -11,11 +11,11 @@ from nanoscope.config import TrainConfig
 from nanoscope.model import LanguageModel
 from nanoscope.optim import adagrad, adamw, muon
 
-Build = Callable[[dict[str, nn.Parameter], TrainConfig, str, str], torch.optim.Optimizer]
+OptimizerFactory = Callable[[dict[str, nn.Parameter], TrainConfig, str, str], torch.optim.Optimizer]
 
 # The optimizers of each recipe by the names of the parameters they train; the first pattern that matches decides.
 # The schedule's rate times a group's `lr_scale`, 1 by default, is the rate of that group.
-RECIPES: dict[str, dict[str, Build]] = {
+RECIPES: dict[str, dict[str, OptimizerFactory]] = {
     "classic": {
         r".*": adamw.for_gpt2,
     },
@@ -26,7 +26,10 @@ RECIPES: dict[str, dict[str, Build]] = {
     },
 }
 # Most tokens of a large vocabulary are as rare as n-grams, and Adagrad learns them sooner (benchmarks/LOG.md).
-VOCABULARY: dict[str, Build] = {r"embedding\.weight": adagrad.for_tables, r"head\.weight": adagrad.for_output}
+VOCABULARY: dict[str, OptimizerFactory] = {
+    r"embedding\.weight": adagrad.for_tables,
+    r"head\.weight": adagrad.for_output,
+}
 
 
 def build_optimizer(
@@ -36,16 +39,16 @@ def build_optimizer(
     recipe = RECIPES[model.config.recipe]
     if model.config.recipe == "modern" and config.output_lr:
         recipe = VOCABULARY | recipe
-    assigned: dict[Build, dict[str, nn.Parameter]] = {}
+    assigned: dict[OptimizerFactory, dict[str, nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             build = next(build for pattern, build in recipe.items() if re.fullmatch(pattern, name))
             assigned.setdefault(build, {})[name] = parameter
     parts = [build(parameters, config, device_type, dtype) for build, parameters in assigned.items()]
-    return parts[0] if len(parts) == 1 else Together(parts)
+    return parts[0] if len(parts) == 1 else CombinedOptimizer(parts)
 
 
-class Together(torch.optim.Optimizer):
+class CombinedOptimizer(torch.optim.Optimizer):
     """Several optimizers as one: one list of groups, one state, one step."""
 
     def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:

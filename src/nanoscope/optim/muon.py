@@ -23,7 +23,7 @@ def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, devic
     lr_scale = config.matrix_lr / config.peak_lr
     qkv = [matrix for name, matrix in parameters.items() if name.endswith("qkv.weight")]
     other = [matrix for name, matrix in parameters.items() if not name.endswith("qkv.weight")]
-    groups = [{"params": qkv, "parts": 3, "lr_scale": lr_scale}, {"params": other, "lr_scale": lr_scale}]
+    groups = [{"params": qkv, "stacked": 3, "lr_scale": lr_scale}, {"params": other, "lr_scale": lr_scale}]
     return Muon(groups, config.matrix_lr, config.muon_momentum, config.weight_decay, dtype == "bfloat16")
 
 
@@ -58,7 +58,7 @@ def _through_gram(gram: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only. A group's `parts` is the number of matrices stacked by rows in each of its parameters."""
+    """For matrices only. A group's `stacked` is the number of matrices stacked by rows in each of its parameters."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         momentum: float,
         weight_decay: float,
-        sixteen_bits: bool = False,
+        in_bfloat16: bool = False,
     ) -> None:
-        self.sixteen_bits = sixteen_bits
-        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
+        self.in_bfloat16 = in_bfloat16
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "stacked": 1})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -77,12 +77,12 @@ class Muon(torch.optim.Optimizer):
             parameters = [p for p in group["params"] if p.grad is not None]
             by_shape: dict[tuple[int, int], list[Tensor]] = {}
             for parameter in parameters:
-                rows, columns = parameter.shape[0] // group["parts"], parameter.shape[1]
+                rows, columns = parameter.shape[0] // group["stacked"], parameter.shape[1]
                 by_shape.setdefault((max(rows, columns), min(rows, columns)), []).append(parameter)
-            for (tall, narrow), alike in by_shape.items():
-                self._step_alike(alike, group, tall, narrow)
+            for (tall, narrow), same_shape in by_shape.items():
+                self._step_same_shape(same_shape, group, tall, narrow)
 
-    def _step_alike(self, parameters: list[Tensor], group: dict[str, Any], tall: int, narrow: int) -> None:
+    def _step_same_shape(self, parameters: list[Tensor], group: dict[str, Any], tall: int, narrow: int) -> None:
         averages = []
         for parameter in parameters:
             if not (state := self.state[parameter]):
@@ -90,17 +90,17 @@ class Muon(torch.optim.Optimizer):
             averages.append(state["momentum"])
         gradients = [p.grad for p in parameters if p.grad is not None]
         torch._foreach_lerp_(averages, gradients, 1 - group["momentum"])
-        ahead = torch._foreach_lerp(gradients, averages, group["momentum"])  # Nesterov
-        # (parts · rows, columns) → a stack of upright matrices
-        upright = [m if m.shape[0] >= m.shape[1] else m.mT for m in ahead]
-        stack = torch.stack(upright).view(-1, tall, narrow)
-        if self.sixteen_bits:
+        nesterov = torch._foreach_lerp(gradients, averages, group["momentum"])
+        # (stacked · rows, columns) → a stack of tall matrices
+        tall_ones = [m if m.shape[0] >= m.shape[1] else m.mT for m in nesterov]
+        stack = torch.stack(tall_ones).view(-1, tall, narrow)
+        if self.in_bfloat16:
             stack = stack.bfloat16()
         updates = orthogonalized(stack).to(parameters[0].dtype).view(len(parameters), -1, narrow)
         if group["weight_decay"]:
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         for parameter, update in zip(parameters, updates, strict=True):
-            rows, columns = parameter.shape[0] // group["parts"], parameter.shape[1]
+            rows, columns = parameter.shape[0] // group["stacked"], parameter.shape[1]
             scale = max(1.0, rows / columns) ** 0.5  # the step of an output does not depend on the number of outputs
             wide = parameter.shape[0] < parameter.shape[1]
             parameter.add_(update.mT if wide else update, alpha=-group["lr"] * scale)
