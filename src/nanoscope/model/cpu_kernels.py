@@ -1,8 +1,8 @@
 """Attention, dropout, token shift, ReLU² and the loss with hand-written backward passes, and a Linear for few rows.
 
 They make fewer passes over memory than autograd does, which pays on a CPU in eager mode (benchmarks/LOG.md). On a GPU
-or compiled, the plain formulas are faster; `use_cpu_kernels` decides. Both compute the same function. Nothing here may break
-the compiler's graph: tests/model/test_compiled.py.
+or compiled, the plain formulas are faster; `use_cpu_kernels` decides. Both compute the same function. Nothing here may
+break the compiler's graph: tests/model/test_compiled.py.
 
 Shapes: B sequences of T tokens, H heads of D channels, C = H · D.
 """
