@@ -9,6 +9,7 @@ from typing import NamedTuple
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
+from nanoscope.words.concepts import entries as concepts
 from nanoscope.words.language import CATALOGUES, LANGUAGES
 
 PLACEHOLDER = re.compile(r"\{\w*(?:!\w)?(?::[^{}]+)?\}")
@@ -30,7 +31,10 @@ def catalogue(code: str) -> Catalog:
 
 
 def entries(code: str) -> Iterator[Entry]:
-    """Every translation with its English, a form of a plural at a time; not those that are still missing."""
+    """Every translation with its English, a form of a plural at a time; not those that are still missing.
+
+    The concepts too.
+    """
     for message in catalogue(code):
         if message.id:
             one, many = message.id if isinstance(message.id, tuple) else (message.id, message.id)
@@ -38,6 +42,16 @@ def entries(code: str) -> Iterator[Entry]:
             yield from (
                 Entry(many if number or code == "ar" else one, form) for number, form in enumerate(forms) if form
             )
+    yield from map(Entry, concept_texts("en"), concept_texts(code))
+
+
+def concept_texts(code: str) -> list[str]:
+    """Every text of words/concepts, in the order of the file."""
+    return [
+        text
+        for concept in concepts(code).values()
+        for text in (concept.title, concept.summary, *(text for texts in concept.parts.values() for _, text in texts))
+    ]
 
 
 def without_marks(text: str) -> str:

@@ -14,7 +14,7 @@ from nanoscope.analysis.known import KnownNumbers
 from nanoscope.errors import UsageError
 from nanoscope.messages import LANGUAGES
 from nanoscope.views.concepts import concepts_markdown
-from nanoscope.words.concepts import CONCEPTS, concept_named, find_concept, shown_concepts
+from nanoscope.words.concepts import CONCEPTS, concept_named, entries, find_concept, shown_concepts
 from nanoscope.words.language import Language
 
 ENGLISH = Language("en")
@@ -40,6 +40,21 @@ def test_every_concept_fills_without_a_hole(code, numbers):
             assert not HOLE.search(text), text
         assert not HOLE.search(taught.here + taught.example)
         assert not (taught.here and taught.example)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_files_of_all_languages_have_the_same_headings_parts_conditions_and_placeholders(code):
+    def outline(code: str) -> dict[str, dict[str, list[tuple[list[str], list[str]]]]]:
+        return {
+            key: {
+                part: [(conditions, sorted(re.findall(r"\{.*?\}", text))) for conditions, text in texts]
+                for part, texts in entry.parts.items()
+            }
+            for key, entry in entries(code).items()
+        }
+
+    assert outline(code) == outline("en")
+    assert {part for parts in outline(code).values() for part in parts} == {"here", "example", "normal", "mistake"}
 
 
 def test_a_run_without_numbers_gets_no_sentence_about_itself():

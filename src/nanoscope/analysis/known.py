@@ -87,6 +87,14 @@ class KnownNumbers:
     dtype: str | None = None
 
     @property
+    def overfits(self) -> bool:
+        return isinstance(self.overfitting, Overfitting)
+
+    @property
+    def one_evaluation(self) -> bool:
+        return self.evaluations == 1
+
+    @property
     def chance(self) -> float | None:
         """The probability of the right token, as a geometric mean."""
         return None if self.perplexity is None else 1 / self.perplexity

@@ -15,7 +15,7 @@ from nanoscope.words.sentences import sentence
 
 if TYPE_CHECKING:
     from nanoscope.analysis.known import KnownNumbers
-    from nanoscope.words.concepts.concept import Taught
+    from nanoscope.words.concepts import Taught
 
 
 def explain(

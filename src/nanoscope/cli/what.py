@@ -13,7 +13,7 @@ from nanoscope.messages import Text
 
 if TYPE_CHECKING:
     from nanoscope.analysis.known import KnownNumbers
-    from nanoscope.words.concepts.concept import Concept
+    from nanoscope.words.concepts import Concept
 
 
 def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:

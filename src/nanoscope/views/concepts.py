@@ -7,8 +7,7 @@ from rich.text import Text
 
 from nanoscope.analysis.known import KnownNumbers
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN, shown_concepts
-from nanoscope.words.concepts.concept import Concept, Taught
+from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN, Concept, Taught, shown_concepts
 from nanoscope.words.language import Language
 
 

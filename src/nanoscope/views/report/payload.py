@@ -146,7 +146,7 @@ def _texts(source: Source, analysis: Analysis, language: Language, concepts: Map
         "rungs": [_rung(rung, source, language) for rung in _rungs(source)],
         "evidence": weighed,
         # What the concepts are in this run; empty where the log has no number.
-        "here": {key: CONCEPTS[key].here.write(known, language) for key in sorted(opened - {""})},
+        "here": {key: CONCEPTS[key].teach(known, language).here for key in sorted(opened - {""})},
         "verdicts": [
             {"tone": v.tone, "title": verdict_title(v, language) + language.say(". "), "text": sentence(v, language)}
             for v in analysis.verdicts
