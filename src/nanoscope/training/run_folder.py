@@ -24,7 +24,7 @@ from nanoscope.runs.events import Start, decode
 from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
 
-OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
+OUR_FILES = ("config.toml", "console.log", "trackers.json")
 OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE))
 _WRITTEN = (

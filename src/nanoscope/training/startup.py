@@ -45,7 +45,7 @@ from nanoscope.training.resume import (
 )
 from nanoscope.training.run import Run
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.training.trackers import check_trackers, open_trackers
+from nanoscope.training.trackers import check_trackers, wanted
 from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -144,7 +144,8 @@ def open_run(
     sinks: list[Sink] = [terminal] if processes.first else []
     if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
         try:
-            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            sinks = open_sinks(folder, terminal, clock.wall_seconds)
+            sinks += [tracker(folder.path) for tracker in wanted(config)]
         except OSError as error:
             file = error.filename or folder.path
             raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
