@@ -156,15 +156,15 @@ def plan_sweep(words: Sequence[str]) -> Sweep:
     grid = list(_grid(words))
     varied = {key: place for place, (key, values) in enumerate(grid) if len(values) > 1}
     total = math.prod(len(values) for _, values in grid)
+    if total > MOST_RUNS:
+        raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
+    resolved = _resolve_all(itertools.product(*(values for _, values in grid)))
     if not varied:
         raise UsageError(
             "no setting has several values, so there is nothing to sweep\n"
             "Separate them by commas, texts in brackets: --learning_rate=1e-3,1e-2 --dataset=[one,two]\n"
             "For one run: nanoscope train"
         )
-    if total > MOST_RUNS:
-        raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
-    resolved = _resolve_all(itertools.product(*(values for _, values in grid)))
     config = resolved[0][1].config
     if config.overwrite or config.init_from in ("resume", "auto"):
         raise UsageError(
