@@ -96,7 +96,7 @@ def non_finite_with_usual_rates(folder: Folder, monkeypatch: pytest.MonkeyPatch)
 
 
 def non_finite_before_anything_was_saved(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
-    words = ["--learning_rate=1e30", "--min_lr=1e29", "--grad_clip=0", "--eval_interval=100", "--recipe=classic"]
+    words = ["--learning_rate=1e30", "--grad_clip=0", "--eval_interval=100", "--recipe=classic"]
     return folder.train(HERE, *words, status=1)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
+from nanoscope.checkpoint_files import NANOGPT, checkpoints_from
 from nanoscope.config import (
     KEYS,
     OPTIONS,
@@ -216,26 +216,6 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     )
 
 
-def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
-    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
-    if resolved.config.out_dir or resolved.config.overwrite:
-        return []
-    for path in reversed(numbered_folders(resolved.name)):
-        seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
-        if path != folder.path and seen.state == "stopped" and seen.total and last:
-            step = int(last.removeprefix("step-"))
-            return [
-                Text(
-                    "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path,
-                    step=step,
-                    total=seen.total,
-                    command=resume_command(str(path), {}),
-                )
-            ]
-    return []
-
-
 def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | None = None) -> Resumed:
     """The run's own settings with the command line applied. `nanogpt`: the settings of nanoGPT's checkpoint."""
     recorded, mistakes = read_run_config(folder.path)[0].get(RUN_NOTES), Mistakes()
@@ -311,17 +291,9 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
     config, step, run = resumed.config, state.step, resumed.config.out_dir
     if config.eval_only:
         return
-    if step > config.max_iters:
-        setting = f"max_iters={config.max_iters}"
-        what = Text(
-            "{run} is already at iteration {step:d}, past {setting}: nothing to train",
-            run=run,
-            step=step,
-            setting=setting,
-        )
-        raise NothingToTrainError(run, what)
     # A process that was killed at the very end has not written its last event.
-    if step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished":
+    at_end = step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished"
+    if at_end or step > config.max_iters:
         what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
         raise NothingToTrainError(run, what, finished=True)
     if auto and out_of_patience(state, config):

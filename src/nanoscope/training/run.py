@@ -133,8 +133,7 @@ class Run:
                 **self.metrics.sample(),
             )
             self.reporter.emit(iteration, *self.spikes.notice(step, done.loss))
-        slow = self.slow_steps.notice(step, seconds, data_seconds)
-        self.reporter.emit(*slow, *self.pace.revised_forecast(step + 1))
+        self.reporter.emit(*self.slow_steps.notice(step, seconds, data_seconds))
 
     def note_smaller_micro_batch(self, before: int, now: int) -> None:
         """Memory ran out: the engine continues with smaller micro-batches, and so will a resumed run."""

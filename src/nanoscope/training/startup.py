@@ -38,9 +38,7 @@ from nanoscope.training.resume import (
     check_data,
     find_start_point,
     new_folder,
-    resolve_init_from,
     schedule_notes,
-    unfinished_run_note,
     update_records,
 )
 from nanoscope.training.run import Run
@@ -63,7 +61,6 @@ class Started(NamedTuple):
 
 def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
-        resolved = resolve_init_from(resolved)
         processes = Processes.from_environment()
         origin = find_start_point(resolved, processes, resources)
         check_trackers(origin.config)
@@ -71,7 +68,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
         machine, notes = choose_machine(origin.config, processes, cpu_dtype)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
-        notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
+        notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
         checkpoint, state = origin.checkpoint, origin.checkpoint.progress if origin.checkpoint else TrainingState()
         model, config, more = initial_model(
@@ -82,13 +79,12 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
             engine.restore(checkpoint)
         check_tokens(dataset, config.block_size)
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
         config = replace(config, out_dir=str(folder.path))
         data = Data(config, dataset, machine, model.config.vocab_size, state)
         resources.callback(data.close)
         run = open_run(config, origin, folder, data, state, terminal, clock)
         resources.callback(run.reporter.close)
-        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
+        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
         return Started(run, engine, data, resources.pop_all())
 
 
@@ -110,17 +106,6 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
             ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
-
-
-def check_ladder(dataset: Dataset) -> list[str]:
-    if stored_ladder(dataset) is not None:
-        return []
-    return [
-        Text(
-            "val losses are not compared with n-gram models: {folder} can't be written to, to keep theirs",
-            folder=dataset.folder,
-        )
-    ]
 
 
 def check_tokens(dataset: Dataset, block_size: int) -> None:
@@ -175,8 +160,7 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     training = not run.config.eval_only and run.state.step < run.config.max_iters
-    halved: list[tuple[int, int]] = []
-    engine.notify = lambda before, now: halved.append((before, now))
+    micro_batch = engine.micro_batch
     if engine.machine.choice.compile and training:
         run.reporter.progress(Text("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -191,8 +175,8 @@ def prepare_first_step(
         if not run.config.eval_only:
             run.set_aside_damaged(checkpoint)
     engine.notify = run.note_smaller_micro_batch
-    for sizes in halved:
-        engine.notify(*sizes)
+    if engine.micro_batch < micro_batch:
+        engine.notify(micro_batch, engine.micro_batch)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 
