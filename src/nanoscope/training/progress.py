@@ -4,7 +4,6 @@ import time
 from typing import Literal
 
 from nanoscope.messages import Text
-from nanoscope.runs.events import Note
 from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
@@ -43,18 +42,6 @@ class Progress:
             evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
             self.reporter.progress(step if self.phase == "step" else evaluation)
         return False
-
-    def discarded(self) -> list[Note]:
-        """What is lost of an iteration that was not finished."""
-        if not self.done:
-            return []
-        text = Text(
-            "iteration {step:d} was discarded after {done:d} of {total:d} micro-batches",
-            step=self.step,
-            done=self.done,
-            total=self.total,
-        )
-        return [Note(text=Text("{discarded}; a resumed run repeats it", discarded=text) if self.step else text)]
 
     def describe_stop(self) -> Text:
         """Where the run stops if it is asked to now, and what becomes of what it is doing."""

@@ -27,14 +27,21 @@ from nanoscope.config import (
 from nanoscope.config_sources import Resolved, read_run_config, resolve, run_settings
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Count, Text
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.glance import glance
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
-from nanoscope.training.run_folder import RunFolder, lock_folder, new_run, numbered_folders, refuse_foreign_files
+from nanoscope.training.run_folder import (
+    RunFolder,
+    check_unused,
+    lock_folder,
+    new_run,
+    numbered_folders,
+    refuse_foreign_files,
+)
 
 if TYPE_CHECKING:
     from nanoscope.data.dataset import Dataset
@@ -195,25 +202,16 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
+    """nanoGPT's checkpoint if that is resumed in a folder. Once that has checkpoints of ours, these are."""
     file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    if resolved.named == "checkpoints" or not file.is_file():
+    first = folder.first_event()
+    began_with_it = first is not None and first.first_step > 0
+    if not file.is_file() or (folder.holds_run() and (began_with_it or resolved.named != NANOGPT)):
         return None
-    first, holds_run = folder.first_event(), folder.holds_run()
-    if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
-        return None if holds_run else file
-    if first is None and not holds_run:
+    if not began_with_it:
+        check_unused(folder)
         refuse_foreign_files(folder)
-        return file
-    ways = [Text("nanoGPT's: {command}", command=resume_command(str(file), {"out_dir": "ANOTHER"}))]
-    if holds_run:
-        ways.insert(0, Text("nanoscope's: {command}", command=resume_command(str(folder.checkpoints), {})))
-    raise UsageError(
-        "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-        path=folder.path,
-        file=file,
-        ways=Joined("\n", ways),
-    )
+    return file
 
 
 def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | None = None) -> Resumed:

@@ -134,21 +134,18 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     folder = lock_folder(path)
     try:
         if not overwrite:
-            _check_unused(folder, again=again)
+            check_unused(folder, again=again)
         _check_room(folder)
         if overwrite:
             _remove_run(folder)
         make_folder(folder.checkpoints)
-    except OSError as error:
+    except (OSError, UsageError, JobError) as error:
         folder.release()
-        raise _unwritable(folder.path, error) from None
-    except (UsageError, JobError):
-        folder.release()
-        raise
+        raise _unwritable(folder.given, error) if isinstance(error, OSError) else error from None
     return folder
 
 
-def _check_unused(folder: RunFolder, *, again: bool) -> None:
+def check_unused(folder: RunFolder, *, again: bool = False) -> None:
     """Refuse a folder with a run. `again`: one that has not saved anything yet may begin once more, in the same log."""
     if folder.holds_run():
         raise UsageError(

@@ -47,7 +47,6 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
         with run.clock.phase("step"), Progress(run, stop, "step") as progress:
             done = engine.step(batches, step, run.rate(step), abandoned=progress)
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
-            run.reporter.emit(*progress.discarded())
             continue
         if not done.finite:  # at once: nothing may be saved after that
             if roll_back(run, engine, data):
