@@ -57,14 +57,6 @@ class RunFolder:
     def events(self) -> Path:
         return self.path / "events.jsonl"
 
-    @property
-    def console(self) -> Path:
-        return self.path / "console.log"
-
-    @property
-    def samples(self) -> Path:
-        return self.path / "samples"
-
     def holds_run(self) -> bool:
         return bool(checkpoint_folders(self.checkpoints))
 

@@ -5,9 +5,10 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 
 import gc
 import math
+from contextlib import suppress
 
+from nanoscope.files import write_atomically
 from nanoscope.generation.sampler import Sampling, generate_text
-from nanoscope.messages import Text
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollback, Sample
 from nanoscope.training.data import Data
@@ -101,13 +102,9 @@ def sample(run: Run, engine: Engine) -> None:
     with run.clock.phase("sample") as timed, engine.machine.sampling():
         settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=run.config.seed)
         text = generate_text(engine.plain_model, run.tokenizer, "\n", settings)
-        file = run.folder.samples / f"step-{run.state.step:06d}.txt"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
-            run.reporter.emit(Note(text=problem, level="warning"))
+        file = run.folder.path / f"samples/step-{run.state.step:06d}.txt"
+        with suppress(OSError):  # a disk that is full is reported with the next checkpoint
+            write_atomically(file, text)
     run.pace.add("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
     path = f"samples/{file.name}"
