@@ -119,7 +119,7 @@ class CheckpointWriter:
         """A copy of a state that could not be saved, until there is a newer one; saving.py tries again."""
         self.retry_at = 0.0
         self.saved_step: int | None = None
-        """Of the newest checkpoint that this run has."""
+        """The step of the newest checkpoint that this run has."""
         with suppress(OSError):
             self._clean_up()
 

@@ -28,7 +28,7 @@ class Estimate:
     stderr: float
     windows: int
     losses: list[float] = field(compare=False, default_factory=list, repr=False)
-    """Of each window, in the order of the split."""
+    """The loss of each window, in the order of the split."""
 
 
 def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
@@ -72,7 +72,7 @@ class Evaluator:
 
     @property
     def batches(self) -> int:
-        """Of one evaluation, in this process."""
+        """How many batches this process evaluates, for one evaluation."""
         return sum(math.ceil(share / self.batch) for share in self.shares)
 
     @torch.no_grad()

@@ -84,7 +84,7 @@ class RunLock:
         self._note_seen: Identity | None = None
         self._folder_seen: Identity | None = None
         self._descriptor: int | None = None
-        """Of the folder: it stays with the folder when that is renamed."""
+        """An open descriptor of the folder, which stays with it when it is renamed."""
 
     @property
     def note(self) -> Path:

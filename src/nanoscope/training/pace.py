@@ -28,7 +28,7 @@ def evaluation_due(step: int, config: TrainConfig) -> bool:
     return step % config.eval_interval == 0 or step == config.max_iters
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """How often each phase is still to come."""
 
     step: int
@@ -37,7 +37,7 @@ class Left(NamedTuple):
     sample: int
 
 
-def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Left:
+def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Remaining:
     """What comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
 
     Each evaluation may save a checkpoint: with always_save_checkpoint=False, these are the most that are to come.
@@ -47,7 +47,7 @@ def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Le
     later -= done > 0 and evaluated and evaluation_due(done, config)
     at_start = done == 0 and not evaluated and evaluation_due(0, config)  # before training there is nothing to save
     samples = multiples_between(first - 1, last, config.sample_interval)
-    return Left(max(last - done, 0), later + at_start, later, samples)
+    return Remaining(max(last - done, 0), later + at_start, later, samples)
 
 
 class Pace:

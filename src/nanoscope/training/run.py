@@ -62,7 +62,7 @@ class Run:
     """How the settings of a resumed run were changed; None for a new run."""
     start: Start = field(default_factory=Start)
     best_stderr: float | None = None
-    """Of the best validation loss, if it was measured in this session."""
+    """The standard error of the best validation loss, if that was measured in this session."""
     spikes: SpikeWatch = field(default_factory=SpikeWatch)
     slow_steps: SlowStepWatch = field(default_factory=SlowStepWatch)
 

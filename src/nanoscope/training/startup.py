@@ -14,7 +14,6 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
-from nanoscope.data.loader import check_length
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
 from nanoscope.hardware.memory import available_bytes
@@ -77,12 +76,12 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         engine = Engine(config, model, machine, state.micro_batch)
         if checkpoint is not None:
             engine.restore(checkpoint)
-        check_tokens(dataset, config.block_size)
-        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        config = replace(config, out_dir=str(folder.path))
         data = Data(config, dataset, machine, model.config.vocab_size, state)
         resources.callback(data.close)
-        run = open_run(config, origin, folder, data, state, terminal, clock)
+        for split in data.evaluator.splits.values():
+            split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
+        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
         resources.callback(run.reporter.close)
         prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
         return Started(run, engine, data, resources.pop_all())
@@ -106,14 +105,6 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
             ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
-
-
-def check_tokens(dataset: Dataset, block_size: int) -> None:
-    """Refuse splits that are too short, or whose first tokens are not in the vocabulary."""
-    for name in ("train", "val"):
-        split = dataset.split(name)
-        check_length(split, name, block_size)
-        split.read(0, min(len(split), IDS_CHECKED_AT_START))
 
 
 def open_run(
@@ -182,7 +173,7 @@ def prepare_first_step(
 
 
 def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> None:
-    """What the run is in for, and warnings where that is absurd."""
+    """Report what the run will take, with warnings where that is absurd."""
     if warmed_up.compile_problem is not None:
         problem = warmed_up.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)

@@ -38,7 +38,7 @@ POLL_SECONDS = 0.2
 NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 
 Status = Literal["finished", "failed", "stopped", "missing", "elsewhere"]
-"""Of a run on disk. stopped: it can be resumed; elsewhere: another process is training it."""
+"""How far a run is on disk. stopped: it can be resumed; elsewhere: another process is training it."""
 STATES: dict[Status, Text] = {
     "finished": Text("finished"),
     "failed": Text("failed"),
@@ -189,7 +189,7 @@ def plan_sweep(words: Sequence[str]) -> Sweep:
 
 
 def _name(settings: dict[str, Any]) -> str:
-    """Of a run's folder, from the settings that vary."""
+    """The name of a run's folder, from the settings that vary."""
     parts = []
     for key, value in settings.items():
         shown = f"{value:g}" if isinstance(value, float) else Path(str(value)).name

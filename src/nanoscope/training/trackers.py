@@ -159,7 +159,7 @@ class Wandb(Tracker):
 
 
 def wandb_id(folder: Path) -> str:
-    """Of the run in a folder, where it is kept."""
+    """The id in wandb of the run in a folder, which keeps it in trackers.json."""
     file, known = folder / "trackers.json", ""
     with suppress(OSError, ValueError, LookupError, TypeError, JobError):
         known = str(read_json(file)["wandb"]["id"])
