@@ -128,9 +128,13 @@ def both(theirs: Folder) -> Folder:
 
 
 @pytest.mark.parametrize("init_from", ["resume", "auto"])
-def test_of_two_runs_in_one_folder_ours_is_resumed(both: Folder, init_from: str) -> None:
-    assert "has finished its 2 iterations" in both.run("train", "out", f"--init_from={init_from}", *CPU)
+def test_of_two_runs_in_one_folder_the_user_is_asked_which(both: Folder, init_from: str) -> None:
+    before = contents(both)
+    out = both.run("train", "out", f"--init_from={init_from}", *CPU, status=2)
+    assert "nanoscope train out/checkpoints --init_from=resume" in out
+    assert "nanoscope train out/ckpt.pt --init_from=resume --out_dir=ANOTHER" in out
     assert "out already holds a run" in both.run("train", "out/ckpt.pt", f"--init_from={init_from}", *CPU, status=2)
+    assert contents(both) == before
 
 
 def test_the_two_commands_resume_each_with_its_own_settings(both: Folder) -> None:

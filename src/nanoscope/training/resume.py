@@ -202,12 +202,20 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. Once that has checkpoints of ours, these are."""
+    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
     file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    first = folder.first_event()
+    first, holds_run = folder.first_event(), folder.holds_run()
     began_with_it = first is not None and first.first_step > 0
-    if not file.is_file() or (folder.holds_run() and (began_with_it or resolved.named != NANOGPT)):
+    if not file.is_file() or resolved.named == "checkpoints" or (began_with_it and holds_run):
         return None
+    if holds_run and not resolved.named:
+        commands = resume_command(str(folder.checkpoints), {}), resume_command(str(file), {"out_dir": "ANOTHER"})
+        raise UsageError(
+            "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
+            path=folder.path,
+            file=file,
+            ways="\n".join(commands),
+        )
     if not began_with_it:
         check_unused(folder)
         refuse_foreign_files(folder)
