@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,8 +26,7 @@ class Estimate:
 
     loss: float
     stderr: float
-    windows: int
-    losses: list[float] = field(compare=False, default_factory=list, repr=False)
+    losses: list[float]
     """The loss of each window, in the order of the split."""
 
 
@@ -147,4 +146,4 @@ def _estimate(losses: list[float]) -> Estimate:
     count = len(losses)
     mean = math.fsum(losses) / count
     variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
-    return Estimate(mean, math.sqrt(variance / count), count, losses)
+    return Estimate(mean, math.sqrt(variance / count), losses)

@@ -127,7 +127,14 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     try:
         if not overwrite:
             check_unused(folder, again=again)
-        _check_room(folder)
+        if (folder.path / NANOGPT).is_file():
+            raise UsageError(
+                "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+                "Or train in another folder: --out_dir=ANOTHER",
+                path=folder.path,
+                quoted=shlex.quote(str(folder.path)),
+            )
+        refuse_foreign_files(folder)
         if overwrite:
             _remove_run(folder)
         make_folder(folder.checkpoints)
@@ -151,18 +158,6 @@ def check_unused(folder: RunFolder, *, again: bool = False) -> None:
             "Keep its log: --out_dir=ANOTHER. Delete it: --overwrite=True",
             path=folder.path,
         )
-
-
-def _check_room(folder: RunFolder) -> None:
-    """Refuse a folder in which something would have to make way that nanoscope has not provably written."""
-    if (folder.path / NANOGPT).is_file():
-        raise UsageError(
-            "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
-            "Or train in another folder: --out_dir=ANOTHER",
-            path=folder.path,
-            quoted=shlex.quote(str(folder.path)),
-        )
-    refuse_foreign_files(folder)
 
 
 def refuse_foreign_files(folder: RunFolder) -> None:

@@ -84,7 +84,7 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
         train_stderr=train.stderr,
         val_loss=val.loss,
         val_stderr=val_stderr,
-        windows=val.windows,
+        windows=len(val.losses),
         seconds=timed.seconds,
         best=best,
     )
