@@ -5,7 +5,6 @@ import math
 from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Advice,
-    AdviceAction,
     DamagedStart,
     Diverged,
     Eta,
@@ -66,7 +65,7 @@ def advise(
             urgent.append(Advice("lower_accumulation", mismatch.setting, mismatch.setting_value, 1))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
-    found: dict[AdviceAction, Advice] = {}
+    found: dict[str, Advice] = {}
     for advice in (*urgent, *savings, *_align(timing.hidden)):
         found.setdefault(advice.action, advice)
     return tuple(found.values())

@@ -91,7 +91,7 @@ class Explanation(Shown):
         details = self._log.runs[-1].details if self._log.runs else None
         notes: tuple[NoteFinding, ...] = ()
         if details:
-            from nanoscope.analysis.notes import note_findings  # only nanoscope's own runs have notes
+            from nanoscope.analysis.findings import note_findings  # only nanoscope's own runs have notes
 
             notes = note_findings(details.notes)
         print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)

@@ -24,7 +24,11 @@ from nanoscope.messages import (
     RIGHT_TO_LEFT_MARK,
     VARIABLE,
     Joined,
+    Message,
+    Phrases,
+    Said,
     Text,
+    Verbatim,
     language_code,
     language_of_locale,
     printable,
@@ -81,14 +85,23 @@ class _Filler(Formatter):
     """Fills a template with values that are looked up by name and written in a language."""
 
     def __init__(
-        self, language: "Language", value_of: Callable[[str], object], isolated: bool, grouped: bool = True
+        self,
+        language: "Language",
+        value_of: Callable[[str], object],
+        isolated: bool,
+        grouped: bool = True,
+        about: object = None,
     ) -> None:
         self._language, self._value_of, self._isolated, self._grouped = language, value_of, isolated, grouped
+        self._about = about
 
     def get_value(self, key: int | str, args: object, kwargs: object) -> object:
         return self._value_of(str(key))
 
     def format_field(self, value: object, format_spec: str) -> str:
+        if isinstance(value, Message | Phrases):
+            text = self._language.render(value, self._about)
+            return self._language.isolate(text) if self._isolated else text
         as_it_is = not (format_spec or self._grouped or isinstance(value, Text))
         text = str(value) if as_it_is else self._language.write(value, format_spec)
         return self._language.isolate(text) if self._isolated else text
@@ -129,6 +142,22 @@ class Language:
             template = CODE.sub(lambda code: self.isolate(code[0]), template)
         filler = _Filler(self, lambda name: _safe(text.values[name]), True, grouped=False)
         return filler.format(template) if text.values else template
+
+    def render(self, said: Said, about: object = None) -> str:
+        """A message in this language, filled by its own values and by the fields of what it is about."""
+        if said is None:
+            return ""
+        if isinstance(said, Phrases):
+            separator = said.separator if isinstance(said.separator, str) else self.render(said.separator)
+            return separator.join(self.render(part, about) for part in said.parts)
+
+        def value_of(name: str) -> object:
+            return said.values[name] if name in said.values else getattr(about, name)
+
+        if isinstance(said, Verbatim):
+            return _Filler(self, value_of, isolated=False, about=about).format(said.template)
+        template = self.translate(said.template, said.many, said.n)
+        return _Filler(self, value_of, isolated=True, about=about).format(template)
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""

@@ -18,7 +18,7 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import LANGUAGES, Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.language import Language
-from nanoscope.words.verdicts import MESSAGES as VERDICTS
+from nanoscope.words.sentences import sentence
 
 NEAR = 0.7  # the least similarity: there are so many names that something is near to any word
 NOTHING_KNOWN = KnownNumbers()
@@ -112,7 +112,7 @@ def _filled(text: str, numbers: KnownNumbers, language: Language) -> str:
 
     def value_of(name: str) -> object:
         value = _value(name, numbers)
-        return VERDICTS[type(value)].write(value, language) if name == "verdict" else value
+        return sentence(value, language) if name == "verdict" else value
 
     pieces = [language.fill(piece, value_of, isolated=not at % 2) for at, piece in enumerate(text.split("`"))]
     return "".join(language.isolate(piece) if at % 2 else piece for at, piece in enumerate(pieces))
