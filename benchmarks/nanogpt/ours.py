@@ -94,7 +94,7 @@ def loss(
     )  # fmt: skip
     found = evaluator.evaluate(model)
     assert found is not None
-    return {"loss": found["val"].loss, "windows": found["val"].windows}
+    return {"loss": found["val"].loss, "windows": len(found["val"].losses)}
 
 
 def _train(shape: dict[str, Any], dataset: str, **settings: int | str) -> list[dict[str, Any]]:
