@@ -767,7 +767,9 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
     ends = [i for i in range(len(bar)) if position[i] == of[i] or (val and val.values[i] == val.values[i])]
     loss = bar.get("loss", "part_loss")
     if not headed and loss:  # a bar that is drawn again
-        ends = [i for i, j in zip(ends, [*ends[1:], -1], strict=True) if j != i + 1 or loss.values[i] != loss.values[j]]
+        ends = [
+            i for i, j in zip(ends, [*ends[1:], -1], strict=False) if j != i + 1 or loss.values[i] != loss.values[j]
+        ]
     table = Table(None, "", [], bar.unused, 0)
     table.at = array("q", (bar.at[i] for i in ends))
     for column in bar.columns[5:]:
