@@ -14,7 +14,7 @@ from nanoscope.words.language import Language, choose_language
 from nanoscope.words.sentences import sentence
 
 if TYPE_CHECKING:
-    from nanoscope.analysis.known import KnownNumbers
+    from nanoscope.analysis.known import Numbers
     from nanoscope.words.concepts import Taught
 
 
@@ -49,7 +49,7 @@ class Explanation(Shown):
         return self.analyses[main_run(self.analyses)]
 
     @property
-    def numbers(self) -> "KnownNumbers":
+    def numbers(self) -> "Numbers":
         """The numbers of that run, with which concepts are explained."""
         from nanoscope.analysis.known import known_numbers  # late: few ask for it
 

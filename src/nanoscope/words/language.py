@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
@@ -26,6 +26,7 @@ from nanoscope.messages import (
     Joined,
     Message,
     Phrases,
+    Plural,
     Said,
     Text,
     Verbatim,
@@ -34,7 +35,6 @@ from nanoscope.messages import (
     printable,
 )
 from nanoscope.suggest import did_you_mean
-from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -56,13 +56,13 @@ FRACTION_PLURAL = 100
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 UNITS = {
-    "d": Plural("{n} d", "{n} d", "n"),
-    "h": Plural("{n} h", "{n} h", "n"),
-    "min": Plural("{n} min", "{n} min", "n"),
-    "s": Plural("{n} s", "{n} s", "n"),
-    "ms": Plural("{n} ms", "{n} ms", "n"),
+    "d": Plural("{n} d", "{n} d", 1),
+    "h": Plural("{n} h", "{n} h", 1),
+    "min": Plural("{n} min", "{n} min", 1),
+    "s": Plural("{n} s", "{n} s", 1),
+    "ms": Plural("{n} ms", "{n} ms", 1),
 }
-TWO_UNITS = Say("{longer} {shorter}")
+TWO_UNITS = Message("{longer} {shorter}")
 MOST_STEPS_LISTED = 4
 LINE_LIMIT = 160  # characters of a text that a log printed
 
@@ -74,11 +74,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-STEP, EPOCH = Say("step {n:plain}"), Say("epoch {n:plain}")
-
-
-class _Count(NamedTuple):
-    n: int
+STEP, EPOCH = Message("step {n:plain}"), Message("epoch {n:plain}")
 
 
 class _Filler(Formatter):
@@ -204,7 +200,7 @@ class Language:
 
     def at(self, number: int) -> str:
         """A place in a run: 'step 500', or 'epoch 3' for a number that counts epochs."""
-        return (EPOCH if isinstance(number, Epoch) else STEP).write(_Count(int(number)), self)
+        return self.say((EPOCH if isinstance(number, Epoch) else STEP).template, n=int(number))
 
     def typed(self, value: float) -> str:
         """A value as one types it into a command line."""
@@ -300,7 +296,7 @@ class Language:
                 texts.append(self._unit(unit, count, self.number(count)))
         text = texts[0] if texts else self._unit("s", 0, "0")
         for shorter in texts[1:]:
-            text = TWO_UNITS.translation(None, self).format(longer=text, shorter=shorter)
+            text = self.translate(TWO_UNITS.template).format(longer=text, shorter=shorter)
         return text
 
     def seconds(self, seconds: float | None, digits: int = 2) -> str:
@@ -321,7 +317,8 @@ class Language:
 
     def _unit(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL
-        return UNITS[unit].translation(_Count(n), self).format(n=text).replace(" ", NO_BREAK_SPACE)
+        pattern = UNITS[unit]
+        return self.translate(pattern.template, pattern.many, n).format(n=text).replace(" ", NO_BREAK_SPACE)
 
     def between(self, low: str, high: str) -> str:
         """A range, or one value where both ends look the same."""

@@ -81,7 +81,6 @@ class Advice(Finding):
     to_value: float | None = None
     saves_s: float | None = None
     of_s: float | None = None
-    loss_gain: tuple[float, float] | None = None  # a range
     step: int | None = None  # of the best validation loss, or of the last good checkpoint
     factor: int | None = None  # by which something is divided
 
@@ -92,12 +91,7 @@ class Advice(Finding):
 
     def text(self) -> Said:
         actions = ACTIONS if self.to_value is not None else ACTIONS | WITHOUT_VALUES
-        return Phrases(
-            actions[self.action],
-            self._saving(),
-            self.loss_gain is not None
-            and Message("By the curve so far, the loss would end {gain:gains} lower.", gain=self.loss_gain),
-        )
+        return Phrases(actions[self.action], self._saving())
 
     def _saving(self) -> Said:
         if self.saves_s is None:
