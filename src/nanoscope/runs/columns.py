@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nanoscope.runs.bars import read_bars
+from nanoscope.runs.failures import HINTS
 from nanoscope.runs.roles import COUNTERS, role_of
 from nanoscope.runs.run import LINE_BITS, MISSING
 from nanoscope.runs.scan import Cell, cells, frame, label_of, value_of
@@ -290,7 +291,7 @@ class Collector:
                 is_record = self._take_row(number, rest) or is_record
             else:
                 self._head.row(rest)
-        if not is_record or "rror" in line or "aving" in line or "aved" in line:
+        if not is_record or "aving" in line or "aved" in line or HINTS.search(line):
             for event in self._surroundings.read(number, line, is_record):
                 self._note(event)
 
