@@ -8,7 +8,8 @@ import re
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import eq
 from typing import Any
 
 from nanoscope.runs.bars import read_bars
@@ -159,9 +160,21 @@ class Table:
         is_short = len(labels) <= 0.6 * len(others) or (len(labels) < len(others) and not self.get(*LOSSES))
         return is_last and is_short and others[: len(labels)] == labels
 
+    def without_copies(self) -> "Table":
+        """The table without lines that were printed twice: each next to its copy, and the same in all its numbers."""
+        counter, size = self.get(*COUNTERS, "epoch"), len(self)
+        if counter is not None and not any(map(eq, counter.values, islice(counter.values, 1, None))):
+            return self
+        texts = [column.values.tolist() for column in self.columns]
+        rows = list(zip(*(map(str, values) for values in texts), strict=True))
+        near = (3 << LINE_BITS) - 1
+        kept = [i for i in range(size) if not i or rows[i] != rows[i - 1] or self.at[i] - self.at[i - 1] > near]
+        copies = size - len(kept)
+        return self.select(kept) if copies >= (1 if counter else 0.4 * size) and copies else self
+
     def select(self, rows: list[int]) -> "Table":
         """Some of its rows."""
-        table = Table(self.bar, self.head, [], self.unused, 0)
+        table = Table(self.bar, self.head, [], self.unused, self.width)
         table.at = array("q", map(self.at.__getitem__, rows))
         for column in self.columns:
             table.columns.append(column.empty())

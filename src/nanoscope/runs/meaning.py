@@ -109,7 +109,7 @@ class _Meaning:
             if table.bar is not None:
                 bars.setdefault((table.bar, table.columns[0].role), []).append(table)
         self.bars = [Table.joined(same) for same in bars.values()]
-        self.tables = _streams([table for table in found.tables if table.bar is None])
+        self.tables = _streams([table.without_copies() for table in found.tables if table.bar is None])
         for bar in [bar for bar in self.bars if bar.bar == "keras"]:
             if not any(at == of for at, of in zip(bar.columns[0].values, bar.columns[1].values, strict=True)):
                 bar.bar = ""  # its first epoch is not over
@@ -456,9 +456,8 @@ class _Meaning:
         """The bar's clock, or its pace where that is finer, at the steps of the rows."""
         assert rows.steps is not None
         position, elapsed, pace = bar.columns[0].values, bar.get("bar_elapsed"), bar.get("bar_pace")
-        fast = pace is not None and 0 < (_middle([p for p in pace.sample() if p == p]) or 0) < (
-            1 if rows.table.bar else 0.5
-        )
+        gap = _middle([b - a for a, b in pairwise(rows.steps[:SAMPLE]) if b > a]) or 1
+        fast = _is_fast(pace, max(0.5, 2 / gap))
         shown = pace if fast else elapsed
         if shown is None:
             return
@@ -697,7 +696,7 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
         again = {i for i, j in pairwise(ends) if j == i + 1 and loss.values[i] == loss.values[j]}
         ends = [i for i in ends if i not in again]
     table = bar.select(ends)
-    table.bar = None
+    table.bar, table.width = None, 0
     table.columns = [column for column in table.columns[5:] if any(value == value for value in column.values)]
     if not headed and table.get("epoch") is None:
         table.columns.insert(0, Column(Cell("epoch", "", "", "", 0, 0)))
