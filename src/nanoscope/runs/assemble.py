@@ -57,6 +57,13 @@ TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, n
 ROUNDED_S = 6e-4  # a time that is quoted in whole milliseconds may be off by so much
 MOST_QUOTED = 200  # lines of excerpts that may be out of order: nobody quotes more
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
+BOUNDS = {
+    "loss": (-HUGE, HUGE, NOT_FINITE),
+    "time": (TINY, HUGE, MISSING),  # 0.00 ms: not measured
+    "lr": (-math.inf, math.inf, MISSING),
+    "tok_s": (0, math.inf, MISSING),
+    "mfu_pct": (-math.inf, math.inf, MISSING),
+}
 _LANGUAGE = re.compile(r"\b(?:ppl|perplexity|bp[bc]|tok(?:en)?s?|kt/s|wps|lm loss|mlm|language)\b")
 _OTHER_TASK = re.compile(
     r"loss (?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl) loss\b"
@@ -97,18 +104,7 @@ def _track(several: list[Rows]) -> Track:
     parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), array("q"))]]
     whole: dict[str, Any] = parts[0] if len(parts) == 1 else _merged(parts)
     at, step = whole.pop("at"), whole.pop("step")
-    lr, norm, tok_s, mfu = (whole.pop(name) for name in ("lr", "grad_norm", "tok_s", "mfu_pct"))
-    loss = whole.pop("loss")
-    if LEFT_OUT in loss:
-        loss = array("d", (MISSING if v == LEFT_OUT else v for v in loss))
-    columns = [
-        _within(loss, -HUGE, HUGE, NOT_FINITE),
-        _within(whole.pop("time"), TINY, HUGE, MISSING),  # 0.00 ms: not measured
-        _within(lr, -math.inf, math.inf, MISSING),
-        norm,
-        _within(tok_s, 0, math.inf, MISSING),
-        _within(mfu, -math.inf, math.inf, MISSING),
-    ]
+    columns = [whole.pop(name) for name in ("loss", "time", "lr", "grad_norm", "tok_s", "mfu_pct")]
     return Track(at, step, columns, whole.pop("clock"), whole.pop("total"), whole)
 
 
@@ -117,22 +113,18 @@ def _columns(rows: Rows) -> "dict[str, Any]":
     table, size = rows.table, len(rows.table)
     assert rows.steps is not None
     found: dict[str, Any] = {"at": table.at, "step": rows.steps}
-    found["loss"] = rows.loss.values if rows.loss else missing(size)
-    found["time"] = rows.time or missing(size)
     found["clock"] = rows.clock or missing(size)
     found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
     if rows.totals and size and math.isfinite(max(rows.totals.values)):
         found["total"] = array("d", (value if value == value else 0 for value in rows.totals.values))
-    for name, roles in (
-        ("lr", ("lr",)),
-        ("grad_norm", ("grad_norm",)),
-        ("tok_s", ("tok_s", "tok_s_each")),
-        ("mfu_pct", ("mfu_pct",)),
-    ):
-        column = table.get(*roles)
-        found[name] = scaled(column) if column else missing(size)
+    printed = {"loss": rows.loss.values if rows.loss else None, "time": rows.time}
+    for name in ("lr", "grad_norm", "tok_s", "mfu_pct"):
+        column = table.get(name, f"{name}_each")
+        printed[name] = scaled(column) if column else None
         if name == "mfu_pct" and column and not column.unit and 0 < max(column.sample(), default=0) < 1:
-            found[name] = array("d", (100 * value for value in column.values))  # a share
+            printed[name] = array("d", (100 * value for value in column.values))  # a share
+    for name, values in printed.items():
+        found[name] = _within(values, *BOUNDS.get(name, (MISSING,) * 3)) if values else missing(size)
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))
@@ -154,10 +146,10 @@ def _merged(parts: "list[dict[str, Any]]") -> "dict[str, Any]":
 
 
 def _within(values: "array[float]", least: float, most: float, otherwise: float) -> "array[float]":
-    """The values, those outside the bounds replaced."""
-    if not values or (math.isfinite(sum(values)) and least < min(values) and max(values) < most):
+    """The values, those outside the bounds replaced; what somebody left out is missing."""
+    if math.isnan(least) or (math.isfinite(sum(values)) and least < min(values) and max(values) < most):
         return values
-    return array("d", (v if least < v < most or v != v else otherwise for v in values))
+    return array("d", (v if least < v < most or v != v else MISSING if v == LEFT_OUT else otherwise for v in values))
 
 
 # --- which run they belong to ---

@@ -407,6 +407,8 @@ class _Meaning:
             rows.total = rows.total or self._summary_steps()
         else:
             self.result.steps_are_lines = every is None
+            if every is None:
+                self._doubt("step", [(len(table), "a step for each line")], "nothing in the log counts steps")
             rows.steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
         if bar:
             self._bar_clock(rows, bar)
