@@ -163,7 +163,8 @@ class Table:
         near = (3 << LINE_BITS) - 1
         kept = [i for i in range(size) if not i or rows[i] != rows[i - 1] or self.at[i] - self.at[i - 1] > near]
         copies = size - len(kept)
-        return self.select(kept) if copies >= (1 if counter else 0.4 * size) and copies else self
+        most = len(kept) > 1 and copies >= (1 if counter else 0.4 * size)
+        return self.select(kept) if most and copies else self
 
     def select(self, rows: list[int]) -> "Table":
         """Some of its rows."""

@@ -390,14 +390,12 @@ class _Meaning:
         rows.total = total = _last(bar, 1) or self._said_total()
         every = self.settings.get("logging_steps")
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
-        # Lines come late, never early: the bar behind a row may have moved on, and logs are written at round steps.
-        glued = set(bar.at) if bar else set()
-        if epoch is not None and _spread(before, epoch) < 0.5 * _spread(after, epoch):
-            after = before
-        nearest = [
-            b if b and (at - 1 in glued or (a and a % 5 and b % 5 == 0)) else a or b
-            for at, a, b in zip(table.at, after, before, strict=True)
-        ]
+        # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
+        round_before, round_after = (math.gcd(*(step or 0 for step in steps)) for steps in (before, after))
+        likely = epoch is not None and _spread(before, epoch) < 0.5 * _spread(after, epoch)
+        if round_before > round_after or (round_before == round_after and likely):
+            before, after = after, before
+        nearest = [a or b for a, b in zip(after, before, strict=True)]
         steps = [step for step in nearest if step]
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
         if len(steps) == len(table) and all(b > a for a, b in pairwise(steps)):
@@ -490,20 +488,12 @@ class _Meaning:
             position, of = counter, total
         epoch = next((c for c in bar.columns[2:] if c.role == "epoch" and c.part == "" and c.is_whole()), None)
         at, whole, elapsed, loss = position.values, of.values, bar.columns[2].values, bar.get("loss", "part_loss")
-        last = [
-            i
-            for i in range(len(bar))
-            if i + 1 == len(bar)
-            or at[i + 1] != at[i]
-            or elapsed[i + 1] < elapsed[i]
-            or (
-                not epoch
-                and loss
-                and elapsed[i + 1] == elapsed[i]
-                and loss.values[i + 1] != loss.values[i]
-                and at[i] == whole[i]
-            )
-        ]
+        last = []
+        for i in range(len(bar)):
+            again = i + 1 < len(bar) and at[i + 1] == at[i] and elapsed[i + 1] >= elapsed[i]
+            if again and not epoch and loss and at[i] == whole[i] and elapsed[i + 1] == elapsed[i]:
+                again = loss.values[i + 1] == loss.values[i]  # else the next epoch has one batch, too
+            last += [] if again else [i]
         last = [i for i in last if at[i] > 0 or (bar.get("loss") is not None and len(last) < 3)]
         if not last:
             return None
@@ -550,6 +540,7 @@ class _Meaning:
         if rows.total and last > rows.total:
             readings = [(rows.total, "the number beside the counter"), (last, "the counter")]
             self._doubt("total_steps", readings, "a step is above it")
+            rows.total = rows.totals = None
 
     # --- time ---
 
