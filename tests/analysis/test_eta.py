@@ -222,7 +222,7 @@ def own_run(steps: int, *events: AnyEvent, **config: object) -> Run:
         reader.take(Iter(step=step, loss=2.0, seconds=1.0, eta_seconds=100.0, t=float(step)))
     for event in events:
         reader.take(event)
-    (run,) = reader.finish()
+    (run,) = reader.log("", 0).runs
     return run
 
 
@@ -259,5 +259,5 @@ def test_a_checkpoint_before_the_first_step_says_nothing_about_how_often_they_co
     reader.take(Checkpoint(step=0, seconds=1.0))
     for step in range(100):
         reader.take(Iter(step=step, loss=2.0, seconds=1.0))
-    (run,) = reader.finish()
+    (run,) = reader.log("", 0).runs
     assert analyse(run).eta.checkpoints_left == 0  # type: ignore[union-attr]

@@ -42,7 +42,7 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
     folder = Path(path)
     inside: dict[str, Path] = {}
     if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
-        from nanoscope.runs.glance import find_runs  # late: logs are compared without psutil too
+        from nanoscope.runs.summary import find_runs  # late: logs are compared without psutil too
 
         inside = find_runs(folder)
     if not inside:

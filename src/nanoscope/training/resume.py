@@ -31,7 +31,7 @@ from nanoscope.messages import Count, Joined, Text
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
-from nanoscope.runs.glance import glance
+from nanoscope.runs.summary import summary_of
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
 from nanoscope.training.run_folder import RunFolder, lock_folder, new_run, numbered_folders, refuse_foreign_files
@@ -225,7 +225,7 @@ def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
     if resolved.config.out_dir or resolved.config.overwrite:
         return []
     for path in reversed(numbered_folders(resolved.name)):
-        seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
+        seen, last = summary_of(path), read_pointer(path / "checkpoints", LAST)
         if path != folder.path and seen.state == "stopped" and seen.total and last:
             step = int(last.removeprefix("step-"))
             return [
@@ -325,7 +325,7 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
         )
         raise NothingToTrainError(run, what)
     # A process that was killed at the very end has not written its last event.
-    if step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished":
+    if step == config.max_iters and state.evaluated_at == step and summary_of(Path(run)).state == "finished":
         what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
         raise NothingToTrainError(run, what, finished=True)
     if auto and out_of_patience(state, config):
