@@ -282,15 +282,16 @@ def decode(line: str | bytes) -> AnyEvent | None:
         event = _DECODER.decode(line)
     except _DAMAGED:
         return _decode_leniently(line)
-    check_version(event)
+    if type(event) is Start:
+        _check_version(event.version)
     return event
 
 
 def decode_lines(lines: bytes) -> list[AnyEvent | None]:
-    """The events of whole lines, None for those that are none. Versions are not checked."""
+    """The events of whole lines, None for those that are none. NewerVersionError as for one line."""
     try:
         found: list[AnyEvent | None] = [*_DECODER.decode_lines(lines)]
-        if len(found) == lines.count(b"\n"):
+        if len(found) == lines.count(b"\n") and Start not in map(type, found):
             return found
     except _DAMAGED:
         pass
@@ -321,12 +322,6 @@ def _event_of(record: dict[str, Any]) -> AnyEvent:
     }
     known = {name: value for name, value in record.items() if name in _ITER_FIELDS}
     return msgspec.convert({**known, "extras": extras} if extras else known, IterWithExtras if extras else Iter)
-
-
-def check_version(event: AnyEvent) -> None:
-    """Raise NewerVersionError for the start of a run that a newer nanoscope wrote."""
-    if type(event) is Start:
-        _check_version(event.version)
 
 
 def _check_version(version: Any) -> None:

@@ -50,10 +50,8 @@ def sort_runs(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
         return runs[::-1] if key.startswith("-") else runs
     value_of = _value_of(name, runs, "--sort")
     known = [run for run in runs if value_of(run) is not None]
-    if all(isinstance(value_of(run), int | float) for run in known):
-        known.sort(key=value_of, reverse=key.startswith("-"))
-    else:
-        known.sort(key=lambda run: str(value_of(run)), reverse=key.startswith("-"))
+    is_number = all(isinstance(value_of(run), int | float) for run in known)
+    known.sort(key=value_of if is_number else lambda run: str(value_of(run)), reverse=key.startswith("-"))
     return known + [run for run in runs if value_of(run) is None]
 
 
@@ -104,12 +102,7 @@ def check_settings(names: Sequence[str], runs: Sequence[RunSummary], option: str
     for name in names:
         if name not in KEYS and not any(name in run.settings for run in runs):
             hint = did_you_mean(name, [*KEYS, *FIELDS])
-            if option == "--columns":
-                raise UsageError("{option}: no run has a setting {name!r}.{hint}", option=option, name=name, hint=hint)
-            raise UsageError(
-                "{option}: no run has a setting {name!r}.{hint}\nGive a setting or one of {fields}.",
-                option=option, name=name, hint=hint, fields=", ".join(FIELDS),
-            )  # fmt: skip
+            raise UsageError("{option}: no run has a setting {name!r}.{hint}", option=option, name=name, hint=hint)
 
 
 def _number(value: Any) -> float | None:

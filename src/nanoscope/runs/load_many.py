@@ -56,24 +56,17 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
             found.append((each, read_log(each)))
         except JobError as error:
             warn(Text("skipped {path}: {reason}", path=each, reason=error.text))
-    found = _without(lambda path: Text("skipped {path}: it has no training step yet", path=path), found, warn, bool)
-    if any(_trained(log)[-1].evals for _, log in found):  # runs without any would leave no step to compare all at
-        found = _without(
-            lambda path: Text("skipped {path}: it has no evaluation yet", path=path),
-            found, warn, lambda runs: bool(runs[-1].evals),
-        )  # fmt: skip
-    if not found:
+    trained = [path for path, log in found if _trained(log)]
+    evaluated = [path for path, log in found if any(run.evals for run in _trained(log)[-1:])]
+    kept = evaluated or trained  # runs without an evaluation would leave no step to compare all at
+    for path, _ in found:
+        if path not in trained:
+            warn(Text("skipped {path}: it has no training step yet", path=path))
+        elif path not in kept:
+            warn(Text("skipped {path}: it has no evaluation yet", path=path))
+    if not kept:
         raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
-    return found
-
-
-def _without(
-    skipped: Callable[[str], Text], found: list[tuple[str, Log]], warn: Warn, has: Callable[[list[Run]], bool]
-) -> list[tuple[str, Log]]:
-    for path, log in found:
-        if not has(_trained(log)):
-            warn(skipped(path))
-    return [(path, log) for path, log in found if has(_trained(log))]
+    return [(path, log) for path, log in found if path in kept]
 
 
 def _trained(log: Log) -> list[Run]:

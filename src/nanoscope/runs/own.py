@@ -56,35 +56,43 @@ class EventReader:
         self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
 
     def take_lines(self, events: Sequence[e.AnyEvent | None], first_line: int) -> None:
-        """Add the events of successive lines: iterations that follow each other at once, others one by one."""
+        """Add the events of successive lines: consecutive iterations in one batch, others one by one."""
         line = first_line
         for kind, group in groupby(events, type):
             found: list[Any] = list(group)
-            if not (issubclass(kind, e.Iter) and self._take_iterations(found)):
-                for number, event in enumerate(found if kind is not type(None) else (), start=line):
+            if issubclass(kind, e.Iter):
+                self._take_iterations(found, line)
+            elif kind is not type(None):
+                for number, event in enumerate(found, start=line):
                     self.builder.line = number
-                    self.take(event)
+                    self._take(event)
             line += len(found)
 
-    def _take_iterations(self, found: list[e.Iter]) -> bool:
-        """Add the next iterations of the run, or say that they need a closer look."""
-        run = self.builder.current
+    def _take_iterations(self, found: list[e.Iter], first_line: int) -> None:
+        """Add consecutive iterations: column by column if they are the next ones of the run."""
+        builder = self.builder
         steps = [each.step for each in found]
-        if run is None or not self._stepped or not self.builder.place_next_steps(
+        columns: Any = (
             steps, [each.loss for each in found], [each.seconds for each in found],
             _filled([each.lr for each in found]), _filled([each.grad_norm for each in found]),
             _filled([each.tokens_per_second for each in found]), _filled([each.mfu for each in found], 100),
-        ):  # fmt: skip
-            return False
-        self._add_series(run, found, steps)
-        left = [each.eta_seconds for each in found]
-        if None in left:
-            steps = [step for step, eta in zip(steps, left, strict=True) if eta is not None]
-        self.details.eta_steps.fromlist(steps)
-        self.details.eta_seconds.fromlist([eta for eta in left if eta is not None])
+        )  # fmt: skip
+        if self._stepped and builder.current is not None and builder.place_next_steps(*columns):
+            self._add_series(builder.current, found, steps)
+        else:
+            for number, (event, (step, loss, seconds, *others)) in enumerate(
+                zip(found, zip(*columns, strict=True), strict=True), start=first_line
+            ):
+                builder.line = number
+                builder.place(StepRecord(step, NOT_FINITE if loss is None else loss, seconds or MISSING, *others))
+                if builder.last_step == step and builder.current is not None:
+                    self._add_series(builder.current, [event], [step])
+        left = [(each.step, each.eta_seconds) for each in found if each.eta_seconds is not None]
+        self.details.eta_steps.fromlist([step for step, _ in left])
+        self.details.eta_seconds.fromlist([seconds for _, seconds in left])
+        self._count_time(found[0])
         if (t := next((each.t for each in reversed(found) if each.t is not None), None)) is not None:
             self._session["wall"] = t
-        return True
 
     def _add_series(self, run: Run, found: list[e.Iter], steps: list[int]) -> None:
         """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
@@ -102,29 +110,16 @@ class EventReader:
                 run.series.setdefault(name, Series()).append(event.step, value)
 
     def _extend(self, run: Run, name: str, steps: list[int], values: list[float | None], scale: float) -> None:
-        missing = values.count(None)
-        if missing == len(values):
-            return
-        if missing:
-            steps = [step for step, value in zip(steps, values, strict=True) if value is not None]
-        series = run.series.setdefault(name, Series())
-        series.steps.fromlist(steps)
-        series.values.fromlist([scale * value for value in values if value is not None])
+        known = [(step, scale * value) for step, value in zip(steps, values, strict=True) if value is not None]
+        if known:
+            series = run.series.setdefault(name, Series())
+            series.steps.fromlist([step for step, _ in known])
+            series.values.fromlist([value for _, value in known])
 
-    def take(self, event: e.AnyEvent) -> None:
-        """Add one event."""
+    def _take(self, event: e.AnyEvent) -> None:
+        """Add one event that is no iteration."""
         builder = self.builder
         match event:
-            case e.Iter():  # nearly all of them
-                builder.place(_step_record(event))
-                if builder.last_step == event.step and builder.current is not None:
-                    self._add_series(builder.current, [event], [event.step])
-                if event.eta_seconds is not None:
-                    self.details.eta_steps.append(event.step)
-                    self.details.eta_seconds.append(event.eta_seconds)
-                if self._stepped and event.t is not None:
-                    self._session["wall"] = event.t
-                    return
             case e.Start():
                 self._begin_session(event)
             case e.Forecast():
@@ -160,7 +155,6 @@ class EventReader:
         return Log(source, OWN_FORMAT if runs else "none", runs, self.builder.errors, lines)
 
     def _begin_session(self, start: e.Start) -> None:
-        e.check_version(start)
         self._close_session()
         resuming = start.first_step > 0
         if resuming:
@@ -286,24 +280,8 @@ def read_samples(folder: Path) -> list[tuple[int, str]]:
     return texts
 
 
-def _step_record(event: e.Iter) -> StepRecord:
-    return StepRecord(
-        event.step,
-        NOT_FINITE if event.loss is None else event.loss,
-        _or_missing(event.seconds),
-        _or_missing(event.lr),
-        _or_missing(event.grad_norm),
-        _or_missing(event.tokens_per_second),
-        MISSING if event.mfu is None else 100 * event.mfu,
-    )
-
-
 def _filled(values: list[float | None], scale: float = 1) -> list[float]:
     """A column, with NaN for what was not written."""
     if None in values or scale != 1:
         return [MISSING if value is None else scale * value for value in values]
     return values  # type: ignore[return-value]
-
-
-def _or_missing(value: float | None) -> float:
-    return MISSING if value is None else value

@@ -317,7 +317,8 @@ def find_runs(root: Path) -> dict[str, Path]:
             f for f in folders if not f.startswith(".") and f not in _WITHOUT_RUNS and depth < MAX_DEPTH
         )
         name = Path(place).relative_to(root).as_posix()
-        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and _is_utf8(name):
+        is_utf8 = name.encode("utf-8", "replace").decode() == name  # other names cannot be part of a URL
+        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and is_utf8:
             found[name] = Path(place)
         if seen >= MAX_FOLDERS:
             break
@@ -349,12 +350,3 @@ def is_plain_file(path: Path) -> bool:
 def version_of(status: os.stat_result) -> str:
     """Changes whenever the file has changed."""
     return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
-
-
-def _is_utf8(name: str) -> bool:
-    """Other names cannot be part of a URL."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
