@@ -23,9 +23,8 @@ from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_
 from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
-from nanoscope.words.sentences import sentence
+from nanoscope.words.sentences import sentence, verdict_title
 from nanoscope.words.timing import DIRECTION, NAIVE_ETA
-from nanoscope.words.verdicts import verdict_title
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # no date is given beyond it (it may not exist)
