@@ -56,17 +56,17 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
             found.append((each, read_log(each)))
         except JobError as error:
             warn(Text("skipped {path}: {reason}", path=each, reason=error.text))
-    trained = [path for path, log in found if _trained(log)]
-    evaluated = [path for path, log in found if any(run.evals for run in _trained(log)[-1:])]
+    trained = [each for each, log in found if _trained(log)]
+    evaluated = [each for each, log in found if any(run.evals for run in _trained(log)[-1:])]
     kept = evaluated or trained  # runs without an evaluation would leave no step to compare all at
-    for path, _ in found:
-        if path not in trained:
-            warn(Text("skipped {path}: it has no training step yet", path=path))
-        elif path not in kept:
-            warn(Text("skipped {path}: it has no evaluation yet", path=path))
+    for each, _ in found:
+        if each not in trained:
+            warn(Text("skipped {path}: it has no training step yet", path=each))
+        elif each not in kept:
+            warn(Text("skipped {path}: it has no evaluation yet", path=each))
     if not kept:
         raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
-    return [(path, log) for path, log in found if path in kept]
+    return [(each, log) for each, log in found if each in kept]
 
 
 def _trained(log: Log) -> list[Run]:
