@@ -9,8 +9,8 @@ from nanoscope.messages import printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.compare import WithError, compared
 from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.sentences import verdict_title
 from nanoscope.words.templates import Say
-from nanoscope.words.verdicts import verdict_title
 
 LONG_NAME = 40  # characters: runs with longer names are called A, B, C
 MOST_COLUMNS = 4  # runs beside each other in the table of settings; of more, a terminal shows none
