@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.errors import JobError
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import DeviceConfig
 from nanoscope.hardware.memory import SequenceTooLargeError
 from nanoscope.messages import Joined
 from nanoscope.training.distributed import Processes
@@ -33,7 +33,7 @@ def make_evaluator(
     split = TokenSplit([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
-        machine=Machine(Choice("cpu", "a CPU", "float32", False, Joined("", ())), Processes()), batch=batch,
+        machine=Machine(DeviceConfig("cpu", "a CPU", "float32", False, Joined("", ())), Processes()), batch=batch,
     )  # fmt: skip
 
 

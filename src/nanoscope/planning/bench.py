@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate
-from nanoscope.hardware.device import DTYPES, Choice, look, measure_peak
+from nanoscope.hardware.device import DTYPES, DeviceConfig, detect, measure_peak
 from nanoscope.hardware.memory import is_out_of_memory
 from nanoscope.hardware.probe import probe_cpu_dtype
 from nanoscope.messages import Count, Joined, Text
@@ -62,10 +62,10 @@ def label(key: str) -> Text:
     return Joined(", ", [name, Text("{size}, {batch} tokens", size=size, batch=batch)])
 
 
-def machine(choice: Choice) -> dict[str, str | int]:
+def machine(choice: DeviceConfig) -> dict[str, str | int]:
     """What the figures depend on."""
     return {
-        "cpu": look().cpu_name,
+        "cpu": detect().cpu_name,
         "threads": torch.get_num_threads(),
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

@@ -17,7 +17,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.readers import Documents
 from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import DeviceConfig
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Joined, Text
 from nanoscope.runs.scores import Measured, MeasuredText
@@ -119,7 +119,7 @@ def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progres
 
 @torch.no_grad()
 def score(
-    models: Sequence[OpenedModel], text: ScoredText, choice: Choice, windows: int | None, on_progress: OnProgress
+    models: Sequence[OpenedModel], text: ScoredText, choice: DeviceConfig, windows: int | None, on_progress: OnProgress
 ) -> tuple[MeasuredText, list[Measured]]:
     """Measure each model on the text, in windows as long as the shortest context of them. `windows` None: in all.
 
