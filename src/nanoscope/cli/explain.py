@@ -139,6 +139,17 @@ def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequen
         from nanoscope.views.concepts import print_lessons
 
         print_lessons(explanation.numbers, page)
+    else:
+        page.line()
+        page.paragraph(
+            page.language.say(
+                "{teach} explains these numbers, {annotate} the log line by line; {report} writes a page to share.",
+                teach="--teach",
+                annotate="--annotate",
+                report="nanoscope report",
+            ),
+            style="dim",
+        )
     return explanation.analyses or [explanation.analysis]
 
 
