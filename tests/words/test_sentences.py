@@ -9,13 +9,12 @@ from nanoscope.words.compare import compared
 from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
 from nanoscope.words.sentences import MESSAGES, sentence, verdict_title
 from nanoscope.words.templates import By, Words
-from nanoscope.words.timing import CAUSES, DIRECTION, NAIVE_ETA, REASONS
+from nanoscope.words.timing import CAUSES, NAIVE_ETA, OTHER_STEP_TIMES, REASONS
 
 ENGLISH = Language("en")
 FOR_COMPARISONS = (
     findings.ComparisonRow,
     findings.ConfigDifference,
-    findings.RankedSettings,
     findings.Compared,
 )
 
@@ -39,12 +38,9 @@ def test_every_finding_about_several_runs_has_its_messages():
 TABLES: list[tuple[type[findings.Finding], Words]] = [
     *MESSAGES.items(),
     *compare.MESSAGES.items(),
-    (findings.ComparisonRow, compare.MEASURES),
-    (findings.Eta, DIRECTION),
 ]
 WITHOUT_A_MESSAGE = {
     ("NormalStep", "source"): {"printed"},
-    ("Eta", "direction"): {"steady"},
     ("Eta", "evaluations"): {"known"},
 }
 
@@ -91,21 +87,16 @@ def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
     assert "doesn't show when it was best" in text
 
 
-def test_the_device_is_said_not_to_explain_a_higher_loss():
-    assert compared(findings.NoEffect("device"), ENGLISH, ("laptop", "gpu")).startswith("It is not the device")
-
-
-def test_compared_runs_are_called_by_their_names():
-    text = compared(findings.Work(1, 0, 26.3, "mfu", 22.7), ENGLISH, ("laptop", "gpu"))
-    assert text.startswith("A step of gpu does about 26 times the arithmetic of a step of laptop")
+def effect(verdict: str, confidence: str, noise_from: str | None = None) -> findings.Effect:
+    return findings.Effect(
+        setting="dropout", values=("0", "0.1"), losses=(2.0, 2.0123), runs=((0,), (1,)), measure="val", step=100,
+        verdict=verdict, best=0, difference=0.01234, noise=0.0031, noise_from=noise_from, ties=(), edge=None, fixed=(),
+        among=(), seed_differs=False, confidence=confidence,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def test_a_difference_is_written_with_as_many_decimals_as_its_error():
-    effect = findings.Effect(
-        "dropout", ("0", "0.1"), (2.0, 2.0123), ((0,), (1,)), "val", 100, "differs", 0, 0.01234, 0.0031, "windows", (),
-        None, (), (), False, confidence="sure",
-    )  # fmt: skip
-    assert compared(effect, ENGLISH, ("a", "b")) == (
+    assert compared(effect("differs", "sure", "windows"), ENGLISH, ("a", "b")) == (
         "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
         "From best to worst: 0.012 ± 0.003, compared window by window."
     )
@@ -113,14 +104,12 @@ def test_a_difference_is_written_with_as_many_decimals_as_its_error():
 
 def test_the_wording_follows_the_confidence():
     def begins(verdict, confidence):
-        effect = findings.Effect(
-            "dropout", ("0", "0.1"), (2.0, 2.1), ((0,), (1,)), "val", 100, verdict, 0, 0.1, None, None, (), None, (),
-            (), False, confidence=confidence,
-        )  # fmt: skip
-        return compared(effect, ENGLISH, ("a", "b")).split(" (")[0]
+        return compared(effect(verdict, confidence), ENGLISH, ("a", "b")).split(" (")[0]
 
     assert begins("differs", "sure") == "dropout makes the difference"
-    assert begins("differs", "likely").endswith("most likely makes the difference")
+    assert begins("differs", "likely") == "dropout most likely makes the difference"
+    assert begins("models", "likely") == "The models differ"
+    assert begins("models", "hint") == "dropout is the only difference that the logs show"
     assert begins("unclear", "hint") == "dropout may make a difference"
 
 
@@ -148,15 +137,17 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
 
 
 def test_the_naive_figure_is_given_to_the_second_and_called_what_it_is():
-    eta = findings.Eta(1000.0, 900.0, 1100.0, 23571.149, 5900, 0.17, 0, None, 0, None, 0.17, 1, "steady", ())
+    eta = findings.Eta(1000.0, 900.0, 1100.0, 23571.149, 5900, 0.17, 0, None, 0, None, ())
     assert "6 h 32 min 51 s: too much" in NAIVE_ETA.write(eta, ENGLISH).replace(NO_BREAK_SPACE, " ")
-    too_little = findings.Eta(1000.0, 900.0, 1100.0, 500.0, 10, 1.0, 1, 900.0, 0, None, 1.0, 1, "steady", ())
+    too_little = findings.Eta(1000.0, 900.0, 1100.0, 500.0, 10, 1.0, 1, 900.0, 0, None, ())
     assert "too little" in NAIVE_ETA.write(too_little, ENGLISH)
 
 
-def test_a_scenario_is_rounded():
-    assert english(findings.Scenario(0.2, 1180.0)) == "At 200 ms a step: 20 min."
-    assert english(findings.Scenario(0.15, 885.0)) == "At 150 ms a step: 15 min."
+def test_other_step_times_are_one_sentence_with_rounded_times():
+    times = findings.Scenario(0.2, 1180.0), findings.Scenario(0.15, 885.0)
+    eta = findings.Eta(1000.0, 900.0, 1100.0, 500.0, 5900, 0.3, 0, None, 0, None, times)
+    said = OTHER_STEP_TIMES.write(eta, ENGLISH).replace(NO_BREAK_SPACE, " ")
+    assert said == "At other step times: 20 min at 200 ms a step · 15 min at 150 ms a step."
 
 
 @pytest.mark.parametrize("cause", findings.Cause.__args__)

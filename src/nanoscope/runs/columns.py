@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nanoscope.runs.bars import read_bars
+from nanoscope.runs.failures import HINTS
 from nanoscope.runs.roles import COUNTERS, role_of
 from nanoscope.runs.run import LINE_BITS, MISSING
 from nanoscope.runs.scan import Cell, cells, frame, label_of, value_of
@@ -155,7 +156,8 @@ class Table:
         """Whether its only row is the last line of the log, and the first half of another table's line."""
         labels, others = [c.label for c in self.columns], [c.label for c in whole.columns]
         is_last = len(self) == 1 < len(whole) and self.at[0] > whole.at[-1]
-        return is_last and len(labels) <= 0.6 * len(others) and others[: len(labels)] == labels
+        is_short = len(labels) <= 0.6 * len(others) or (len(labels) < len(others) and not self.get(*LOSSES))
+        return is_last and is_short and others[: len(labels)] == labels
 
     def select(self, rows: list[int]) -> "Table":
         """Some of its rows."""
@@ -289,7 +291,7 @@ class Collector:
                 is_record = self._take_row(number, rest) or is_record
             else:
                 self._head.row(rest)
-        if not is_record or "rror" in line or "aving" in line or "aved" in line:
+        if not is_record or "aving" in line or "aved" in line or HINTS.search(line):
             for event in self._surroundings.read(number, line, is_record):
                 self._note(event)
 

@@ -24,7 +24,7 @@ from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence, verdict_title
-from nanoscope.words.timing import DIRECTION, NAIVE_ETA
+from nanoscope.words.timing import NAIVE_ETA, OTHER_STEP_TIMES
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # no date is given beyond it (it may not exist)
@@ -133,15 +133,14 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
-    from nanoscope.analysis.compare import analyse_experiment  # late: most logs hold one run
+    from nanoscope.analysis.compare import compare_equally_long  # late: most logs hold one run
 
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
-    experiment = analyse_experiment(log.runs, analyses)
-    found = experiment.learnt if experiment else ()
-    page.section(
-        page.language.say("The runs together"),
-        [compared(f, page.language, names) for f in found if isinstance(f, Effect | Repeats | Identical | Confounded)],
-    )
+    comparison = compare_equally_long(log.runs, analyses, names)
+    if comparison is not None:
+        found = [f for f in comparison.findings if isinstance(f, Effect | Repeats | Identical | Confounded)]
+        texts = [compared(finding, page.language, comparison.names) for finding in found]
+        page.section(page.language.say("The runs together"), texts)
 
 
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
@@ -156,6 +155,4 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
         finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
         page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
     page.paragraph(NAIVE_ETA.write(eta, language))
-    page.paragraph(DIRECTION.write(eta, language))
-    for scenario in eta.scenarios:
-        page.paragraph(sentence(scenario, language), bullet="- ")
+    page.paragraph(OTHER_STEP_TIMES.write(eta, language))

@@ -148,14 +148,10 @@ class Eta(Finding):
     eval_each_s: float | None  # None: not visible in the log, or part of no printed time
     checkpoints_left: int
     checkpoint_each_s: float | None  # None: part of eval_each_s, or not visible
-    moving_average_s: float  # over the last `moving_average_lines` normal lines
-    moving_average_lines: int
-    direction: Literal["faster", "slower", "steady"]
     scenarios: tuple[Scenario, ...]
     # 'forecast': none was seen, the run foresees their cost; 'likely': their cost is part of the first step's;
     # 'left_out': how often they come is unknown; 'none': invisible
     evaluations: Literal["known", "forecast", "likely", "left_out", "none"] = "none"
-    drift: float = 0.0  # change of the step time, from each quarter of the log to the next, that is followed
     printed_s: float | None = None  # the time left as the trainer itself prints it
     printed_disagrees: bool = False  # by more than both ranges
     unit: Literal["step", "epoch"] = "step"  # what the steps are
