@@ -140,16 +140,9 @@ def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequen
 
         print_lessons(explanation.numbers, page)
     else:
-        page.line()
-        page.paragraph(
-            page.language.say(
-                "{teach} explains these numbers, {annotate} the log line by line; {report} writes a page to share.",
-                teach="--teach",
-                annotate="--annotate",
-                report="nanoscope report",
-            ),
-            style="dim",
-        )
+        from nanoscope.views.terminal import print_how_to_go_on
+
+        print_how_to_go_on(page)
     return explanation.analyses or [explanation.analysis]
 
 

@@ -56,6 +56,18 @@ def print_report(
     _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
 
 
+def print_how_to_go_on(page: Page) -> None:
+    """Print what else can be asked about a log."""
+    text = page.language.say(
+        "{teach} explains these numbers, {annotate} the log line by line; {report} writes a page to share.",
+        teach="--teach",
+        annotate="--annotate",
+        report="nanoscope report",
+    )
+    page.line()
+    page.paragraph(text, style="dim")
+
+
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
     _advice(analysis, page)
