@@ -47,6 +47,8 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         _check_archive(file)
         # Mapped, not read: two thirds of the file belong to the optimizer.
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        if not isinstance(saved, dict):
+            raise TypeError(f"it holds a {type(saved).__name__}")
         weights = _weights(saved["model"], file.stat().st_size)
         config = _model_config(saved["model_args"])
         check_weights(config, weights)
