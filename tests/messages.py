@@ -9,7 +9,7 @@ from nanoscope.cli.extraction import pieces
 
 SOURCES = Path(nanoscope.__file__).parent
 # Messages about findings, and the labels of views.
-FINDINGS = {"say": None, "plural": (1, 2), "Say": None, "Plural": (1, 2)}
+FINDINGS = {"say": None, "plural": (1, 2), "Message": None, "Say": None, "Plural": (1, 2)}
 # Messages of commands: errors, and what the console prints. The Makefile has the same list.
 ERRORS = ("JobError", "UsageError", "DoesNotFitError", "LockedError", "OtherVersionError", "NewerVersionError")
 TEXTS = {"Text": None, "Count": (1, 2), **dict.fromkeys(ERRORS)}
@@ -22,8 +22,9 @@ def _extract(folder: Path, keywords: dict[str, tuple[int, ...] | None]) -> Messa
 
 
 def messages_about_findings() -> Messages:
-    """Every message of `words` and `views`; one with a plural as both of its forms."""
-    return _extract(SOURCES / "words", FINDINGS) | _extract(SOURCES / "views", FINDINGS)
+    """Every message of findings, `words` and `views`; one with a plural as both of its forms."""
+    rooms = ("analysis", "words", "views")
+    return set[str | tuple[str, ...]]().union(*(_extract(SOURCES / room, FINDINGS) for room in rooms))
 
 
 def texts() -> Messages:

@@ -93,5 +93,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> PretendGPU:
     monkeypatch.setattr(torch.mps, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 0)
     monkeypatch.setattr(device, "measure_peak", lambda *_: 1e12)
-    monkeypatch.setattr(cpu_kernels, "by_hand", lambda x: False)  # which is for CPUs
+    monkeypatch.setattr(cpu_kernels, "use_cpu_kernels", lambda x: False)  # which is for CPUs
     return PretendGPU()

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from nanoscope.analysis.analyse import Options, analyse
-from nanoscope.analysis.findings import WaitingForData
-from nanoscope.analysis.notes import note_findings
+from nanoscope.analysis.findings import WaitingForData, note_findings
 from nanoscope.analysis.schema import plain
 from nanoscope.runs.reader import read_log
 

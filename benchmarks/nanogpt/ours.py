@@ -77,7 +77,7 @@ def loss(
     """The validation loss of a run's last checkpoint, or of nanoGPT's, in the same windows: all, or at most so many."""
 
     from nanoscope.data.dataset import open_dataset
-    from nanoscope.hardware.device import Choice
+    from nanoscope.hardware.device import DeviceConfig
     from nanoscope.interop.models import open_model
     from nanoscope.messages import Joined
     from nanoscope.training.distributed import Processes
@@ -90,11 +90,11 @@ def loss(
     evaluator = Evaluator(
         {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
         vocab_size=model.config.vocab_size,
-        machine=Machine(Choice("cpu", "", "float32", False, Joined("", ())), Processes()),
+        machine=Machine(DeviceConfig("cpu", "", "float32", False, Joined("", ())), Processes()),
     )  # fmt: skip
     found = evaluator.evaluate(model)
     assert found is not None
-    return {"loss": found["val"].loss, "windows": found["val"].windows}
+    return {"loss": found["val"].loss, "windows": len(found["val"].losses)}
 
 
 def _train(shape: dict[str, Any], dataset: str, **settings: int | str) -> list[dict[str, Any]]:

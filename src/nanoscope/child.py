@@ -1,11 +1,11 @@
 """A function of this package in a process of its own, asked in lines of JSON: for what may crash, hang or fill memory.
 
-    with Child("nanoscope.planning.measuring:serve") as child:
-        first = child.ask(job, Facts, timeout=600)
-        times = child.ask(Question(seconds=2.0), Times, timeout=600)
+    with Child("nanoscope.planning.measure:serve") as child:
+        facts = child.ask(job, Facts, timeout=600)
+        figures = child.ask(2.0, Figures, timeout=600)
 
 The function is a generator: it takes an iterator over questions, as plain JSON values (msgspec.convert makes them
-structs), and yields answers, one or more for each question. The process ends with the function, with its parent, or by
+structs), and yields an answer to each question. The process ends with the function, with its parent, or by
 `close`. Nothing here imports torch.
 """
 
@@ -63,15 +63,11 @@ class Child:
             raise ChildError(Text("can't start a process: {reason}", reason=why(error))) from None
         threading.Thread(target=self._read, daemon=True).start()
 
-    def ask(self, question: object, kind: type[T], *, timeout: float | None = None) -> T:
-        """Send a question and wait for its answer, at most `timeout` seconds."""
+    def ask(self, question: object, kind: type[T], *, timeout: float) -> T:
+        """Send a question and wait for its answer, at most so many seconds."""
         with suppress(OSError):  # it has ended, and its status says why
             self.process.stdin.write(msgspec.json.encode(question) + b"\n")
             self.process.stdin.flush()
-        return self.answer(kind, timeout=timeout)
-
-    def answer(self, kind: type[T], *, timeout: float | None = None) -> T:
-        """Wait for the next answer."""
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:

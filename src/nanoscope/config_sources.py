@@ -158,41 +158,36 @@ def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> 
     """
     if "dataset" in later:
         later = {"tokenizer": "auto", **later}
-    before = TrainConfig(**earlier)
-    if not earlier or later.get("recipe", before.recipe) == before.recipe:
+    before = earlier.get("recipe", KEYS["recipe"].default)
+    now = later.get("recipe", before)
+    if now == before:
         return earlier | later
-    both = {key: value for key, value in earlier.items() if not _belongs_to_recipe(key)} | later
-    now = TrainConfig(**both)
+    dropped = {key: value for key, value in earlier.items() if _belongs_to_recipe(key)}
+    kept = {key: value for key, value in earlier.items() if key not in dropped} | later
+    config = TrainConfig(**kept)
     changes = [
-        f"{key}: {old} → {new}"
-        for key, item in KEYS.items()
-        if _belongs_to_recipe(key) and key not in later
-        if (old := _in_effect(key, before)) != (new := _in_effect(key, now))
-        if not item.metadata["recipe"] or earlier.get(key, item.default) != item.default
+        f"{key}: {value} → {getattr(config, AUTO.get(key, key)) if KEYS[key].metadata['recipe'] in ('', now) else '–'}"
+        for key, value in dropped.items()
+        if key not in later and value != KEYS[key].default
     ]
     if changes:
         notes.append(
             Text(
                 "recipe={recipe} instead of {other} also changes {changes}",
-                recipe=now.recipe,
-                other=before.recipe,
+                recipe=now,
+                other=before,
                 changes=", ".join(changes),
             )
         )
-    return both
+    return kept
+
+
+AUTO = {"learning_rate": "peak_lr", "min_lr": "lowest_lr", "warmup_iters": "warmup", "lr_decay_iters": "decay_iters"}
 
 
 def _belongs_to_recipe(key: str) -> bool:
     metadata = KEYS[key].metadata
     return bool(metadata["recipe"]) or (metadata["group"] == "optimizer" and key != "max_iters")
-
-
-def _in_effect(key: str, config: TrainConfig) -> str:
-    if KEYS[key].metadata["recipe"] not in ("", config.recipe):
-        return "–"
-    auto = {"learning_rate": config.peak_lr, "min_lr": config.lowest_lr, "warmup_iters": config.warmup}
-    value = auto.get(key, getattr(config, key))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
@@ -399,6 +394,7 @@ def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
 def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
     """The value of an expression. Each value is small, so that no chain of lines can fill the memory."""
     value: Any = None
+    operands: list[ast.expr] = []
     match node:
         case ast.Constant(bool() | int() | float() | str()):
             value = node.value
@@ -406,10 +402,15 @@ def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
             value = assigned.get(name)
         case ast.Call() if _shown(node, ast.unparse) == "str(time.time())":
             value = str(time.time())
-        case ast.UnaryOp(op, operand) if type(op) in ARITHMETIC:
-            value = _computed(op, _value(operand, assigned))
-        case ast.BinOp(left, op, right) if type(op) in ARITHMETIC:
-            value = _computed(op, _value(left, assigned), _value(right, assigned))
+        case ast.UnaryOp(operand=operand):
+            operands = [operand]
+        case ast.BinOp(left, _, right):
+            operands = [left, right]
+    if operands and (compute := ARITHMETIC.get(type(node.op))):  # type: ignore[attr-defined]
+        values = [_value(each, assigned) for each in operands]
+        kinds = {*map(type, values)}
+        if kinds <= {int, float} or (kinds == {str} and compute is operator.add):
+            value = compute(*values)
     if value is None:
         raise ValueError(Text("only literals and + - * / are read"))
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
@@ -417,11 +418,6 @@ def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise ValueError(Text("the number is too large"))
     return value
-
-
-def _computed(op: ast.AST, *operands: Any) -> Any:
-    texts = isinstance(op, ast.Add) and {*map(type, operands)} == {str}
-    return ARITHMETIC[type(op)](*operands) if texts or {*map(type, operands)} <= {int, float} else None
 
 
 def _shown(value: Any, render: Callable[[Any], str] = str) -> str:

@@ -1,16 +1,13 @@
 """The rules that training applies while a run works and the analysis applies to its log: one time left, one
-spike. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start. Only
-for many values it is worth loading; the results are the same to the last bit.
+spike. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start.
 """
 
 from array import array
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any
 
 MAD_TO_SIGMA = 1.4826  # of normally distributed values
 ENOUGH = 30_000  # values: more do not change a median, and only cost time
-MANY = 10_000  # values that numpy sorts so much faster that loading it pays
 GOLDEN = 0.6180339887498949
 
 SPIKE_SIGMAS, SPIKE_NOISE, SPIKE_HEIGHT = 12, 0.01, 0.3  # times the noise, of at least so much; at least so high
@@ -40,7 +37,7 @@ def median(values: Sequence[float]) -> float:
 
 def percentile(values: Sequence[float], per_cent: float) -> float:
     """The value that `per_cent` of the values lie below, interpolated linearly."""
-    ordered = sorted(values) if len(values) < MANY else sorted_sample(values)
+    ordered = sorted(sample_of(values))
     place = (len(ordered) - 1) * per_cent / 100
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -51,27 +48,18 @@ def scatter(values: Sequence[float]) -> float:
     """The noise of a series around its own trend, from second differences (a smooth curve has none)."""
     if len(values) < 3:
         return 0.0
-    inner = spread_indices(len(values) - 2)
-    if len(inner) >= MANY:
-        from numpy import asarray
+    bends = [abs(values[i + 2] - 2 * values[i + 1] + values[i]) for i in spread_indices(len(values) - 2)]
+    return MAD_TO_SIGMA * median(bends) / 6**0.5
 
-        column, at = asarray(values, float), asarray(inner)
-        return float(MAD_TO_SIGMA * median(abs(column[at + 2] - 2 * column[at + 1] + column[at])) / 6**0.5)
-    bends = [abs(values[i + 2] - 2 * values[i + 1] + values[i]) for i in inner]
-    return float(MAD_TO_SIGMA * median(bends) / 6**0.5)
+
+def sample_of(values: Sequence[float]) -> Sequence[float]:
+    """All values; of very many, a part."""
+    return values if len(values) <= ENOUGH else [values[i] for i in spread_indices(len(values))]
 
 
 def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
     return range(count) if count <= enough else _spread(count, enough)
-
-
-def sorted_sample(values: Any) -> Any:
-    """All values, or of very many a part, in order."""
-    from numpy import asarray, sort
-
-    column = asarray(values, float)
-    return sort(column if len(column) <= ENOUGH else column[asarray(spread_indices(len(column)))])
 
 
 @lru_cache(maxsize=16)  # a long run asks again and again for the same two or three

@@ -92,6 +92,53 @@ class Joined(Text):
         return text
 
 
+class Message:
+    """A text that is filled when it is shown: by these values, and by the fields of what it is about."""
+
+    many: str | None = None
+    n: int = 1
+
+    def __init__(self, template: str, /, **values: object) -> None:
+        self.template, self.values = template, values
+
+
+class Plural(Message):
+    """A message in the form that goes with a number, which also fills {n}."""
+
+    def __init__(self, one: str, many: str, n: int, /, **values: object) -> None:
+        super().__init__(one, n=n, **values)
+        self.many, self.n = many, n
+
+
+class Verbatim(Message):
+    """Values side by side, the same in every language: 'ln(65) = 4.17'."""
+
+
+class Phrases:
+    """Messages with a separator between them, those that there are: `self.clipped and Message(…)`."""
+
+    def __init__(self, *parts: "Part", separator: "str | Message" = " ") -> None:
+        self.parts, self.separator = [part for part in parts if part and not isinstance(part, bool)], separator
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+
+Said = Message | Phrases | None
+Part = Said | bool
+
+
+def clauses(first: Part, *more: Part) -> Phrases:
+    """One sentence of several pieces; without the first there is none."""
+    return Phrases(first, *more, separator="") if first else Phrases()
+
+
+def bracketed(*parts: Part) -> Said:
+    """' (a, b, c)': the parts that there are."""
+    inside = Phrases(*parts, separator=Message(", "))
+    return Phrases(Verbatim(" ("), inside, Verbatim(")"), separator="") if inside else None
+
+
 _translator: Translator | None = None
 
 

@@ -57,8 +57,6 @@ def test_a_healthy_finished_run_that_still_improves_is_told_to_go_on(explain, na
     (advice,) = explain(nanogpt_log(last=1000, eval_s=0.1), max_iters=1000).advice
 
     assert (advice.action, advice.from_value, advice.to_value) == ("train_longer", 1000, 2000)
-    low, high = advice.loss_gain
-    assert 0.01 < low < high < 2
 
 
 def test_too_few_evaluations_to_tell_what_more_steps_bring_give_no_advice(explain, nanogpt_log) -> None:

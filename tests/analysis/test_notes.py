@@ -1,5 +1,5 @@
 from nanoscope.analysis import findings as f
-from nanoscope.analysis.notes import note_findings
+from nanoscope.analysis.findings import note_findings
 from nanoscope.runs import events as e
 
 

@@ -26,8 +26,7 @@ def test_the_time_left_is_shown_with_the_naive_estimate_and_for_faster_steps(her
     text = said(capsys)
     assert text.startswith("About 6 h 33 min left")
     assert "6 h 32 min 51 s" in text
-    assert "At 200 ms a step: 20 min." in text
-    assert "At 150 ms a step: 15 min." in text
+    assert "20 min at 200 ms a step · 15 min at 150 ms a step" in text
 
 
 def test_without_a_total_it_names_the_option_that_gives_one(here, capsys):

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nanoscope.config import TrainConfig
-from nanoscope.hardware.device import Choice, Facts, autocast, decide
+from nanoscope.hardware.device import DeviceConfig, DeviceInfo, autocast, choose
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.optim.groups import build_optimizer
 
@@ -31,10 +31,10 @@ SHAPES = {
 }
 
 
-def gpu(name: str = "NVIDIA A100-SXM4-40GB", capability: tuple[int, int] = (8, 0), dtype: str = "auto") -> Choice:
+def gpu(name: str = "NVIDIA A100-SXM4-40GB", capability: tuple[int, int] = (8, 0), dtype: str = "auto") -> DeviceConfig:
     """How a run in eager mode would use such a GPU."""
-    facts = Facts(cuda_names=(name,), cuda_capabilities=(capability,), torch_has_cuda=True)
-    return decide("cuda", dtype, False, facts)
+    info = DeviceInfo(cuda_names=(name,), cuda_capabilities=(capability,), torch_has_cuda=True)
+    return choose("cuda", dtype, False, info)
 
 
 def allow_fake_cuda(folder: Path) -> None:
@@ -97,7 +97,7 @@ def _floating(values: Any) -> tuple[torch.dtype, ...]:
     return tuple(each.dtype for each in tensors if each.is_floating_point())
 
 
-def forward_pass(shape: ModelConfig, choice: Choice) -> tuple[LanguageModel, Tensor, list[Op]]:
+def forward_pass(shape: ModelConfig, choice: DeviceConfig) -> tuple[LanguageModel, Tensor, list[Op]]:
     """A new model, the loss of a forward pass on two sequences, and what that did. Call it within `on_fake_cuda`."""
     with torch.device(choice.device):  # fake parameters can't be moved
         model = build_model(shape)
@@ -107,7 +107,7 @@ def forward_pass(shape: ModelConfig, choice: Choice) -> tuple[LanguageModel, Ten
     return model, loss, recorded.ops
 
 
-def optimizer_step(model: LanguageModel, choice: Choice) -> list[Op]:
+def optimizer_step(model: LanguageModel, choice: DeviceConfig) -> list[Op]:
     """What an update of all weights did."""
     config = TrainConfig(recipe=model.config.recipe)
     optimizer = build_optimizer(model, config, choice.type, choice.dtype)

@@ -10,30 +10,30 @@ import torch
 from nanoscope.errors import UsageError
 from nanoscope.hardware import device
 from nanoscope.hardware.device import (
-    Choice,
-    Facts,
+    DeviceConfig,
+    DeviceInfo,
+    choose,
     cpu_quota,
-    decide,
-    look,
+    detect,
     measure_peak,
     peak_flops,
     set_threads,
 )
 
 NVIDIA = {"triton": True, "torch_has_cuda": True, "cpu_name": "Xeon", "cpu_threads": 8}
-A100 = Facts(cuda_names=("NVIDIA A100-SXM4-40GB",) * 2, cuda_capabilities=((8, 0),) * 2, **NVIDIA)  # type: ignore[arg-type]
-T4 = Facts(cuda_names=("Tesla T4",), cuda_capabilities=((7, 5),), **NVIDIA)  # type: ignore[arg-type]
-P100 = Facts(cuda_names=("Tesla P100-PCIE-16GB",), cuda_capabilities=((6, 0),), **NVIDIA)  # type: ignore[arg-type]
-WINDOWS = Facts(cuda_names=("NVIDIA GeForce RTX 3060",), cuda_capabilities=((8, 6),), torch_has_cuda=True)
-GTX_1080 = Facts(cuda_names=("NVIDIA GeForce GTX 1080",), cuda_capabilities=((6, 1),), **NVIDIA)  # type: ignore[arg-type]
-MIXED = Facts(cuda_names=("RTX 4090", "Tesla P100"), cuda_capabilities=((8, 9), (6, 0)), **NVIDIA)  # type: ignore[arg-type]
-MAC = Facts(mps=True, cpu_name="Apple M2", cpu_threads=8)
-LAPTOP = Facts(cpu_name="Core i5", cpu_threads=4)
-RYZEN = Facts(cpu_name="Ryzen 9", cpu_threads=8, cpu_bfloat16=True)
+A100 = DeviceInfo(cuda_names=("NVIDIA A100-SXM4-40GB",) * 2, cuda_capabilities=((8, 0),) * 2, **NVIDIA)  # type: ignore[arg-type]
+T4 = DeviceInfo(cuda_names=("Tesla T4",), cuda_capabilities=((7, 5),), **NVIDIA)  # type: ignore[arg-type]
+P100 = DeviceInfo(cuda_names=("Tesla P100-PCIE-16GB",), cuda_capabilities=((6, 0),), **NVIDIA)  # type: ignore[arg-type]
+WINDOWS = DeviceInfo(cuda_names=("NVIDIA GeForce RTX 3060",), cuda_capabilities=((8, 6),), torch_has_cuda=True)
+GTX_1080 = DeviceInfo(cuda_names=("NVIDIA GeForce GTX 1080",), cuda_capabilities=((6, 1),), **NVIDIA)  # type: ignore[arg-type]
+MIXED = DeviceInfo(cuda_names=("RTX 4090", "Tesla P100"), cuda_capabilities=((8, 9), (6, 0)), **NVIDIA)  # type: ignore[arg-type]
+MAC = DeviceInfo(mps=True, cpu_name="Apple M2", cpu_threads=8)
+LAPTOP = DeviceInfo(cpu_name="Core i5", cpu_threads=4)
+RYZEN = DeviceInfo(cpu_name="Ryzen 9", cpu_threads=8, cpu_bfloat16=True)
 
 
 @pytest.mark.parametrize(
-    ("facts", "device", "dtype", "compiled"),
+    ("info", "device", "dtype", "compiled"),
     [
         (A100, "cuda:0", "bfloat16", True),
         (T4, "cuda:0", "float16", True),
@@ -46,52 +46,52 @@ RYZEN = Facts(cpu_name="Ryzen 9", cpu_threads=8, cpu_bfloat16=True)
     ],
     ids=["A100", "T4", "P100", "GTX 1080", "no Triton", "Mac", "laptop", "AVX512_BF16"],
 )
-def test_auto_chooses_what_suits_the_machine(facts: Facts, device: str, dtype: str, compiled: bool) -> None:
-    choice = decide("auto", "auto", "auto", facts)
+def test_auto_chooses_what_suits_the_machine(info: DeviceInfo, device: str, dtype: str, compiled: bool) -> None:
+    choice = choose("auto", "auto", "auto", info)
     assert (choice.device, choice.dtype, choice.compile) == (device, dtype, compiled)
 
 
 def test_the_choice_is_explained_in_one_line() -> None:
-    assert decide("auto", "auto", "auto", LAPTOP).reasons == (
+    assert choose("auto", "auto", "auto", LAPTOP).reasons == (
         "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
     )
-    assert "bfloat16 (fast on this CPU)" in decide("auto", "auto", "auto", RYZEN).reasons
-    for facts, before, said in [
+    assert "bfloat16 (fast on this CPU)" in choose("auto", "auto", "auto", RYZEN).reasons
+    for info, before, said in [
         (RYZEN, "bfloat16", "bfloat16 (as before)"),
         (LAPTOP, "float32", "float32 (as before)"),
         (LAPTOP, "bfloat16", "float32 (the safe choice)"),  # it no longer works here
     ]:
-        assert said in decide("auto", "auto", "auto", replace(facts, cpu_dtype_before=before)).reasons
-    assert "float16 (this GPU is too old for bfloat16)" in decide("auto", "auto", "auto", T4).reasons
-    assert "eager (torch.compile needs Triton)" in decide("auto", "auto", "auto", WINDOWS).reasons
-    assert "eager (this GPU is too old for Triton)" in decide("auto", "auto", "auto", P100).reasons
+        assert said in choose("auto", "auto", "auto", replace(info, cpu_dtype_before=before)).reasons
+    assert "float16 (this GPU is too old for bfloat16)" in choose("auto", "auto", "auto", T4).reasons
+    assert "eager (torch.compile needs Triton)" in choose("auto", "auto", "auto", WINDOWS).reasons
+    assert "eager (this GPU is too old for Triton)" in choose("auto", "auto", "auto", P100).reasons
 
 
 def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "fast_bfloat16", lambda before: True)
-    facts = look(), look(training=True)
-    assert [each.cpu_bfloat16 for each in facts] == [False, not (facts[1].cuda_names or facts[1].mps)]
+    info = detect(), detect(training=True)
+    assert [each.cpu_bfloat16 for each in info] == [False, not (info[1].cuda_names or info[1].mps)]
 
 
 def test_a_request_is_followed_and_needs_no_reason() -> None:
-    choice = decide("cpu", "bfloat16", True, A100, planned_steps=1)
-    assert choice == Choice("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
+    choice = choose("cpu", "bfloat16", True, A100, planned_steps=1)
+    assert choice == DeviceConfig("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
 
 
 def test_a_short_run_is_not_compiled() -> None:
-    short, long = (decide("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
+    short, long = (choose("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
     assert (short.compile, long.compile) == (False, True)
     assert "eager (too few iterations to repay compiling)" in short.reasons
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
-    [(LAPTOP, "built without CUDA"), (Facts(torch_has_cuda=True), "its driver is missing or hides it")],
+    ("info", "reason"),
+    [(LAPTOP, "built without CUDA"), (DeviceInfo(torch_has_cuda=True), "its driver is missing or hides it")],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts, reason: str) -> None:
+def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, info: DeviceInfo, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        decide(device, "auto", "auto", facts)
+        choose(device, "auto", "auto", info)
     assert reason in str(caught.value)
     assert "device=cuda" in str(caught.value)
     assert "--device=cpu" in str(caught.value)
@@ -99,38 +99,38 @@ def test_cuda_without_a_gpu_is_refused_with_the_reason(device: str, facts: Facts
 
 def test_mps_without_an_apple_gpu_is_refused() -> None:
     with pytest.raises(UsageError, match="device=mps: torch finds no Apple GPU"):
-        decide("mps", "auto", "auto", A100)
+        choose("mps", "auto", "auto", A100)
 
 
 def test_a_gpu_beyond_the_last_one_is_refused() -> None:
-    assert decide("cuda:1", "auto", "auto", A100).device == "cuda:1"
+    assert choose("cuda:1", "auto", "auto", A100).device == "cuda:1"
     with pytest.raises(UsageError, match="device=cuda:7: this machine has 2 GPUs, numbered from 0"):
-        decide("cuda:7", "auto", "auto", A100)
+        choose("cuda:7", "auto", "auto", A100)
 
 
 def test_each_gpu_is_judged_by_its_own_generation() -> None:
-    new, old = decide("cuda:0", "auto", "auto", MIXED), decide("cuda:1", "auto", "auto", MIXED)
+    new, old = choose("cuda:0", "auto", "auto", MIXED), choose("cuda:1", "auto", "auto", MIXED)
     assert (new.device_name, new.dtype, new.compile) == ("RTX 4090", "bfloat16", True)
     assert (old.device_name, old.dtype, old.compile) == ("Tesla P100", "float16", False)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
 def test_under_torchrun_each_process_has_its_own_gpu(device: str) -> None:
-    assert [decide(device, "auto", "auto", A100, rank).device for rank in (0, 1)] == ["cuda:0", "cuda:1"]
+    assert [choose(device, "auto", "auto", A100, rank).device for rank in (0, 1)] == ["cuda:0", "cuda:1"]
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
 def test_a_process_that_sees_a_single_gpu_has_that_one(device: str) -> None:
-    choice = decide(device, "auto", "auto", T4, local_rank=3)
+    choice = choose(device, "auto", "auto", T4, local_rank=3)
     assert (choice.device, choice.device_name) == ("cuda:0", "Tesla T4")
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # as torchrun does
-    assert look().torchrun
-    for facts, gpus in [(A100, "2 GPUs, numbered from 0"), (replace(T4, torchrun=True), "1 GPU, numbered 0")]:
+    assert detect().torchrun
+    for info, gpus in [(A100, "2 GPUs, numbered from 0"), (replace(T4, torchrun=True), "1 GPU, numbered 0")]:
         with pytest.raises(UsageError, match=f"device=cuda:3: this machine has {gpus}"):
-            decide("auto", "auto", "auto", facts, local_rank=3)
+            choose("auto", "auto", "auto", info, local_rank=3)
 
 
 @pytest.mark.parametrize(
@@ -138,31 +138,31 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_an_invalid_device_is_refused_with_the_valid_ones(device: str) -> None:
     with pytest.raises(UsageError, match="expected auto, cpu, cuda, cuda:N or mps"):
-        decide(device, "auto", "auto", A100)
+        choose(device, "auto", "auto", A100)
 
 
 def test_an_invalid_dtype_is_refused() -> None:
     with pytest.raises(UsageError, match="invalid dtype 'int8': expected auto, float32, bfloat16, float16"):
-        decide("cpu", "int8", "auto", LAPTOP)
+        choose("cpu", "int8", "auto", LAPTOP)
 
 
 def test_this_machine_can_be_looked_at_and_decided_on() -> None:
-    facts = look()
-    assert facts.cpu_threads >= 1
-    assert facts.cpu_name
-    assert len(facts.cuda_names) == len(facts.cuda_capabilities)
-    assert decide("auto", "auto", "auto", facts).dtype in ("float32", "bfloat16", "float16")
+    info = detect()
+    assert info.cpu_threads >= 1
+    assert info.cpu_name
+    assert len(info.cuda_names) == len(info.cuda_capabilities)
+    assert choose("auto", "auto", "auto", info).dtype in ("float32", "bfloat16", "float16")
 
 
 def test_the_peak_of_a_known_gpu_comes_from_the_table() -> None:
-    flops, source = peak_flops(decide("auto", "auto", "auto", A100))
+    flops, source = peak_flops(choose("auto", "auto", "auto", A100))
     assert (flops, source) == (312e12, "NVIDIA A100 data sheet")
-    flops, _ = peak_flops(decide("auto", "float32", "auto", A100))
+    flops, _ = peak_flops(choose("auto", "float32", "auto", A100))
     assert flops == 156e12
 
 
 def test_the_peak_of_a_cpu_is_measured_and_its_source_says_so() -> None:
-    flops, source = peak_flops(decide("cpu", "float32", "auto", look()))
+    flops, source = peak_flops(choose("cpu", "float32", "auto", detect()))
     assert source == "measured by a short matmul on this device, the highest so far"
     assert flops is not None
     assert 1e8 < flops < 1e15
@@ -178,7 +178,7 @@ def test_a_peak_that_cannot_be_measured_is_unknown(monkeypatch: pytest.MonkeyPat
 
 def test_a_busy_moment_does_not_lower_the_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path))
-    choice = decide("cpu", "float32", "auto", LAPTOP)
+    choice = choose("cpu", "float32", "auto", LAPTOP)
     found = []
     for measured in (5e9, 9e9, 3e9):
         monkeypatch.setattr(device, "measure_peak", lambda *_, measured=measured: measured)

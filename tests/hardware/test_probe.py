@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nanoscope.hardware import probe
-from nanoscope.hardware.device import Choice, Facts, decide, with_fallbacks
+from nanoscope.hardware.device import DeviceConfig, DeviceInfo, choose, with_fallbacks
 from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import SAFE_ISA, ProbeResult, cpu_name, fast_bfloat16, make_cpu_ready, probe_cpu_dtype
 from nanoscope.messages import Joined
@@ -166,8 +166,8 @@ def test_only_16_bit_matmuls_on_the_cpu_are_tested_before_torch_loads(device: st
     assert child.starts == []
 
 
-def choice(dtype: str, device: str = "cpu") -> Choice:
-    return Choice(device, "a CPU", dtype, False, Joined(", ", [device, dtype, "eager"]))
+def choice(dtype: str, device: str = "cpu") -> DeviceConfig:
+    return DeviceConfig(device, "a CPU", dtype, False, Joined(", ", [device, dtype, "eager"]))
 
 
 def test_a_dtype_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:
@@ -196,7 +196,7 @@ def test_a_slow_dtype_is_used_and_reported(child: Child) -> None:
 @pytest.mark.parametrize(
     "asked", [choice("float32"), choice("bfloat16", device="cuda:0"), choice("float16", device="mps")]
 )
-def test_choices_that_need_no_test_start_no_child(asked: Choice, child: Child) -> None:
+def test_choices_that_need_no_test_start_no_child(asked: DeviceConfig, child: Child) -> None:
     child.runs("raise RuntimeError('broken')")
     assert with_fallbacks(asked) == (asked, [])
     assert child.starts == []
@@ -291,7 +291,7 @@ def test_a_mac_is_named_by_its_chip_and_found_in_the_table(mac: Path) -> None:
     mac.chmod(0o700)
     assert cpu_name() == "Apple M2 Pro: -n machdep.cpu.brand_string"
     mac.write_text("#!/bin/sh\necho Apple M2 Pro\n", "utf-8")
-    choice = decide("auto", "auto", "auto", Facts(mps=True, cpu_name=cpu_name()))
+    choice = choose("auto", "auto", "auto", DeviceInfo(mps=True, cpu_name=cpu_name()))
     known = find_device(choice.device_name)
     assert known is not None
     assert (choice.device_name, known.name) == ("Apple M2 Pro GPU", "Apple M2 Pro")

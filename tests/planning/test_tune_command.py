@@ -13,7 +13,7 @@ import pytest
 
 from nanoscope.child import ChildError
 from nanoscope.config_sources import resolve
-from nanoscope.planning.tuning import Rig
+from nanoscope.planning.rig import Rig
 from small_runs import TINY, Folder
 
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 200

@@ -10,7 +10,8 @@ from nanoscope.child import ChildError
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
-from nanoscope.planning.tuning import Facts, Figures, Tuned, Tuner, candidate, check_can_tune, micro_batches, split
+from nanoscope.planning.rig import Facts, Figures
+from nanoscope.planning.tuning import Tuned, Tuner, candidate, check_can_tune, micro_batches, split
 
 LAPTOP = ["laptop", "--max_iters=5000"]
 OPEN_SECONDS = 3.0
@@ -187,7 +188,7 @@ def test_the_confirmation_uses_fresh_processes_of_the_settings_as_they_were() ->
 def test_other_micro_batches_keep_the_sequences_of_an_iteration_and_the_windows_of_an_evaluation() -> None:
     config = resolve(["gpt2-124m"]).config
     for size in micro_batches(config):
-        settings = split(config, size)
+        settings = split(config, [size])
         assert settings["batch_size"] * settings["gradient_accumulation_steps"] == config.sequences_per_step
         assert settings["batch_size"] * settings["eval_iters"] == config.eval_windows
 

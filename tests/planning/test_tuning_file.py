@@ -10,7 +10,8 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
 from nanoscope.messages import Text
 from nanoscope.paired import paired
-from nanoscope.planning.tuning import Facts, Figures, Trial, Tuned
+from nanoscope.planning.rig import Facts, Figures
+from nanoscope.planning.tuning import Trial, Tuned
 from nanoscope.planning.tuning_file import check_file, document, in_one_line, with_settings, write_file
 
 SPLIT = {"batch_size": 8, "gradient_accumulation_steps": 2, "eval_iters": 40}

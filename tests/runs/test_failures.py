@@ -24,6 +24,14 @@ ENDINGS = {
     "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\nAborted (core dumped)\n": "exception",
     "Traceback (most recent call last):\nRuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that workers are out of shared memory.\n": "killed",
     "E0101 api.py:826] failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python\n": "killed",
+    "[1]    4242 killed     python train.py\n": "killed",
+    "The kernel appears to have died. It will restart automatically.\n": "killed",
+    "[2031-01-01 00:00:00,000] [INFO] [launch.py:328:sigkill_handler] Main process received SIGINT, exiting\n": "interrupted",
+    "terminate called after throwing an instance of 'c10::Error'\n": "exception",
+    "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] failed: OutOfMemory\n": "out_of_memory",
+    "thread 'main' panicked at src/main.rs:10:5:\n": "exception",
+    "torch.distributed.DistBackendError: NCCL error in: x.cpp:1275, remote process exited\n": "exception",
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\n": "out_of_memory",
     "train.py: error: unrecognized arguments: --lr\n": "exception",
     "python: can't open file 'train.py': [Errno 2] No such file or directory\n": "exception",
     "bash: torchrun: command not found\n": "exception",
@@ -84,6 +92,27 @@ def test_a_message_glued_to_a_cut_record_is_found(read) -> None:
 
     assert "TIME LIMIT" in log.errors[0].message
     assert log.errors[0].line == 3
+
+
+WATCHDOG = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9) ran for 600060 milliseconds"
+
+
+@pytest.mark.parametrize("rank", ["", "[rank5]:[E101 10:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 5] "])
+@pytest.mark.parametrize(
+    "record",
+    [" {n}%|#         | {n}/300 [01:{n}<1:22:56,  2.88s/it, loss=2.{n}]", "step {n} loss 2.{n}"],
+)
+def test_a_collective_that_timed_out_is_found_behind_a_record(read, record, rank) -> None:
+    log = read("\n".join(record.format(n=n) for n in range(20, 29)) + " " + rank + WATCHDOG + "\n")
+
+    assert [(error.line, error.kind, error.message) for error in log.errors] == [(9, "exception", WATCHDOG)]
+
+
+def test_a_kill_is_found_behind_the_bar_that_it_stopped(read) -> None:
+    bars = "".join(f"\r {n}00/9000 [==>........] - ETA: 365s - loss: 2.1{n}" for n in range(20, 29))
+    log = read("Epoch 1/1\n" + bars + "Killed\n")
+
+    assert [error.kind for error in log.errors] == ["killed"]
 
 
 def test_a_crash_before_training_is_reported(read) -> None:

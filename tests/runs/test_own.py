@@ -28,7 +28,7 @@ def seen(log: Log) -> list[object]:
         assert run.details is not None
         runs.append(
             (
-                [list(map(repr, column)) for column in run.steps._columns()],
+                [list(map(repr, column)) for column in run.steps.columns()],
                 [vars(evaluation) for evaluation in run.evals],
                 (run.phases, run.wall_seconds, run.said_finished, run.failed, run.resumed_at, run.samples, run.config),
                 vars(run.details),

@@ -17,7 +17,7 @@ from nanoscope.model.checkpoint import TrainingState, find_checkpoint, load_chec
 from nanoscope.model.weights import load_model_weights
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training import checkpoint
-from nanoscope.training.checkpoint import CheckpointWriter, SaveError, Snapshot, load_optimizer, take_snapshot
+from nanoscope.training.checkpoint import CheckpointWriter, Snapshot, load_optimizer, take_snapshot
 from nanoscope.training.run_folder import RunFolder
 
 SHAPE = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
@@ -41,9 +41,8 @@ def train(model: GPT, optimizer: torch.optim.Optimizer, steps: int) -> None:
 
 def snapshot(step: int, model: GPT, optimizer: torch.optim.Optimizer, *, best: bool = False) -> Snapshot:
     progress = TrainingState(step=step, sequences=step * 4, best_val_loss=1.5, best_step=step)
-    return take_snapshot(
-        model, optimizer, progress, scaler={}, tokenizer=ByteTokenizer(), run={"seed": 1}, settings={}, best=best
-    )
+    facts = {"scaler": {}, "run": {"seed": 1}, "settings": {}}
+    return take_snapshot(model, optimizer, progress, facts, ByteTokenizer(), best)
 
 
 def save(folder: Path, *steps: int, keep: int = 0, best: int | None = None) -> None:
@@ -92,7 +91,8 @@ def test_a_copied_snapshot_is_not_changed_by_further_training(tmp_path: Path) ->
     model, optimizer = trained_model()
     copy = snapshot(3, model, optimizer).copy()
     train(model, optimizer, 2)
-    target = CheckpointWriter(RunFolder(tmp_path / "copied"), 0).save(copy)
+    assert CheckpointWriter(RunFolder(tmp_path / "copied"), 0).save(copy) is None
+    target = tmp_path / "copied/checkpoints/step-000003"
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (target / name).read_bytes() == (tmp_path / "right/checkpoints/step-000003" / name).read_bytes()
 
@@ -241,8 +241,7 @@ def test_a_failed_save_gives_the_reason_and_leaves_nothing_behind(tmp_path: Path
     (tmp_path / "checkpoints").write_text("a file where the folder should be", encoding="utf-8")
     model, optimizer = trained_model()
     writer = CheckpointWriter(RunFolder(tmp_path), 0)
-    with pytest.raises(SaveError, match=r"checkpoints"):
-        writer.save(snapshot(10, model, optimizer))
+    assert "checkpoints" in str(writer.save(snapshot(10, model, optimizer)))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
     (tmp_path / "checkpoints").unlink()
     writer.save(snapshot(10, model, optimizer))
@@ -260,8 +259,7 @@ def test_a_folder_that_vanishes_during_a_save_can_be_saved_to_again(
     writer = CheckpointWriter(RunFolder(tmp_path), 0)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "sync_to_disk", delete_everything)
-        with pytest.raises(SaveError, match="No such file"):
-            writer.save(snapshot(3, model, optimizer))
+        assert "No such file" in str(writer.save(snapshot(3, model, optimizer)))
     writer.save(snapshot(3, model, optimizer))
     assert find_checkpoint(tmp_path)[0].progress.step == 3
 
@@ -270,6 +268,5 @@ def test_tensors_that_cannot_be_saved_are_a_save_error(tmp_path: Path) -> None:
     model, optimizer = trained_model()
     taken = snapshot(10, model, optimizer)
     taken.model["sparse"] = torch.eye(3).to_sparse()
-    with pytest.raises(SaveError):
-        CheckpointWriter(RunFolder(tmp_path), 0).save(taken)
+    assert CheckpointWriter(RunFolder(tmp_path), 0).save(taken)
     assert list((tmp_path / "checkpoints").iterdir()) == []

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import DeviceConfig
 from nanoscope.hardware.memory import OptimizerTooLargeError, SequenceTooLargeError
 from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, Modern, build_model
@@ -31,7 +31,7 @@ def engine(recipe: str = "modern", *, compile: bool = False, notify: Any = None,
     )
     model = build_model(shape)
     torch.nn.init.normal_(list(model.parameters())[-1])  # an output layer of zeros has gradients for itself alone
-    machine = Machine(Choice("cpu", "a CPU", "float32", compile, Joined("", ())), Processes())
+    machine = Machine(DeviceConfig("cpu", "a CPU", "float32", compile, Joined("", ())), Processes())
     return Engine(config, model, machine, **({"notify": notify} if notify else {}))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import DeviceConfig
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.runs.events import Forecast
 from nanoscope.training.distributed import Processes
@@ -75,7 +75,7 @@ def test_a_run_of_more_than_a_month_is_warned_of_with_the_iterations_of_a_day() 
 def small_engine(recipe: Literal["modern", "classic"], n_embd: int = 16) -> Engine:
     config = TrainConfig(n_layer=2, n_head=2, n_embd=n_embd, block_size=8, batch_size=4, recipe=recipe)
     shape = ModelConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=n_embd, recipe=recipe)
-    return Engine(config, build_model(shape), Machine(Choice("cpu", "a CPU", "float32", False, ""), Processes()))
+    return Engine(config, build_model(shape), Machine(DeviceConfig("cpu", "a CPU", "float32", False, ""), Processes()))
 
 
 def small_evaluator(engine: Engine) -> Evaluator:

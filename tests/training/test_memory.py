@@ -38,6 +38,6 @@ def test_the_size_of_a_checkpoint_is_known_before_the_first_step(recipe: Literal
     tokens = torch.zeros(1, 8, dtype=torch.long)
     model(tokens, tokens).backward()
     optimizer.step()
-    snapshot = take_snapshot(model, optimizer, TrainingState(), scaler={}, tokenizer=None, run={}, settings={})
+    snapshot = take_snapshot(model, optimizer, TrainingState(), {})
     tensors = [*snapshot.model.values(), *snapshot.optimizer.values()]
     assert sum(tensor.nbytes for tensor in tensors) == pytest.approx(expected, rel=0.02)  # and a count per parameter

@@ -18,7 +18,7 @@ from nanoscope.training import engine, phases
 from nanoscope.training.engine import Engine
 from nanoscope.training.phases import PhaseClock
 from nanoscope.words.language import Language
-from nanoscope.words.verdicts import verdict_title
+from nanoscope.words.sentences import verdict_title
 from small_runs import TINY, Folder
 from stories import SOURCES, assert_alike, story
 

@@ -1,7 +1,6 @@
 import pytest
 
 from nanoscope.config import TrainConfig
-from nanoscope.runs.events import Forecast
 from nanoscope.training.pace import Pace, evaluation_due, left_to_do
 from nanoscope.training.phases import PhaseClock
 
@@ -102,42 +101,6 @@ def test_what_was_not_measured_yet_is_taken_from_the_forecast() -> None:
     assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 13.0)
     pace.add("checkpoint", 3.0)
     assert pace.eta_seconds(1) == pytest.approx(9 * 2.0 + 5.0 + 3.0)
-
-
-def after_five_steps(seconds: float, *, max_iters: int = 1000) -> list[Forecast]:
-    """What is said after five steps of that length where one second was expected."""
-    config = TrainConfig(max_iters=max_iters, eval_interval=max_iters)
-    pace = Pace(config, step=1.0, eval=10.0, checkpoint=1.0)
-    pace.forecast(0)
-    found = []
-    for step in range(1, 8):
-        pace.add("step", seconds)
-        found += pace.revised_forecast(step)
-    return found
-
-
-def test_a_forecast_that_was_wrong_is_corrected_once() -> None:
-    (found,) = after_five_steps(3.0)
-    assert (found.step, found.steps, found.measured, found.step_seconds) == (5, 995, 5, 3.0)
-    assert found.eval_seconds == pytest.approx(30)
-    assert found.seconds == pytest.approx(995 * 3 + 30 + 1)  # steps, an evaluation and a checkpoint
-
-
-@pytest.mark.parametrize(("seconds", "evaluation"), [(1.2, 10.0), (1.8, 18.0), (0.5, 5.0)])
-def test_an_evaluation_is_expected_to_follow_the_steps_only_where_these_are_far_from_the_forecast(
-    seconds: float, evaluation: float
-) -> None:
-    pace = Pace(TrainConfig(max_iters=1000, eval_interval=1000), step=1.0, eval=10.0)
-    pace.forecast(0)
-    for step in range(1, 8):
-        pace.add("step", seconds)
-        pace.revised_forecast(step)
-    assert pace.expected("eval") == pytest.approx(evaluation)
-
-
-def test_a_forecast_that_was_right_or_does_not_matter_is_left_alone() -> None:
-    assert after_five_steps(1.9) == []
-    assert after_five_steps(3.0, max_iters=10) == []
 
 
 # --- what is left to do after any number of iterations, counted from the configuration alone ---

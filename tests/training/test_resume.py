@@ -162,7 +162,7 @@ def test_a_max_iters_that_the_run_is_past_changes_nothing(folder: Folder) -> Non
     folder.train()
     before = contents(folder)
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=15")
-    assert "run is already at iteration 20, past max_iters=15: nothing to train" in out
+    assert "run has finished its 20 iterations: nothing to train" in out
     assert contents(folder) == before
 
 

@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.runs.events import AnyEvent, Start
 from nanoscope.training import trackers
-from nanoscope.training.lock import RunLock
-from nanoscope.training.reporter import EventsFile, Reporter, Terminal
-from nanoscope.training.run_folder import RunFolder
-from nanoscope.training.trackers import Wandb, check_trackers
+from nanoscope.training.trackers import Wandb, check_trackers, wandb_id
 from small_runs import TINY, TORCHRUN, Folder
 
 ITERATION = {
@@ -129,7 +126,7 @@ def test_wandb_has_every_number_of_the_run_and_its_settings(offline: Folder) -> 
     assert (found.run.project, found.run.display_name, found.exit.exit_code) == ("nanoscope", "run", 0)
     assert (found.config["n_embd"], found.config["max_iters"], found.config["device"]) == (32, 20, "cpu")
     (end,) = offline.events(kind="end")
-    assert found.summary["best_val_loss"] == pytest.approx(end["best_val_loss"])
+    assert found.summary["best_val_loss"] == pytest.approx(end["best_val_loss"], rel=1e-5)
     assert "wandb:" not in out
     assert not (offline.path / "wandb").exists()
 
@@ -377,43 +374,15 @@ def test_only_the_first_of_several_processes_has_trackers(broken: Broken) -> Non
     assert (broken.folder.path / "opened").read_text("utf-8") == "once\n"
 
 
-@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="can't say where a folder is")
-def test_a_tracker_follows_a_renamed_folder_and_leaves_a_run_alone_that_took_its_place(tmp_path: Path) -> None:
-    run, moved = tmp_path / "run", tmp_path / "moved"
-    run.mkdir()
-    lock = RunLock(run).acquire()
-    folder = RunFolder(run, lock)
-    reporter = Reporter(folder, EventsFile(folder.events, Terminal()), FakeWandb(folder))
-    reporter.emit(Start(run="run"))
-    run.rename(moved)
-    run.mkdir()
-    reporter.close()
-    lock.release()
-    assert list(run.iterdir()) == []
-    assert (moved / "trackers.json").exists()
-
-
-class FakeWandb(Wandb):
-    """Takes events without the package."""
-
-    def open(self, start: Start) -> None:
-        self.taken: list[AnyEvent] = []
-
-    def take(self, event: AnyEvent) -> None:
-        self.taken.append(event)
-
-    def finish(self) -> None: ...
-
-
 def test_a_hanging_tracker_does_not_fill_the_memory_and_never_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hanging(FakeWandb):
-        def open(self, start: Start) -> None:
+    class Hanging(Wandb):
+        def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
             threading.Event().wait()
 
     monkeypatch.setattr(trackers, "MOST_WAITING", 10)
-    tracker = Hanging(RunFolder(tmp_path))
+    tracker = Hanging(tmp_path)
     for _ in range(100):
         tracker.write(Start())
     assert tracker._queue.qsize() <= 10
@@ -422,6 +391,6 @@ def test_a_hanging_tracker_does_not_fill_the_memory_and_never_blocks(
 @pytest.mark.parametrize("text", ["", "[]", '{"wandb": 5}', '{"wandb": {"read": "x"}}', "[" * 100_000])
 def test_a_damaged_trackers_json_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "trackers.json").write_text(text, "utf-8")
-    chosen = FakeWandb(RunFolder(tmp_path)).id
+    chosen = wandb_id(tmp_path)
     assert re.fullmatch("[0-9a-f]{8}", chosen)
     assert chosen == json.loads((tmp_path / "trackers.json").read_text("utf-8"))["wandb"]["id"]

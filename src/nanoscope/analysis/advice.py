@@ -2,14 +2,11 @@
 
 import math
 
-from nanoscope.analysis.extrapolation import extrapolate
 from nanoscope.analysis.findings import (
     Advice,
-    AdviceAction,
     DamagedStart,
     Diverged,
     Eta,
-    Evaluations,
     GradientExplosion,
     GradientNotFinite,
     HiddenEvaluations,
@@ -39,8 +36,6 @@ WORTH_SHARE, WORTH_S = 0.03, 10.0  # of the time, and seconds: what saves less i
 LARGE_SHARE = 0.2  # … unless evaluations take that much of a short run
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
 COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on too many batches, not too often
-LONGER_SHARE = 0.01  # of the loss, that twice the steps must bring
-LONGER_DOUBT = 2.0  # the past of a curve foretells its future by about this factor (measured on long logs)
 EVALS_WANTED = 8  # fewer points show no turning point
 REGULARISE = Advice("regularise", setting="dropout")
 
@@ -66,7 +61,7 @@ def advise(
             urgent.append(Advice("lower_accumulation", mismatch.setting, mismatch.setting_value, 1))
     savings = [*_eval_savings(run, timing, eta), *_time_savings(timing)]
     savings.sort(key=lambda advice: -(advice.saves_s or 0.0))
-    found: dict[AdviceAction, Advice] = {}
+    found: dict[str, Advice] = {}
     for advice in (*urgent, *savings, *_align(timing.hidden)):
         found.setdefault(advice.action, advice)
     return tuple(found.values())
@@ -106,8 +101,9 @@ def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timi
         case SlowingDown() if timing.normal_step and progress.steps_left:
             lost = progress.steps_left * (verdict.last_third_s - verdict.first_third_s)
             return [Advice("stop_slowdown", saves_s=lost, of_s=progress.steps_left * verdict.last_third_s)]
-        case Improving(measure="val"):
-            return _train_longer(run, progress, learning.evals)
+        case Improving(measure="val", confidence="sure") if progress.finished and progress.total_steps:
+            total = progress.total_steps
+            return [Advice("train_longer", "max_iters", from_value=total, to_value=2 * total)]
     return []
 
 
@@ -128,37 +124,6 @@ def _round_down(value: float) -> float:
     """The next lower of 1, 2, 3, 5 times a power of ten."""
     size = 10.0 ** math.floor(math.log10(value))
     return max(digit * size for digit in (1, 2, 3, 5) if digit * size <= value * 1.001)
-
-
-def _train_longer(run: Run, progress: RunProgress, evals: Evaluations | None) -> list[Advice]:
-    """Twice the steps, where even the more cautious law through the evaluations promises more than their noise.
-
-    A curve that falls faster at its end than before is cooling down: it says nothing about a longer run.
-    """
-    length = progress.total_steps or progress.last_step
-    points = [(e.step, e.val) for e in run.evals if math.isfinite(e.val) and e.metric == run.evals[-1].metric]
-    ends = extrapolate(points, 2 * length) if length and progress.finished and not _cools_down(points) else None
-    if ends is None or evals is None or length is None:
-        return []
-    last = points[-1][1]
-    gain = last - max(ends)
-    if gain < max(evals.noise or 0.0, LONGER_SHARE * last):
-        return []
-    return [
-        Advice(
-            "train_longer", "max_iters", from_value=length, to_value=2 * length,
-            loss_gain=(gain / LONGER_DOUBT, (last - min(ends)) * LONGER_DOUBT),
-        )
-    ]  # fmt: skip
-
-
-def _cools_down(points: list[tuple[int, float]]) -> bool:
-    late = [(math.log(step), value) for step, value in points if step >= points[-1][0] / 2 and step > 0]
-    if len(late) < 5:
-        return False
-    middle = len(late) // 2
-    (x0, y0), (x1, y1), (x2, y2) = late[0], late[middle], late[-1]
-    return (y1 - y2) / (x2 - x1) > 1.3 * (y0 - y1) / (x1 - x0)
 
 
 def _eval_savings(run: Run, timing: Timing, eta: Eta | NoEta | None) -> list[Advice]:

@@ -9,7 +9,6 @@ from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
 from nanoscope.analysis.findings import (
     Analysis,
-    Diverged,
     Error,
     LogError,
     LogSummary,
@@ -95,10 +94,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
 
 def main_run(analyses: Sequence[Analysis]) -> int:
     """The index of the run to show in full: the last, unless an earlier one went wrong and the last did not."""
-    wrong = [
-        any(isinstance(v, Diverged | NonFinite | Error) and v.tone == "bad" for v in analysis.verdicts)
-        for analysis in analyses
-    ]
+    wrong = [any(verdict.breaks and verdict.tone == "bad" for verdict in analysis.verdicts) for analysis in analyses]
     return max((index for index, is_wrong in enumerate(wrong) if is_wrong), default=len(wrong) - 1)
 
 

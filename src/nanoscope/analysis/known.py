@@ -1,13 +1,16 @@
-"""The numbers of one run that concepts are explained with, side by side: from its findings and its settings."""
+"""The numbers of one run that concepts are explained with, by name: from its findings and its settings."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from nanoscope.analysis.findings import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting, Stalled
 from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.analysis.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run
+
+Numbers = Mapping[str, Any]  # what the log does not say is missing; losses are in nats unless the trainer's are not
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Elsewhere a zero stands for nothing: no warm-up, no evaluations, a size that cannot be.
@@ -18,141 +21,24 @@ ZERO_MEANS_SOMETHING = {
 }  # fmt: skip
 ADAMW_BYTES = 16  # a parameter in float32: weight, gradient, and the optimizer's two averages
 
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class KnownNumbers:
-    """None: the log does not say. Losses are in nats a token unless the trainer's are not."""
-
-    loss: float | None = None  # of the last evaluation, or else of training
-    perplexity: float | None = None
-    bits_per_char: float | None = None
-    train: float | None = None
-    noise: float | None = None
-    val: float | None = None
-    best_val: float | None = None
-    best_step: int | None = None
-    eval_train: float | None = None
-    stderr: float | None = None
-    overfitting: Overfitting | Stalled | None = None
-    evaluations: int | None = None
-    eval_s: float | None = None
-    eval_share: float | None = None
-    lr: float | None = None
-    lr_highest: float | None = None
-    lr_falls: bool = False
-    warmup_step: int | None = None
-    norm: float | None = None
-    norm_highest: float | None = None
-    norm_highest_step: int | None = None
-    clip: float | None = None
-    clipped: float | None = None
-    spike_step: int | None = None
-    spike_before: float | None = None
-    spike_loss: float | None = None
-    broken_step: int | None = None
-    diverged_step: int | None = None
-    last_step: int | None = None
-    total_steps: int | None = None
-    done: float | None = None
-    tokens_per_step: int | None = None
-    tokens_seen: int | None = None
-    train_tokens: int | None = None
-    epochs: float | None = None
-    tokens_per_parameter: float | None = None
-    checkpoints: int = 0
-    checkpoint_step: int | None = None
-    resumed_step: int | None = None
-    step_s: float | None = None
-    tok_s: float | None = None
-    mfu: float | None = None
-    peak_tflops: float | None = None
-    tflops: float | None = None
-    compiled: bool = False
-    compile_s: float | None = None
-    memory_gb: float | None = None
-    left_s: float | None = None
-    left_range: tuple[float, float] | None = None
-    # settings
-    vocab_size: int | None = None
-    parameters: int | None = None
-    batch_size: int | None = None
-    accumulation: int | None = None
-    block_size: int | None = None
-    n_layer: int | None = None
-    n_head: int | None = None
-    n_embd: int | None = None
-    dropout: float | None = None
-    weight_decay: float | None = None
-    seed: int | None = None
-    dtype: str | None = None
-
-    @property
-    def overfits(self) -> bool:
-        return isinstance(self.overfitting, Overfitting)
-
-    @property
-    def one_evaluation(self) -> bool:
-        return self.evaluations == 1
-
-    @property
-    def chance(self) -> float | None:
-        """The probability of the right token, as a geometric mean."""
-        return None if self.perplexity is None else 1 / self.perplexity
-
-    @property
-    def guess(self) -> float | None:
-        """The loss of guessing."""
-        return None if self.vocab_size is None else math.log(self.vocab_size)
-
-    @property
-    def gap(self) -> float | None:
-        return None if self.val is None or self.eval_train is None else self.val - self.eval_train
-
-    @property
-    def twice(self) -> float | None:
-        """1.96 standard errors: 19 of 20 values of a normal distribution lie within them."""
-        return None if self.stderr is None else 1.96 * self.stderr
-
-    @property
-    def lr_part(self) -> float | None:
-        return self.lr / self.lr_highest if self.lr_falls and self.lr is not None and self.lr_highest else None
-
-    @property
-    def warmup_share(self) -> float | None:
-        return self.warmup_step / self.total_steps if self.warmup_step and self.total_steps else None
-
-    @property
-    def at_once(self) -> int | None:
-        """Tokens of a micro-batch."""
-        return self.batch_size * self.block_size if self.batch_size and self.block_size else None
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether the settings make the tokens of a step."""
-        return bool(self.at_once and self.accumulation and self.at_once * self.accumulation == self.tokens_per_step)
-
-    @property
-    def table(self) -> int | None:
-        """Numbers in the embedding of the tokens."""
-        return self.vocab_size * self.n_embd if self.vocab_size and self.n_embd else None
-
-    @property
-    def head_size(self) -> int | None:
-        fits = self.n_embd and self.n_head and self.n_embd % self.n_head == 0
-        return self.n_embd // self.n_head if fits and self.n_embd and self.n_head else None
-
-    @property
-    def flops_token(self) -> float | None:
-        return None if self.parameters is None else 6.0 * self.parameters
-
-    @property
-    def flops(self) -> float | None:
-        return self.flops_token * self.tokens_seen if self.flops_token and self.tokens_seen else None
-
-    @property
-    def adamw_gb(self) -> float | None:
-        return None if self.parameters is None else ADAMW_BYTES * self.parameters / 1e9
-
+# What follows from other numbers, where they are known; each may use those before it.
+_DERIVED: dict[str, Callable[[Numbers], Any]] = {
+    "overfits": lambda k: isinstance(k["overfitting"], Overfitting),
+    "one_evaluation": lambda k: k["evaluations"] == 1,
+    "chance": lambda k: 1 / k["perplexity"],  # the probability of the right token, as a geometric mean
+    "guess": lambda k: math.log(k["vocab_size"]),  # the loss of guessing
+    "gap": lambda k: k["val"] - k["eval_train"],
+    "twice": lambda k: 1.96 * k["stderr"],  # 19 of 20 values of a normal distribution lie within so many errors
+    "lr_part": lambda k: k["lr"] / k["lr_highest"] if k["lr_falls"] else None,
+    "warmup_share": lambda k: k["warmup_step"] / k["total_steps"],
+    "at_once": lambda k: k["batch_size"] * k["block_size"],  # tokens of a micro-batch
+    "multiplies": lambda k: k["at_once"] * k["accumulation"] == k["tokens_per_step"],
+    "table": lambda k: k["vocab_size"] * k["n_embd"],  # numbers in the embedding of the tokens
+    "head_size": lambda k: None if k["n_embd"] % k["n_head"] else k["n_embd"] // k["n_head"],
+    "flops_token": lambda k: 6.0 * k["parameters"],
+    "flops": lambda k: k["flops_token"] * k["tokens_seen"],
+    "adamw_gb": lambda k: ADAMW_BYTES * k["parameters"] / 1e9,
+}
 
 # Where the numbers stand that are a finding's own: field of `Analysis`, then field of the finding.
 _FIELDS = {
@@ -179,7 +65,7 @@ _COUNTS = {"accumulation": "gradient_accumulation_steps"} | {
 MEMORY = ("gpu_peak_gb", "gpu_gb", "memory_gb")  # series, the most telling first
 
 
-def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
+def known_numbers(run: Run, analysis: Analysis) -> Numbers:
     """All that is known about a run."""
     found: dict[str, Any] = {name: _field(analysis, path) for name, path in _FIELDS.items()}
     found |= _losses(analysis) | _trouble(analysis) | _efficiency(analysis)
@@ -203,8 +89,17 @@ def known_numbers(run: Run, analysis: Analysis) -> KnownNumbers:
     }
     if isinstance(eta, Eta) and not progress.finished:
         found |= {"left_s": eta.expected_s, "left_range": (eta.low_s, eta.high_s)}
-    absent = {name for name, value in found.items() if value == 0 and name not in ZERO_MEANS_SOMETHING}
-    return KnownNumbers(**{name: value for name, value in found.items() if name not in absent})
+    return with_derived({name: value for name, value in found.items() if value or name in ZERO_MEANS_SOMETHING})
+
+
+def with_derived(numbers: Numbers) -> Numbers:
+    """These numbers, and what follows from them; what is None is left out."""
+    found = {name: value for name, value in numbers.items() if value is not None}
+    for name, derive in _DERIVED.items():
+        with suppress(KeyError, ZeroDivisionError):
+            if (value := derive(found)) is not None:
+                found[name] = value
+    return found
 
 
 def _field(analysis: Analysis, path: str) -> Any:

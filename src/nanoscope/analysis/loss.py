@@ -8,13 +8,11 @@ from nanoscope.analysis.curves import Curve, Evidence, numbered
 from nanoscope.analysis.evidence import noise_of
 from nanoscope.analysis.findings import (
     Checkpoints,
-    DamagedStart,
     Evaluations,
     Gap,
     GradientNorm,
     LossPlace,
     LossSpike,
-    NonFinite,
     Overfitting,
     Plateau,
     RunProgress,
@@ -96,8 +94,7 @@ def _weigh(
         grave += [trend.memorising(evidence, train, progress)]
     damaged = breakdown.damaged_start(evidence, uniform)
     found = [verdict for verdict in (*grave, damaged, trend.leak(evidence, progress)) if verdict is not None]
-    lasting = [v for v in found if not _is_aside(v)]
-    if not lasting:
+    if not any(verdict.lasts for verdict in found):
         trained = _trained(evidence)
         judged = None
         if not _too_short(evidence, trained):
@@ -107,15 +104,6 @@ def _weigh(
         warming_up = schedule is not None and schedule.stage == "warmup"
         found.append(judged or TooShort(trained, warming_up, confidence="sure"))
     return tuple(found)
-
-
-def _is_aside(verdict: Verdict) -> bool:
-    """Whether a verdict leaves open how the run does now."""
-    if isinstance(verdict, NonFinite):
-        return verdict.recovered
-    if isinstance(verdict, DamagedStart):
-        return verdict.recovered_step is not None
-    return verdict.confidence == "hint"
 
 
 def _trained(evidence: Evidence) -> int:

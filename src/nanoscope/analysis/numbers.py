@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from nanoscope.estimates import MAD_TO_SIGMA, MANY, median, sorted_sample, spread_indices
+from nanoscope.estimates import MAD_TO_SIGMA, median, sample_of, spread_indices
 
 ENOUGH_IN_BLOCK = 1_000
 ENOUGH_TO_SEE = 2_000
+MANY = 10_000  # places that numpy finds so much faster that loading it pays
 FEWEST_STRETCHES, STRETCHES, FEWEST_IN_A_STRETCH = 8, 32, 4
 
 SLOW_SHARE, SLOW_SIGMAS = 0.3, 6.0  # over the usual time, for a step that nothing explains
@@ -31,9 +32,7 @@ def robust_sigma(values: Sequence[float]) -> float:
     """The standard deviation of the bulk of the values, whatever the outliers do."""
     if not values:
         return 0.0
-    if len(values) >= MANY:
-        ordered = sorted_sample(values)
-        return MAD_TO_SIGMA * median(abs(ordered - median(ordered)))
+    values = sample_of(values)
     middle = median(values)
     return MAD_TO_SIGMA * median([abs(value - middle) for value in values])
 

@@ -14,7 +14,7 @@ from nanoscope.words.language import Language, choose_language
 from nanoscope.words.sentences import sentence
 
 if TYPE_CHECKING:
-    from nanoscope.analysis.known import KnownNumbers
+    from nanoscope.analysis.known import Numbers
     from nanoscope.words.concepts import Taught
 
 
@@ -49,7 +49,7 @@ class Explanation(Shown):
         return self.analyses[main_run(self.analyses)]
 
     @property
-    def numbers(self) -> "KnownNumbers":
+    def numbers(self) -> "Numbers":
         """The numbers of that run, with which concepts are explained."""
         from nanoscope.analysis.known import known_numbers  # late: few ask for it
 
@@ -91,7 +91,7 @@ class Explanation(Shown):
         details = self._log.runs[-1].details if self._log.runs else None
         notes: tuple[NoteFinding, ...] = ()
         if details:
-            from nanoscope.analysis.notes import note_findings  # only nanoscope's own runs have notes
+            from nanoscope.analysis.findings import note_findings  # only nanoscope's own runs have notes
 
             notes = note_findings(details.notes)
         print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)

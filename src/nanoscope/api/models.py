@@ -9,7 +9,7 @@ from nanoscope.errors import UsageError
 from nanoscope.hardware.probe import make_cpu_ready
 
 if TYPE_CHECKING:
-    from nanoscope.hardware.device import Choice
+    from nanoscope.hardware.device import DeviceConfig
     from nanoscope.interop.models import OpenedModel
     from nanoscope.model import LanguageModel
 
@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
 class Model:
     """A trained model. `module` is the torch module; `notes` says what differs from what was asked for."""
 
-    def __init__(self, opened: "OpenedModel", choice: "Choice", notes: list[str]) -> None:
+    def __init__(self, opened: "OpenedModel", choice: "DeviceConfig", notes: list[str]) -> None:
         self._opened, self._choice = opened, choice
         self.notes = [*map(str, opened.problems), *notes]
         self.module: LanguageModel = opened.build(choice.device)

@@ -61,7 +61,7 @@ def eta(
         )  # fmt: skip
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
     if step_time and isinstance(analysis.eta, Eta):
-        asked = tuple(scenario(analysis.eta, seconds) for seconds in step_time)
+        asked = tuple(scenario(analysis.eta.steps_left, seconds) for seconds in step_time)
         analysis = replace(analysis, eta=replace(analysis.eta, scenarios=asked))
     if json:
         from nanoscope.analysis.schema import plain

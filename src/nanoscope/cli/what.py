@@ -12,7 +12,7 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import Text
 
 if TYPE_CHECKING:
-    from nanoscope.analysis.known import KnownNumbers
+    from nanoscope.analysis.known import Numbers
     from nanoscope.words.concepts import Concept
 
 
@@ -59,7 +59,7 @@ def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
         view.print_concepts(page)
 
 
-def _asked(words: tuple[str, ...]) -> "tuple[Concept, KnownNumbers]":
+def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
     """The concept that the words name, and the numbers of the log that follows them."""
     from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
 

@@ -25,7 +25,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True)
-class Facts:
+class DeviceInfo:
     """What this machine and this build of torch offer."""
 
     cuda_names: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Choice:
+class DeviceConfig:
     """What a run uses; `reasons` explains everything that was chosen automatically."""
 
     device: str
@@ -55,14 +55,14 @@ class Choice:
         return self.device.partition(":")[0]
 
 
-def look(*, training: bool = False, before: str | None = None) -> Facts:
+def detect(*, training: bool = False, before: str | None = None) -> DeviceInfo:
     """Return what torch and the system report. Only training asks whether the CPU is fast in bfloat16.
 
     `before`: the dtype that the run, which is resumed, has used on a CPU.
     """
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
     mps = torch.backends.mps.is_available()
-    return Facts(
+    return DeviceInfo(
         cuda_names=tuple(torch.cuda.get_device_name(i) for i in cuda),
         cuda_capabilities=tuple(torch.cuda.get_device_capability(i) for i in cuda),
         mps=mps,
@@ -79,14 +79,14 @@ def look(*, training: bool = False, before: str | None = None) -> Facts:
 COMPILING_PAYS_AFTER = 300  # iterations on a GPU: compiling takes a minute and saves tenths of a second per iteration
 
 
-def decide(
+def choose(
     device: str,
     dtype: str,
     compile: bool | str,
-    facts: Facts,
+    info: DeviceInfo,
     local_rank: int | None = None,
     planned_steps: int = COMPILING_PAYS_AFTER,
-) -> Choice:
+) -> DeviceConfig:
     """Resolve 'auto'; UsageError for a device that this machine does not have."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", device):
         raise UsageError("invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps", device=device)
@@ -95,57 +95,57 @@ def decide(
     device_reason = dtype_reason = compile_reason = ""  # only a choice needs one, a request does not
     kind, _, index = device.partition(":")
     if kind == "auto":
-        kind = "cuda" if facts.cuda_names else "mps" if facts.mps else "cpu"
+        kind = "cuda" if info.cuda_names else "mps" if info.mps else "cpu"
         device_reason = Text("no CUDA or MPS found") if kind == "cpu" else Text("the fastest here")
     number = int(index or 0) if local_rank is None else local_rank  # each process has its own GPU
-    if local_rank is not None and len(facts.cuda_names) == 1 and not facts.torchrun:
+    if local_rank is not None and len(info.cuda_names) == 1 and not info.torchrun:
         number = 0  # SLURM can show each process only its own
-    place, name = _find(kind, number, facts)
-    capability = facts.cuda_capabilities[number] if kind == "cuda" else (0, 0)
+    place, name = _find(kind, number, info)
+    capability = info.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, capability, name, facts)
+        dtype, dtype_reason = _best_dtype(kind, capability, name, info)
     if compile == "auto":
-        compile, compile_reason = _compile_pays(kind, capability, facts.triton, planned_steps)
+        compile, compile_reason = _compile_pays(kind, capability, info.triton, planned_steps)
     mode = Text("compiled") if compile else Text("eager")
     chosen = {place: device_reason, dtype: dtype_reason, mode: compile_reason}
     reasons = Joined(
         ", ",
         (Text("{choice} ({reason})", choice=each, reason=why) if why else each for each, why in chosen.items()),
     )
-    return Choice(place, name, dtype, bool(compile), reasons)
+    return DeviceConfig(place, name, dtype, bool(compile), reasons)
 
 
-def _find(kind: str, number: int, facts: Facts) -> tuple[str, str]:
+def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, str]:
     """Return torch's name of a device and the name of its model."""
     if kind == "cpu":
-        return "cpu", Text("{cpu}, {threads:d} threads", cpu=facts.cpu_name, threads=facts.cpu_threads)
+        return "cpu", Text("{cpu}, {threads:d} threads", cpu=info.cpu_name, threads=info.cpu_threads)
     advice = Text("Use --device=cpu, or omit --device to choose automatically.")
     if kind == "mps":
-        if not facts.mps:
+        if not info.mps:
             raise UsageError("device=mps: torch finds no Apple GPU\n{advice}", advice=advice)
-        return "mps", f"{facts.cpu_name} GPU"
-    if not facts.cuda_names:
+        return "mps", f"{info.cpu_name} GPU"
+    if not info.cuda_names:
         driver, torch = Text("its driver is missing or hides it"), Text("this torch is built without CUDA")
-        reason = driver if facts.torch_has_cuda else torch
+        reason = driver if info.torch_has_cuda else torch
         raise UsageError(
             "device=cuda: this machine has no usable CUDA GPU ({reason})\n{advice}", reason=reason, advice=advice
         )
-    if number >= len(facts.cuda_names):
+    if number >= len(info.cuda_names):
         raise UsageError(
             Count(
                 "device=cuda:{number}: this machine has {n} GPU, numbered 0",
                 "device=cuda:{number}: this machine has {n} GPUs, numbered from 0",
-                len(facts.cuda_names),
+                len(info.cuda_names),
                 number=number,
             )
         )
-    return f"cuda:{number}", facts.cuda_names[number]
+    return f"cuda:{number}", info.cuda_names[number]
 
 
-def _best_dtype(kind: str, capability: tuple[int, int], name: str, facts: Facts) -> tuple[str, str]:
+def _best_dtype(kind: str, capability: tuple[int, int], name: str, info: DeviceInfo) -> tuple[str, str]:
     if kind == "cpu":
-        dtype, reason = ("bfloat16", Text("fast on this CPU")) if facts.cpu_bfloat16 else ("float32", SAFE)
-        return dtype, Text("as before") if dtype == facts.cpu_dtype_before else reason
+        dtype, reason = ("bfloat16", Text("fast on this CPU")) if info.cpu_bfloat16 else ("float32", SAFE)
+        return dtype, Text("as before") if dtype == info.cpu_dtype_before else reason
     if kind != "cuda":
         return "float32", SAFE
     known = find_device(name)
@@ -169,7 +169,7 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
     return False, Text("this GPU is too old for Triton")
 
 
-def with_fallbacks(choice: Choice) -> tuple[Choice, list[str]]:
+def with_fallbacks(choice: DeviceConfig) -> tuple[DeviceConfig, list[str]]:
     """Use float32 where 16-bit matmuls do not work on this CPU. Also returns what is worth saying."""
     if choice.type != "cpu" or choice.dtype == "float32":
         return choice, []
@@ -201,11 +201,11 @@ def set_up_device(
     before: str | None = None,
     local_rank: int | None = None,
     planned_steps: int = COMPILING_PAYS_AFTER,
-) -> tuple[Choice, list[str]]:
+) -> tuple[DeviceConfig, list[str]]:
     """Choose what a command uses, and set the number of threads. Also returns what is worth saying."""
     limits = set_threads(threads)
-    facts = look(training=training, before=before)
-    choice, notes = with_fallbacks(decide(device, dtype, compile, facts, local_rank, planned_steps))
+    info = detect(training=training, before=before)
+    choice, notes = with_fallbacks(choose(device, dtype, compile, info, local_rank, planned_steps))
     return choice, [*limits, *notes]
 
 
@@ -242,7 +242,7 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 MEASURED = Text("measured by a short matmul on this device, the highest so far")
 
 
-def peak_flops(choice: Choice) -> tuple[float | None, str]:
+def peak_flops(choice: DeviceConfig) -> tuple[float | None, str]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
     known = find_device(choice.device_name) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
@@ -292,7 +292,7 @@ def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = LONG
     return 2 * size**3 / best
 
 
-def autocast(choice: Choice) -> contextlib.AbstractContextManager[object]:
+def autocast(choice: DeviceConfig) -> contextlib.AbstractContextManager[object]:
     """Return the context in which matmuls use the chosen dtype; float32 needs none."""
     if choice.dtype == "float32":
         return contextlib.nullcontext()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate
-from nanoscope.hardware.device import DTYPES, Choice, look, measure_peak
+from nanoscope.hardware.device import DTYPES, DeviceConfig, detect, measure_peak
 from nanoscope.hardware.memory import is_out_of_memory
 from nanoscope.hardware.probe import probe_cpu_dtype
 from nanoscope.messages import Count, Joined, Text
@@ -62,10 +62,10 @@ def label(key: str) -> Text:
     return Joined(", ", [name, Text("{size}, {batch} tokens", size=size, batch=batch)])
 
 
-def machine(choice: Choice) -> dict[str, str | int]:
+def machine(choice: DeviceConfig) -> dict[str, str | int]:
     """What the figures depend on."""
     return {
-        "cpu": look().cpu_name,
+        "cpu": detect().cpu_name,
         "threads": torch.get_num_threads(),
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -109,23 +109,22 @@ class MachineBench:
     def step(self, key: str) -> Figures:
         """Forward, backward, clipping and AdamW on one batch."""
         engine, tokens = self._engine(key)
-        config, batches = engine.config, [(tokens, tokens)]
-        measure(engine, lambda: batches, 0.0)  # warm-up
-        seconds = measure(engine, lambda: batches, SECONDS).step_seconds(config)
-        found: Figures = {"ms": 1000 * seconds, "tokens_per_second": tokens.numel() / seconds}
+        for seconds in (0.0, SECONDS):  # the first is a warm-up
+            timing = measure(engine, lambda: [(tokens, tokens)], seconds)
+        rate = tokens.numel() / timing.step_seconds(engine.config)
+        found: Figures = {"ms": 1000 * tokens.numel() / rate, "tokens_per_second": rate}
         peak = self._peak(self.choice.dtype)
-        if peak is not None and (used := mfu(tokens.numel() / seconds, engine.flops_per_token, peak)) is not None:
+        if peak is not None and (used := mfu(rate, engine.flops_per_token, peak)) is not None:
             found |= {"mfu": used, "mfu_peak_gflops": peak / 1e9}
         return found
 
-    @torch.no_grad()
     def evaluation(self, key: str) -> Figures:
         """A forward pass with its loss."""
         engine, tokens = self._engine(key)
         model, tokens = engine.plain_model.eval(), tokens.to(self.machine.device)
 
         def evaluate() -> None:
-            with self.machine.autocast():
+            with torch.no_grad(), self.machine.autocast():
                 F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
         return {"tokens_per_second": tokens.numel() / self._median_seconds(evaluate)}
@@ -138,8 +137,7 @@ class MachineBench:
 
         def sample() -> None:
             with self._sampling():
-                for _ in generate(model, prompt, settings, model.config.vocab_size):
-                    pass
+                list(generate(model, prompt, settings, model.config.vocab_size))
 
         return {"tokens_per_second": texts * settings.max_new_tokens / self._median_seconds(sample)}
 
@@ -147,8 +145,7 @@ class MachineBench:
         """A new model, and tokens for it."""
         config, vocab_size = SHAPES[key]
         model = build_model(new_shape(config, vocab_size)).to(self.machine.device)
-        tokens = torch.randint(vocab_size, (config.batch_size, config.block_size))
-        return Engine(config, model, self.machine), tokens
+        return Engine(config, model, self.machine), torch.randint(vocab_size, (config.batch_size, config.block_size))
 
     def _median_seconds(self, action: Callable[[], None]) -> float:
         """Of as many calls as take SECONDS, after a first one."""

@@ -6,37 +6,89 @@ Each micro-batch and each update is timed by itself, so a long accumulation need
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import psutil
 import torch
 
 from nanoscope.config import TrainConfig, build
-from nanoscope.data.loader import Batch
+from nanoscope.config_sources import Resolved
+from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
+from nanoscope.data.loader import Batch, BatchLoader
+from nanoscope.data.tokenizer import dtype_for
+from nanoscope.hardware.memory import available_bytes
+from nanoscope.model.checkpoint import TrainingState
 from nanoscope.optim.schedule import learning_rate
-from nanoscope.planning.set_up import Workplace
+from nanoscope.planning.request import with_shape_of_weights
+from nanoscope.planning.rig import Facts, Figures, Job
+from nanoscope.training.data import open_loader
+from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
+from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.forecast import first_seconds
+from nanoscope.training.initial_model import initial_model
+from nanoscope.training.machine import choose_machine
+from nanoscope.training.pace import left_to_do
 from nanoscope.training.phases import seconds_since_process_start
+from nanoscope.training.resume import open_weights
 
 ROUND_SHARE = 0.3  # of the time: the micro-batches before one update, so that there are several updates
-LONGEST_SHARE = 0.8  # of the time: a micro-batch that takes longer is measured with fewer sequences
+RANDOM_TOKENS = 2**20  # of each split, if there is no data
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Workplace:
+    """What `train` sets up before its first step, without a run: the machine, the data, and the initial weights.
+
+    `data`: the folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`.
+    """
+
+    def __init__(self, config: TrainConfig, data: str, vocab_size: int = 0) -> None:
+        self.machine, _ = choose_machine(config, Processes())
+        self.dataset = open_dataset(data) if data else random_tokens(vocab_size, config.block_size)
+        self.weights = open_weights(config) if config.init_from != "scratch" else None
+
+    def set_up(self, config: TrainConfig) -> tuple[Engine, BatchLoader]:
+        """A new model with its engine and batches, as `train` would start with. The loader has to be closed."""
+        torch.manual_seed(config.seed)
+        model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
+        return Engine(config, model, self.machine), open_loader(config, self.dataset, TrainingState(), self.machine)
+
+    def evaluator(self, engine: Engine, windows: int | None, *splits: Literal["train", "val"]) -> Evaluator:
+        """Of both splits, or of those named."""
+        return Evaluator(
+            {name: self.dataset.split(name) for name in splits or ("train", "val")},
+            block_size=engine.config.block_size,
+            windows=windows,
+            vocab_size=engine.plain_model.config.vocab_size,
+            machine=self.machine,
+            batch=engine.config.eval_batch_size,
+        )
+
+
+def random_tokens(vocab_size: int, block_size: int) -> Dataset:
+    count = max(RANDOM_TOKENS, 2 * block_size + 2)
+    ids = np.random.default_rng(0).integers(vocab_size, size=count).astype(dtype_for(vocab_size))
+    split = TokenSplit({"random tokens": ids}, vocab_size)
+    return Dataset(Path("random"), None, vocab_size, "random", {"train": split, "val": split})
+
+
+@dataclass
+class Timing:
     """Seconds of each repetition, in order."""
 
     micro_batch: int
     """Sequences of each micro-batch."""
-    first: list[float] = []
+    first: list[float] = field(default_factory=list)
     """Forward and backward pass of the first micro-batch of a step."""
-    later: list[float] = []
+    later: list[float] = field(default_factory=list)
     """The same of the others, which add their gradients to the first one's."""
-    update: list[float] = []
-    data: list[float] = []
+    update: list[float] = field(default_factory=list)
+    data: list[float] = field(default_factory=list)
     """Waiting for the batches of a step."""
 
     def step_seconds(self, config: TrainConfig) -> float:
@@ -70,63 +122,69 @@ def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: fl
     return found
 
 
-class Job(msgspec.Struct):
-    """`data`: the folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`."""
-
-    config: dict[str, Any]
-    data: str
-    vocab_size: int
-    seconds: float
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """What a child found out about a configuration."""
-
-    timing: Timing
-    seconds: dict[str, float | None]
-    """Expected of a checkpoint and a sample."""
-    window_seconds: float
-    """Of an evaluation."""
-    startup_seconds: float
-    compiled: bool
-    peak_bytes: int
-    flops_per_token: int
-    peak_flops: float | None
-    peak_source: str
-
-
-def serve(questions: Iterator[Any]) -> Iterator[Measured]:
-    """For child.py: set up what `train` sets up, train for a few seconds, and keep nothing."""
+def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
+    """The child of rig.py. The first question is the job, every other the seconds of a measurement."""
     job = msgspec.convert(next(questions), Job)
-    config = build(job.config | {"init_from": "scratch"})
-    workplace = Workplace(config, job.data, job.vocab_size)
-    parts = workplace.set_up(config)
-    engine, next_batches = parts.engine, parts.loader.next
-    engine.notify = _out_of_memory
-    evaluator = workplace.evaluator(engine, None, "train", "val")
+    config = build(job.config)
+    left = left_to_do(config, 0)
+    as_resolved = Resolved(config, "", typed={}, given=job.config)
+    config = replace(with_shape_of_weights(as_resolved), init_from="scratch")
+    place = Workplace(config, job.data, job.vocab_size)
+    engine, loader = place.set_up(config)
+    evaluator = place.evaluator(engine, config.eval_windows)
+    if job.limit_seconds:
+        engine.notify = _out_of_memory
+    began = time.perf_counter()
     warm = engine.warm_up()
-    seconds = first_seconds(engine, evaluator, warm)
-    startup, began = seconds_since_process_start(), time.perf_counter()
-    if not engine.compiled:  # else compiled for whole micro-batches
-        most = int(LONGEST_SHARE * job.seconds * warm.fastest.sequences / warm.fastest.seconds)
+    compiling = time.perf_counter() - began if engine.compiled else 0.0
+    expected = first_seconds(engine, evaluator, warm)
+    startup = seconds_since_process_start()
+    used = {"batch_size": engine.micro_batch, "dtype": place.machine.choice.dtype, "compile": engine.compiled}
+    used |= {"threads": torch.get_num_threads(), "eval_batch_size": evaluator.batch}
+    if job.limit_seconds and not engine.compiled:  # else compiled for whole micro-batches
+        most = int(job.limit_seconds * warm.fastest.sequences / warm.fastest.seconds)
         engine.micro_batch = min(engine.micro_batch, max(most, 1))
-    timing = measure(engine, next_batches, 0)
-    if time.perf_counter() - began < job.seconds:
-        timing = measure(engine, next_batches, job.seconds)
-    yield Measured(
-        timing,
-        seconds,
-        (seconds["eval"] or 0.0) / sum(evaluator.shares),
-        startup,
-        engine.compiled,
-        peak_bytes(engine.machine.device),
-        engine.flops_per_token,
-        *engine.machine.peak,
-    )
+    measure(engine, loader.next, 0.0)  # makes the optimizer's state
+    device = place.machine.device
+    crowded = 2 * peak_bytes(device) > available_bytes(device)
+    yield Facts(device.type, str(place.machine.choice.device_name), used, crowded)
+    for seconds in questions:
+        timing = measure(engine, loader.next, seconds)
+        step, evaluation = timing.step_seconds(config), expected["eval"] or 0.0
+        if not job.limit_seconds:
+            evaluation = _evaluation_seconds(evaluator, engine, seconds)
+        peak, source = place.machine.peak
+        yield Figures(
+            step,
+            evaluation,
+            compiling + left.step * step + left.eval * evaluation,
+            startup=startup,
+            checkpoint=expected["checkpoint"],
+            sample=expected["sample"],
+            steps=len(timing.update),
+            eval_windows=sum(evaluator.shares),
+            micro_batch=timing.micro_batch,
+            peak_bytes=peak_bytes(device),
+            flops_per_token=engine.flops_per_token,
+            peak_flops=peak,
+            peak_source=source,
+        )
 
 
 def _out_of_memory(before: int, now: int) -> None:
     raise MemoryError
+
+
+def _evaluation_seconds(evaluator: Evaluator, engine: Engine, seconds: float) -> float:
+    """The time of a whole evaluation, from some seconds of it."""
+    began, counts = time.perf_counter(), [0]
+
+    def enough(done: int, total: int) -> bool:
+        counts.append(done)
+        return done > 0 and time.perf_counter() - began > seconds
+
+    evaluator.evaluate(engine.plain_model, enough)
+    return (time.perf_counter() - began) * evaluator.batches / counts[-1]
 
 
 def peak_bytes(device: torch.device) -> int:

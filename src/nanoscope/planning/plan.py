@@ -1,7 +1,7 @@
 """What a run will take: memory for each batch split, time, disk, and what to change where that is too much.
 
 Memory is counted on fake tensors (memory.py). If it fits this machine, a few seconds of real steps are measured in a
-child process (measure.py) and correct it; time on another device follows from its peak and an assumed MFU. The whole
+child process (rig.py) and correct it; time on another device follows from its peak and an assumed MFU. The whole
 run is forecast as `train` forecasts it (training/pace.py).
 """
 
@@ -9,8 +9,9 @@ import math
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
-from nanoscope.child import Child, ChildError
+from nanoscope.child import ChildError
 from nanoscope.errors import UsageError
 from nanoscope.hardware.device import set_up_device
 from nanoscope.hardware.memory import available_bytes
@@ -26,9 +27,10 @@ from nanoscope.hardware.peaks import KnownDevice, all_devices, named_device
 from nanoscope.messages import Text
 from nanoscope.model import build_model
 from nanoscope.model.flops import flops_per_token
-from nanoscope.planning.measure import Job, Measured
+from nanoscope.model.flops import mfu as model_mfu
 from nanoscope.planning.memory import TrainingMemory, training_memory
 from nanoscope.planning.request import Request, understand
+from nanoscope.planning.rig import Figures, Rig
 from nanoscope.runs.events import Forecast
 from nanoscope.training.forecast import SMALLER_MODEL, warnings
 from nanoscope.training.memory import MUCH, PROCESS_BYTES
@@ -37,14 +39,17 @@ from nanoscope.version import __version__
 
 SCHEMA = "nanoscope.plan/2"
 HERE = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")  # torch's names
-SECONDS, LIMIT_SECONDS = 6.0, 600.0  # of steps that are measured; until that is given up
+SECONDS = 6.0  # of steps that are measured
+LONGEST_SHARE = 0.8  # of them for a micro-batch
 # On another device: ten public runs reached from 17 to 73 % of the peak (benchmarks/LOG.md).
 USUAL_MFU, HIGH_MFU, LOW_MFU = 0.35, 0.75, 0.15
 FORWARD_SHARE = 1 / 3  # of the arithmetic of a step: an evaluation has no backward pass
 CUDA_BYTES = 600 << 20  # of device memory that CUDA and its libraries take before the first tensor
 MACOS_SHARE = 2 / 3  # of the memory that a Mac lets its GPU use
-MUCH_EVALUATION, GOOD_EVALUATION = 0.25, 0.1  # of the run
 WORTH_TUNING = 20 * 60.0  # seconds of a run: ten times what tuning takes
+
+
+Counted = Callable[[int], TrainingMemory]  # of a micro-batch size
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -150,36 +155,25 @@ def plan_here(request: Request, report: Callable[[Text], None], seconds: float =
     report(Text("counting the memory of an iteration"))
     counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
     process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
-    memory, time, found = memory_plan(request, counted, process, available), None, None
+    memory, time, compiled = memory_plan(request, counted, process, available), None, choice.compile
     if memory.fits:
         report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
-        job = Job(asdict(config), str(data.folder or ""), data.vocab_size, seconds)
         try:
-            with Child("nanoscope.planning.measure:serve") as child:
-                found = child.ask(job, Measured, timeout=seconds + LIMIT_SECONDS)
+            from_scratch, limit = replace(config, init_from="scratch"), LONGEST_SHARE * seconds
+            with closing(Rig(from_scratch, str(data.folder or ""), data.vocab_size, limit)) as rig:
+                found, compiled = rig.measure(seconds), rig.facts.used["compile"]
+            process = max(found.peak_bytes - counted(found.micro_batch).peak, 0)
+            memory, time = memory_plan(request, counted, process, available), time_here(request, found)
+            if data.folder is None:
+                notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
         except ChildError as error:
             if not error.out_of_memory:
                 raise
             memory = msgspec.structs.replace(memory, fits=False)
-    if found is not None:
-        process = max(found.peak_bytes - counted(found.timing.micro_batch).peak, 0)
-        memory, time = memory_plan(request, counted, process, available), time_here(request, found)
-        if data.folder is None:
-            notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
-    return _plan(
-        request,
-        counted(config.batch_size),
-        memory,
-        time,
-        shutil.disk_usage(
-            next(path for path in Path(config.out_dir or "runs").absolute().parents if path.is_dir())
-        ).free,
-        device=choice.device,
-        device_name=choice.device_name,
-        dtype=choice.dtype,
-        compiled=found.compiled if found else choice.compile,
-        notes=notes,
-    )
+    place = next(path for path in Path(config.out_dir or "runs").absolute().parents if path.is_dir())
+    device = {"device": choice.device, "device_name": choice.device_name, "dtype": choice.dtype}
+    free = shutil.disk_usage(place).free
+    return _plan(request, counted, memory, time, free, compiled=compiled, notes=notes, **device)
 
 
 def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
@@ -197,7 +191,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     peak = None if on_mac else device.flops(dtype)
     return _plan(
         request,
-        counted(config.batch_size),
+        counted,
         memory,
         time_elsewhere(request, peak) if peak and memory.fits else None,
         None,
@@ -209,24 +203,23 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     )
 
 
-def memory_plan(request: Request, counted: Callable[[int], TrainingMemory], process: int, available: int) -> MemoryPlan:
+def memory_plan(request: Request, counted: Counted, process: int, available: int) -> MemoryPlan:
     """What was counted, with what the process takes besides, against what there is."""
     size, sequences = request.config.batch_size, request.config.sequences_per_step
-    possible = [each for each in range(1, sequences + 1) if sequences % each == 0]
-    peaks = {each: counted(each).peak + process for each in possible}
-    fits = {each: peak <= MUCH * available for each, peak in peaks.items()}
-    near = {size // 4, size // 2, size, 2 * size, 4 * size, max(filter(fits.get, possible), default=size)}
-    splits = [Split(each, sequences // each, peaks[each], fits[each]) for each in sorted(near & set(possible))]
-    return MemoryPlan(peaks[size], available, fits[size], splits)
+    peaks = {each: counted(each).peak + process for each in range(1, sequences + 1) if sequences % each == 0}
+    possible = [Split(each, sequences // each, peak, peak <= MUCH * available) for each, peak in peaks.items()]
+    largest = max((split.batch_size for split in possible if split.fits), default=size)
+    near = {size // 4, size // 2, size, 2 * size, 4 * size, largest}
+    splits = [split for split in possible if split.batch_size in near]
+    return MemoryPlan(peaks[size], available, peaks[size] <= MUCH * available, splits)
 
 
-def time_here(request: Request, found: Measured) -> TimePlan:
-    config, step = request.config, found.timing.step_seconds(request.config)
-    seconds = found.seconds | {"step": step, "eval": request.eval_windows * found.window_seconds}
-    forecast = Pace(config, None, **seconds).forecast(request.done, measured=len(found.timing.update))
-    reached = found.flops_per_token * config.tokens_per_step / step
-    mfu = reached / found.peak_flops if found.peak_flops else None
-    return _time(request, forecast, found.startup_seconds, mfu, found.peak_flops, found.peak_source)
+def time_here(request: Request, found: Figures) -> TimePlan:
+    evaluation = request.eval_windows * found.eval / found.eval_windows
+    seconds = {"step": found.step, "eval": evaluation, "checkpoint": found.checkpoint, "sample": found.sample}
+    mfu = model_mfu(request.config.tokens_per_step / found.step, found.flops_per_token, found.peak_flops)
+    known = {"mfu": mfu, "peak_flops": found.peak_flops, "peak_source": found.peak_source}
+    return _time(request, seconds, found.steps, found.startup, **known)
 
 
 def time_elsewhere(request: Request, peak_flops: float) -> TimePlan:
@@ -234,65 +227,61 @@ def time_elsewhere(request: Request, peak_flops: float) -> TimePlan:
     config, shape = request.config, request.shape
     with torch.device("meta"):
         flops = flops_per_token(shape, build_model(shape).multiplied_parameters()) * config.tokens_per_step
-
-    def forecast(mfu: float) -> Forecast:
-        step = flops / (mfu * peak_flops)
-        evaluation = FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step
-        return Pace(config, step=step, eval=evaluation).forecast(request.done)
-
-    low, high = forecast(HIGH_MFU).seconds, forecast(LOW_MFU).seconds
-    expected = msgspec.structs.replace(forecast(USUAL_MFU), seconds_low=low, seconds_high=high)
+    step = flops / (USUAL_MFU * peak_flops)
+    seconds = {"step": step, "eval": FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step}
     source = Text("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
-    return _time(request, expected, None, USUAL_MFU, peak_flops, source)
+    return _time(request, seconds, mfu=USUAL_MFU, peak_flops=peak_flops, peak_source=source)
 
 
 def _time(
-    request: Request, forecast: Forecast, startup: float | None, mfu: float | None, peak: float | None, source: str
+    request: Request, seconds: Mapping[str, float | None], steps: int = 0, startup: float | None = None, **fields: Any
 ) -> TimePlan:
-    left, begin = left_to_do(request.config, request.done), startup or 0.0
-    each = [
-        ("startup", 1, startup),
-        ("step", left.step, forecast.step_seconds),
-        ("eval", left.eval, forecast.eval_seconds),
-        ("checkpoint", math.ceil(left.checkpoint), forecast.checkpoint_seconds),
-        ("sample", left.sample, forecast.sample_seconds),
-    ]
+    """From the seconds of each phase, which rest on so many measured steps, or on the usual MFU."""
+    config, begin = request.config, startup or 0.0
+    forecast, left = (
+        Pace(config, None, **seconds).forecast(request.done, measured=steps),
+        left_to_do(config, request.done),
+    )
+    whole, low, high = forecast.seconds or 0.0, forecast.seconds_low or 0.0, forecast.seconds_high or 0.0
+    if not steps:
+        low, high = (whole * USUAL_MFU / mfu for mfu in (HIGH_MFU, LOW_MFU))
+        high = min(high, 60 * config.max_minutes or math.inf)
+    phases = [("startup", 1, startup), *((phase, times, seconds.get(phase)) for phase, times in left._asdict().items())]
     return TimePlan(
-        seconds=begin + (forecast.seconds or 0.0),
-        seconds_low=begin + (forecast.seconds_low or 0.0),
-        seconds_high=begin + (forecast.seconds_high or 0.0),
-        tokens_per_second=request.config.tokens_per_step / (forecast.step_seconds or math.inf),
-        mfu=mfu,
-        peak_flops=peak,
-        peak_source=source,
-        parts=[Part(phase, times, seconds) for phase, times, seconds in each if times and seconds is not None],
+        seconds=begin + whole,
+        seconds_low=begin + low,
+        seconds_high=begin + high,
+        tokens_per_second=config.tokens_per_step / (seconds["step"] or math.inf),
+        parts=[Part(phase, times, each) for phase, times, each in phases if times and each is not None],
+        **fields,
     )
 
 
 def _plan(
     request: Request,
-    counted: TrainingMemory,
+    counted: Counted,
     memory: MemoryPlan,
     time: TimePlan | None,
-    free: int | None,
+    free_bytes: int | None,
     **fields: Any,
 ) -> Plan:
-    config, tokens = request.config, request.config.max_iters * request.config.tokens_per_step
-    saves = math.ceil(left_to_do(config, request.done).checkpoint)
+    config, data, size = request.config, request.data, counted(request.config.batch_size)
+    tokens = config.max_iters * config.tokens_per_step
+    saves = left_to_do(config, request.done).checkpoint
     kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
-    disk = DiskPlan(counted.checkpoint, kept * counted.checkpoint, free)
+    disk = DiskPlan(size.checkpoint, kept * size.checkpoint, free_bytes)
     return Plan(
         name=request.name,
-        measured=time is not None and free is not None,
+        measured=time is not None and free_bytes is not None,
         recipe=request.shape.recipe,
-        parameters=counted.parameters,
+        parameters=size.parameters,
         tokens_per_step=config.tokens_per_step,
         done=request.done,
         steps=config.max_iters - request.done,
         tokens=tokens,
-        data=request.data.name,
-        train_tokens=request.data.train_tokens,
-        epochs=tokens / request.data.train_tokens if request.data.train_tokens else None,
+        data=data.name,
+        train_tokens=data.train_tokens,
+        epochs=tokens / data.train_tokens if data.train_tokens else None,
         memory=memory,
         time=time,
         disk=disk,
@@ -305,21 +294,16 @@ def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: Di
     """What would help, only where something does."""
     config, tokens, found = request.config, request.data.train_tokens, list[str]()
     if not memory.fits:
-        best = next((split for split in reversed(memory.splits) if split.fits), None)
-        flags = (
-            best and f"--batch_size={best.batch_size} --gradient_accumulation_steps={best.gradient_accumulation_steps}"
-        )
-        smaller = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
-        found.append(Text("use {flags}", flags=flags) if flags else smaller)
+        fitting = [split for split in memory.splits if split.fits]
+        found.append(Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL))
+        if fitting:
+            size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
+            found = [Text("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
     if time is not None and disk.free_bytes is not None:
         step, epochs = config.tokens_per_step / time.tokens_per_second, config.tokens_per_step / (tokens or math.inf)
         found += warnings(
             config, Forecast(step=request.done, seconds=time.seconds, step_seconds=step, epochs_per_step=epochs)
         )
-        share = sum(part.times * part.seconds for part in time.parts if part.phase == "eval") / time.seconds
-        if share > MUCH_EVALUATION:
-            flag = f"--eval_interval={config.eval_interval * math.ceil(share / GOOD_EVALUATION)}"
-            found.append(Text("evaluations take {share:.0%} of the time; use {flag}", share=share, flag=flag))
         if time.seconds > WORTH_TUNING and not request.done:
             command = shlex.join(["nanoscope", "tune", *request.words])
             found.append(Text("find out in two minutes whether it can be faster: {command}", command=command))

@@ -20,7 +20,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.messages import Text
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.paired import Difference, paired, settle
-from nanoscope.planning.set_up import Workplace
+from nanoscope.planning.measure import Workplace
 from nanoscope.training.engine import Engine
 
 Settings = dict[str, Any]
@@ -62,23 +62,22 @@ class Arms:
 
     def train(self, config: TrainConfig, windows: int = 0, evaluates: bool = False) -> Outcome:
         """`windows`: 0 if only the time is wanted. `evaluates`: whether it also evaluates as such a run does."""
-        parts = self.place.set_up(config)
-        self.engine = engine = parts.engine
-        evaluator = self.place.evaluator(engine, config.eval_windows, "train", "val") if evaluates else None
-        guessing = Outcome(math.log(self.place.dataset.vocab_size))
+        self.engine, loader = self.place.set_up(config)
+        engine, guessing = self.engine, math.log(self.place.dataset.vocab_size)
+        evaluator = self.place.evaluator(engine, config.eval_windows) if evaluates else None
         times, began = list[float](), time.perf_counter()
-        with closing(parts.loader):
+        with closing(loader):
             for step in range(config.max_iters):
-                done = engine.step(parts.loader.next(), step, learning_rate(step, config))
+                done = engine.step(loader.next(), step, learning_rate(step, config))
                 if not done or not done.finite:
-                    return guessing
+                    return Outcome(guessing)
                 times.append(done.seconds)
                 if evaluator and (step + 1) % config.eval_interval == 0:
                     evaluator.evaluate(engine.plain_model)
         seconds = time.perf_counter() - began
         found = self.place.evaluator(engine, windows, "val").evaluate(engine.plain_model) if windows else None
-        outcome = Outcome(found["val"].loss if found else 0.0, median(times), seconds)
-        return outcome if math.isfinite(outcome.loss) else guessing
+        loss = found["val"].loss if found else 0.0
+        return Outcome(loss if math.isfinite(loss) else guessing, median(times), seconds)
 
 
 @dataclass
@@ -189,11 +188,12 @@ class Trial:
         return 1 - after / before
 
     def _time_ratio(self, change: Change) -> float:
-        changed = replace(self.proposed, **change.change)
-        return median(self._pace(self.proposed) / self._pace(changed) for _ in range(PACE_PAIRS))
-
-    def _pace(self, config: TrainConfig) -> float:
-        return self._arm(replace(config, max_iters=PACE_ITERS)).step_seconds
+        """Measured in turns."""
+        both = [
+            replace(each, max_iters=PACE_ITERS) for each in (self.proposed, replace(self.proposed, **change.change))
+        ]
+        pairs = ([self._arm(each).step_seconds for each in both] for _ in range(PACE_PAIRS))
+        return median(before / after for before, after in pairs)
 
     def _loss(self, config: TrainConfig, iters: float) -> float:
         short = with_length(config, iters)

@@ -8,20 +8,20 @@ if all changes together are faster again, in pairs of new processes.
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-import msgspec
 import psutil
 
-from nanoscope.child import Child, ChildError
+from nanoscope.child import ChildError
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import Text
-from nanoscope.paired import Difference, paired, settle
+from nanoscope.paired import Difference, settle
+from nanoscope.planning.rig import Facts, Figures, Rig
 
 Settings = dict[str, Any]
 KINDS = "threads", "smaller", "larger", "dtype", "compile", "evaluations"
@@ -36,44 +36,6 @@ HOPELESS = -0.15  # a gain like this, in one pair, needs no second one
 FACTOR = 1.6  # between the micro-batches that are tried: halves, or what comes near
 COMPILE_PAYS = 50.0  # seconds of iterations: compiling takes about 20 and saves at most some 40 %
 EVAL_SHARE = 0.04  # of the run: evaluations that take less can't be made faster by enough
-TIMEOUT = 600.0
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """What a process says about itself once it is ready to train."""
-
-    device: str
-    """Its kind: cpu, cuda or mps."""
-    device_name: str
-    used: Settings
-    """What it really uses: batch_size, dtype, compile, threads, eval_batch_size."""
-    crowded: bool = False
-    """Whether there is too little memory for a second one."""
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """Seconds."""
-
-    step: float
-    eval: float
-    run: float
-    """Of all iterations and evaluations, and of compiling."""
-
-
-class Rig:
-    """A process that is set up as `train` would be, and trains when it is asked to."""
-
-    def __init__(self, config: TrainConfig) -> None:
-        self.child = Child("nanoscope.planning.tuning_child:serve")
-        self.close = self.child.close
-        try:
-            self.facts = self.child.ask(asdict(config), Facts, timeout=TIMEOUT)
-        except BaseException:
-            self.close()
-            raise
-
-    def measure(self, seconds: float) -> Figures:
-        return self.child.ask(seconds, Figures, timeout=TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -92,7 +54,7 @@ class Tuned:
     """`settings` are the changes that were confirmed: none if the settings are the fastest found."""
 
     facts: Facts
-    default: Figures
+    default_seconds: Figures
     settings: Settings = field(default_factory=dict)
     gain: Difference | None = None
     """Of all changes together, from the confirmation alone."""
@@ -116,11 +78,18 @@ class Tuner:
         self._rigs: dict[str, Rig] = {}
 
     def run(self) -> Tuned:
-        """Search and confirm. Ctrl-C leaves no process behind."""
+        """Change one setting after another, further in the same direction while that is faster, and confirm.
+
+        Ctrl-C leaves no process behind.
+        """
         self._report(Text("measuring the settings as they are"))
+        best: Settings = {}
         try:
             self.tuned = Tuned(self._rig({}).facts, self._rig({}).measure(SECONDS))
-            if best := self._search():
+            for kind in KINDS:
+                while (settings := self._candidate(kind, best)) and self._try(best, settings):
+                    best |= settings
+            if best:
                 self._confirm(best)
         except ChildError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
@@ -128,52 +97,36 @@ class Tuner:
             self._close()
         return self.tuned
 
-    def _search(self) -> Settings:
-        """Change one setting after another, further in the same direction while that is faster."""
-        best: Settings = {}
-        for kind in KINDS:
-            while settings := self._candidate(kind, best):
-                self._report(Text("trying {settings}", settings=flags(settings)))
-                trial = self._try(best, settings)
-                self.tuned.trials.append(trial)
-                self._report(describe(trial))
-                if trial.reason is not None:
-                    break
-                best |= settings
-        return best
-
     def _candidate(self, kind: str, best: Settings) -> Settings:
         config = replace(self._config, **best)
-        settings = candidate(kind, config, self._rig(best).facts, self.tuned.default)
+        settings = candidate(kind, config, self._rig(best).facts, self.tuned.default_seconds)
         return {} if settings.keys() & self._typed else settings  # what was typed stays as it is
 
-    def _try(self, best: Settings, settings: Settings) -> Trial:
-        if self._now() > self._search_until:
-            return Trial(
-                settings,
-                reason=Text("not tried: it takes longer than the time that is left; allow more with --minutes"),
-            )
-        both, margin = {**best, **settings}, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
+    def _try(self, best: Settings, settings: Settings) -> bool:
+        """Whether the run is faster with these settings, too."""
+        self._report(Text("trying {settings}", settings=flags(settings)))
         try:
-            used = self._rig(both).facts.used
-            if any(used.get(key, value) != value for key, value in settings.items()):
-                return Trial(settings, reason=Text("it does not work here"))
-            first = self._pair(best, both)
-            if first < HOPELESS:
-                return Trial(settings, paired([first]), Text("slower"))
-            again = lambda number: self._pair(best, both) if number else first  # noqa: E731
-            gain = settle(again, PAIRS, margin, CONFIDENCE)
+            trial = self._compare(best, settings)
         except ChildError as error:
-            return Trial(settings, reason=error.text)
-        finally:
-            self._close(but=best)
-        reasons = {
-            "better": None,
-            "worse": Text("slower"),
-            "too_small": Text("it saves less than {margin:.0%} of the run", margin=margin),
-            "unclear": Text("not faster by more than the noise"),
-        }
-        return Trial(settings, gain, reasons[gain.verdict(margin, CONFIDENCE)])
+            trial = Trial(settings, reason=error.text)
+        self._close(but=best if trial.reason else None)
+        self.tuned.trials.append(trial)
+        self._report(describe(trial))
+        return trial.reason is None
+
+    def _compare(self, best: Settings, settings: Settings) -> Trial:
+        if self._now() > self._search_until:
+            late = Text("not tried: it takes longer than the time that is left; allow more with --minutes")
+            return Trial(settings, reason=late)
+        both, margin = best | settings, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
+        if not settings.items() <= (settings | self._rig(both).facts.used).items():
+            return Trial(settings, reason=Text("it does not work here"))
+        first = self._pair(best, both)
+        looks = PAIRS if first > HOPELESS else (1,)
+        gain = settle(lambda number: self._pair(best, both) if number else first, looks, margin, CONFIDENCE)
+        reasons = {"better": None, "too_small": Text("it saves less than {margin:.0%} of the run", margin=margin)}
+        verdict = gain.verdict(margin, CONFIDENCE)
+        return Trial(settings, gain, reasons.get(verdict, Text("not faster by more than the noise")))
 
     def _confirm(self, best: Settings) -> None:
         """All changes together against the settings as they were."""
@@ -181,7 +134,6 @@ class Tuner:
 
         def fresh_pair(number: int) -> float:
             self._close()
-            self._rig({}), self._rig(best)
             return median(self._pair({}, best) for _ in range(ROUNDS))
 
         gain = settle(fresh_pair, FRESH_PAIRS, MARGIN, CONFIDENCE)
@@ -193,6 +145,7 @@ class Tuner:
 
     def _pair(self, before: Settings, after: Settings) -> float:
         """The share of the run's time that is saved, measured one after the other."""
+        self._rig(before), self._rig(after)
         old, new = (self._rig(each).measure(SECONDS).run for each in (before, after))
         return 1 - new / old
 
@@ -216,9 +169,9 @@ def candidate(kind: str, config: TrainConfig, facts: Facts, default: Figures) ->
         case "threads" if on_cpu and used["threads"] > 1:
             return {"threads": used["threads"] // 2}
         case "smaller":
-            return split(config, max((each for each in micro_batches(config) if FACTOR * each <= size), default=0))
+            return split(config, [each for each in micro_batches(config) if FACTOR * each <= size][-1:])
         case "larger":
-            return split(config, min((each for each in micro_batches(config) if each >= FACTOR * size), default=0))
+            return split(config, [each for each in micro_batches(config) if each >= FACTOR * size][:1])
         case "dtype" if on_cpu and config.dtype == "auto":
             return {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
         case "compile" if config.compile == "auto" and (used["compile"] or steps > COMPILE_PAYS):
@@ -234,13 +187,14 @@ def micro_batches(config: TrainConfig) -> list[int]:
     return [size for size in range(1, sequences + 1) if sequences % size == windows % size == 0]
 
 
-def split(config: TrainConfig, size: int) -> Settings:
+def split(config: TrainConfig, sizes: list[int]) -> Settings:
     """The settings that train the same sequences in micro-batches of this size, and evaluate the same windows."""
-    if not size:
+    if not sizes:
         return {}
-    settings: Settings = {"batch_size": size, "gradient_accumulation_steps": config.sequences_per_step // size}
-    windows = config.eval_windows  # nanoGPT counts them in batches, so their number follows
-    return settings if windows is None else {**settings, "eval_iters": windows // size}
+    settings: Settings = {"batch_size": sizes[0], "gradient_accumulation_steps": config.sequences_per_step // sizes[0]}
+    if config.eval_windows:  # nanoGPT counts them in batches, so their number follows
+        settings["eval_iters"] = config.eval_windows // sizes[0]
+    return settings
 
 
 def tune(resolved: Resolved, minutes: float, report: Callable[[Text], None]) -> Tuned:
@@ -249,9 +203,7 @@ def tune(resolved: Resolved, minutes: float, report: Callable[[Text], None]) -> 
     data = find_dataset(resolved.config.dataset, resolved.config.tokenizer)
     busy = psutil.cpu_percent(interval=0.5) / 100 * (psutil.cpu_count() or 1)
     there = replace(resolved, config=replace(resolved.config, dataset=str(data), tokenizer="auto"))
-    tuned = Tuner(there, minutes, report).run()
-    tuned.busy_cores = busy
-    return tuned
+    return replace(Tuner(there, minutes, report).run(), busy_cores=busy)
 
 
 def check_can_tune(resolved: Resolved) -> None:

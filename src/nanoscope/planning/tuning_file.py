@@ -40,27 +40,17 @@ def write_file(path: Path, resolved: Resolved, tuned: Tuned) -> None:
     """All settings of the source with the changes, and in comments what they rest on."""
     left_out = {"out_dir", *({"init_from"} if resolved.given.get("init_from") == "auto" else ())}  # of one run
     settings = {key: value for key, value in without_options(resolved.given).items() if key not in left_out}
-    lines = [f"# {line}".replace("\n", " ").rstrip() for line in _comment(resolved, tuned)]
-    for key, value in {**settings, **tuned.settings}.items():
+    about = f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {datetime.now():%Y-%m-%d %H:%M}"
+    comment = (f"The settings of {printable(resolved.name)}: {in_one_line(tuned)}.", about, *lines(tuned), "")
+    content = [f"# {line}".replace("\n", " ").rstrip() for line in comment]
+    for key, value in (settings | tuned.settings).items():
         was = f"  # was {toml_value(getattr(resolved.config, key))}" if key in tuned.settings else ""
-        lines.append(f"{key} = {toml_value(value)}{was}")
-    rest = "\n".join(lines) + "\n"
+        content.append(f"{key} = {toml_value(value)}{was}")
+    rest = "\n".join(content) + "\n"
     try:
         write_atomically(path, f"{_first_line(rest)}\n{rest}")
     except OSError as error:
-        raise JobError(
-            "can't write {path}: {reason}\nThe settings are: {settings}",
-            path=path,
-            reason=why(error),
-            settings=in_one_line(tuned),
-        ) from None
-
-
-def _comment(resolved: Resolved, tuned: Tuned) -> Iterator[str]:
-    yield f"The settings of {printable(resolved.name)}: {in_one_line(tuned)}."
-    yield f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {datetime.now():%Y-%m-%d %H:%M}"
-    yield from lines(tuned)
-    yield ""
+        raise JobError("can't write {path}: {reason}", path=path, reason=why(error)) from None
 
 
 def in_one_line(tuned: Tuned) -> Text:
@@ -93,18 +83,9 @@ def lines(tuned: Tuned) -> Iterator[Text]:
 
 def document(tuned: Tuned, words: Sequence[str], path: Path) -> dict[str, object]:
     """What `tune --json` prints (docs/tune.md)."""
-    return {
-        "schema": "nanoscope.tune/2",
-        "source": words,
-        "facts": tuned.facts,
-        "busy_cores": tuned.busy_cores,
-        "default_seconds": tuned.default,
-        "settings": tuned.settings,
-        "gain": tuned.gain,
-        "trials": tuned.trials,
-        "summary": str(in_one_line(tuned)),
-        "file": str(path),
-    }
+    default = {key: getattr(tuned.default_seconds, key) for key in ("step", "eval", "run")}
+    about = {"schema": "nanoscope.tune/2", "source": words, "summary": str(in_one_line(tuned)), "file": str(path)}
+    return {**about, **vars(tuned), "default_seconds": default}
 
 
 def with_settings(resolved: Resolved, tuned: Tuned) -> Resolved:

@@ -3,6 +3,7 @@
 Lines that are no rows are looked through for what people and programs write around them (`Event`).
 """
 
+import math
 import re
 from array import array
 from collections.abc import Callable, Iterable
@@ -11,8 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from nanoscope.runs.bars import read_bars
+from nanoscope.runs.failures import HINTS
 from nanoscope.runs.roles import COUNTERS, role_of
-from nanoscope.runs.run import LINE_BITS
+from nanoscope.runs.run import LINE_BITS, MISSING
 from nanoscope.runs.scan import Cell, cells, frame, label_of, value_of
 from nanoscope.runs.surroundings import Event, Surroundings
 from nanoscope.runs.tables import TableHead
@@ -30,6 +32,11 @@ LOSSES = frozenset(("loss", "part_loss", "val_loss", "val_bpb", "bare_train", "p
 _TIMES = frozenset(("time_s", "bare_time", "steps_s", "elapsed_s", "bare_elapsed", "grad_norm"))
 
 
+def missing(count: int) -> "array[float]":
+    """Values that were not printed."""
+    return array("d", [MISSING]) * count
+
+
 class Column:
     """The numbers of one label in the rows of a table. NaN: not printed; +inf: printed, but not finite."""
 
@@ -40,6 +47,7 @@ class Column:
         self.factor = role[1] if role else 1.0
         if cell.label.startswith("bar"):
             self.role = f"{cell.label.replace(' ', '_')}{'_of' if cell.part == 'of' else ''}"
+        self.kind = (cell.label, cell.unit, cell.part)
         self.has_point = "." in cell.text  # printed with decimals, so it is no count
         self.values = array("d")
 
@@ -55,6 +63,18 @@ class Column:
         """The share of neighbours that rise."""
         values = self.sample()
         return sum(a < b for a, b in pairwise(values)) / max(1, len(values) - 1)
+
+    def may_be_loss(self) -> bool:
+        """A loss is no count: not only whole numbers, unless they are small."""
+        finite = [v for v in self.sample() if math.isfinite(v)]
+        return not finite or self.has_point or any(not v.is_integer() for v in finite) or max(finite) < 100
+
+    def empty(self) -> "Column":
+        """A column of the same kind without values."""
+        copy = object.__new__(Column)
+        copy.__dict__.update(self.__dict__)
+        copy.values = array("d")
+        return copy
 
 
 class Table:
@@ -117,9 +137,57 @@ class Table:
 
     def part_of(self, column: Column, part: str) -> Column | None:
         """The 'of' or 'mean' behind a column."""
+        if column not in self.columns:
+            return None
         at = self.columns.index(column)
         behind = self.columns[at + 1 : at + 3]
         return next((other for other in behind if other.part == part and other.label == column.label), None)
+
+    def names(self) -> list[str]:
+        """The labels of its numbers, in order."""
+        return [column.label for column in self.columns if column.part in ("", "duration")] or [""]
+
+    def signs(self) -> set[str]:
+        """What a trainer may be known by: labels, and the units of numbers without one."""
+        named = {c.label or (c.unit and f"# {c.unit}") for c in self.columns if c.part != "stamp"}
+        return named | set(map(label_of, self.unused))
+
+    def is_cut(self, whole: "Table") -> bool:
+        """Whether its only row is the last line of the log, and the first half of another table's line."""
+        labels, others = [c.label for c in self.columns], [c.label for c in whole.columns]
+        is_last = len(self) == 1 < len(whole) and self.at[0] > whole.at[-1]
+        is_short = len(labels) <= 0.6 * len(others) or (len(labels) < len(others) and not self.get(*LOSSES))
+        return is_last and is_short and others[: len(labels)] == labels
+
+    def select(self, rows: list[int]) -> "Table":
+        """Some of its rows."""
+        table = Table(self.bar, self.head, [], self.unused, 0)
+        table.at = array("q", map(self.at.__getitem__, rows))
+        for column in self.columns:
+            table.columns.append(column.empty())
+            table.columns[-1].values.extend(map(column.values.__getitem__, rows))
+        return table
+
+    @staticmethod
+    def joined(tables: "list[Table]", no_loss: float = MISSING) -> "Table":
+        """One table with all their rows, in the order of the file. `no_loss` stands where a line names no loss."""
+        if len(tables) == 1:
+            return tables[0]
+        first = max(tables, key=lambda table: len(table.columns))
+        whole = Table(first.bar, first.head, [], list(dict.fromkeys(n for t in tables for n in t.unused)), first.width)
+        places = array("q", (at for table in tables for at in table.at))
+        order = sorted(range(len(places)), key=places.__getitem__)
+        whole.at = array("q", map(places.__getitem__, order))
+        kinds = {column.kind: column for table in (first, *tables) for column in table.columns}
+        for kind, column in kinds.items():
+            values = array("d")
+            nothing = array("d", [no_loss if column.role in ("loss", "part_loss") else MISSING])
+            for table in tables:
+                same = next((other for other in table.columns if other.kind == kind), None)
+                values.extend(same.values if same else nothing * len(table))
+            whole.columns.append(column.empty())
+            whole.columns[-1].values.extend(map(values.__getitem__, order))
+        return whole
 
 
 @dataclass(eq=False, repr=False)
@@ -223,7 +291,7 @@ class Collector:
                 is_record = self._take_row(number, rest) or is_record
             else:
                 self._head.row(rest)
-        if not is_record or "rror" in line or "aving" in line or "aved" in line:
+        if not is_record or "aving" in line or "aved" in line or HINTS.search(line):
             for event in self._surroundings.read(number, line, is_record):
                 self._note(event)
 

@@ -14,29 +14,43 @@ _EXCEPTION = re.compile(
     r"(?:^|[\]:] )((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Failure))"
     r"(?::\s?(.{0,300})|\s?$)"
 )
-_KILLED = re.compile(
-    r"slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED)|srun: error: .{0,80}Out Of Memory"
-    r"|^(?:\S{0,80}: line \d{1,6}:\s{1,8})?(?:\d{1,9} )?(?:zsh: )?killed\b|^(?:Terminated|Aborted)\b"
-    r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS"
-    r"|exit code:? 137|exit status 137|exitcode\s?: -\d{1,2})\b",
-    re.IGNORECASE,
-)
-# 'Error: Token out of range at train.cu:675', perhaps glued to a record; complaints about the command line.
-_OTHER_ERROR = re.compile(
-    r"Error: .{1,200} at \S{1,80}\.(?:cuh?|cpp|cc?|h|rs):\d{1,6}\b|Watchdog caught collective operation timeout.{0,200}"
-    r"|^\S{1,80}: error: .{1,200}|^\S{0,80}python\S{0,8}: (?:can't open file|No module named) .{1,200}"
-    r"|^\S{1,80}: (?:line \d{1,6}: )?\S{1,80}: command not found"
-    r"|^Error: (?:No such option|Invalid value|Missing|Got unexpected).{0,200}"
+# What ends a traceback, whatever its name.
+_ANY_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z][A-Za-z_]{2,60})(?::\s(.{0,300})|\s{0,4}$)")
+# What else ends a program, perhaps glued to a record. The message begins where the pattern does.
+_ENDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
+    ("interrupted", re.compile(r"^\s{0,8}\^C\s{0,8}$|\breceived SIGINT\b")),
+    (
+        "killed",
+        re.compile(
+            r"slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED)|srun: error: .{0,80}Out Of Memory"
+            r"|^(?:\S{0,80}: line \d{1,6}:\s{1,8}|\[\d{1,3}\]\s{1,8}[+-]?\s{0,8})?(?:\d{1,9} )?(?:zsh: )?killed\b"
+            r"|(?<=[\d\])])killed\s{0,8}$|^(?:zsh: )?(?:Terminated|Aborted)\b|\bkernel (?:appears to have )?died\b"
+            r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS"
+            r"|exit code:? 137|exit status 137|exitcode\s?: -\d{1,2})\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "exception",
+        re.compile(
+            r"Error: .{1,200} at \S{1,80}\.(?:cuh?|cpp|cc?|h|rs):\d{1,6}\b"
+            r"|Watchdog caught collective operation timeout.{0,200}"
+            r"|\bterminat(?:e called|ing)\b.{0,12} (?:uncaught exception|after throwing an instance) of .{1,200}"
+            r"|thread '\w{1,40}' panicked at .{1,200}"
+            r"|^\S{1,80}: error: .{1,200}|^\S{0,80}python\S{0,8}: (?:can't open file|No module named) .{1,200}"
+            r"|^\S{1,80}: (?:line \d{1,6}: )?\S{1,80}: command not found"
+            r"|^Error: (?:No such option|Invalid value|Missing|Got unexpected).{0,200}"
+            r"|(?:CUDA|CUDA error:) out of memory.{0,300}"
+        ),
+    ),
 )
 _C_ERROR = re.compile(
     r"^\[(?:CUDA|NCCL|CUBLAS|CUDNN|MPI) ERROR\]|^Error: Failed to |^(?:CUDA|NCCL) (?:error|failure)\b", re.I
 )
-# What ends a traceback, whatever its name.
-_ANY_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z][A-Za-z_]{2,60})(?::\s(.{0,300})|\s{0,4}$)")
 _CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "SignalException")
-_HINTS = re.compile(
-    r"rror|ERROR|Watchdog|exitcode|not found|can't|No module|xception|illed|nterrupt|CANCEL|fault"
-    r"|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback"
+HINTS = re.compile(
+    r"rror|ERROR|Watchdog|exitcode|not found|can't|No module|xception|illed|nterrupt|CANCEL|fault|panicked| died"
+    r"|emory|SIG[IKSTB]|erminated|Abort|\^C|Exit|ailure|oom|exit|raceback|throwing"
 )
 
 
@@ -45,8 +59,7 @@ class ErrorFinder:
     """Finds what ended a run among the lines that are not records; each cause once, not once per rank or traceback."""
 
     _found: list[tuple[ErrorKind, str]] = field(default_factory=list)
-    _in_traceback: bool = False
-    _frame: tuple[int, str] | None = None  # line and text of the last 'File …, line …' of a traceback
+    _trace: tuple[int, str] | None = None  # in a traceback: line and text of its last 'File …, line …'
     _chained: bool = False
     _c_error: str = ""
     _last_line: int = -1000
@@ -55,72 +68,68 @@ class ErrorFinder:
         """Look at one line; return the error that it reports, if it is a new one."""
         if self._c_error:  # a C program says where on one line and what on the next
             line, self._c_error = f"{self._c_error} {line.strip()}", ""
-            return self._report(_memory_or("exception", line), line, number - 1)
-        if self._in_traceback:
+            return self._report("exception", line, number - 1)
+        if self._trace:
             bare = line if line[:1].isspace() else without_prefix(line)
             if bare.lstrip().startswith('File "'):
-                self._frame = (number, bare.strip())
-            elif self._frame and not bare.startswith((" ", "\t")) and (other := _ANY_EXCEPTION.match(bare)):
+                self._trace = (number, bare.strip())
+            elif self._trace[1] and not bare.startswith((" ", "\t")) and (other := _ANY_EXCEPTION.match(bare)):
                 return self._read_exception(other, number)
-        if not _HINTS.search(line):
+        if not HINTS.search(line):
             return None
         if not line[:1].isspace():
             line = without_prefix(line)
         if line.lstrip().startswith("Traceback (most recent call last)"):
-            self._in_traceback, self._frame = True, None
-            return None
-        if "During handling of the above exception" in line or "direct cause of the following exception" in line:
+            self._trace = (number, "")
+        elif "During handling of the above exception" in line or "direct cause of the following exception" in line:
             self._chained = True
-            return None
-        if line.strip() == "^C":
-            return self._report("interrupted", "^C", number)
-        if _C_ERROR.match(line):
-            if line.rstrip().endswith(":"):
-                self._c_error = line.strip()
-                return None
-            return self._report(_memory_or("exception", line), line, number)
-        exception = _EXCEPTION.search(line) if not line.startswith("  ") else None
-        if exception and (self._in_traceback or exception.start() == 0):
+        elif _C_ERROR.match(line):
+            if not line.rstrip().endswith(":"):
+                return self._report("exception", line, number)
+            self._c_error = line.strip()
+        else:
+            return self._read_end(line, number)
+        return None
+
+    def _read_end(self, line: str, number: int) -> Failure | None:
+        exception = None if line.startswith("  ") else _EXCEPTION.search(line)
+        if exception and (self._trace or exception.start() == 0):
             return self._read_exception(exception, number)
-        killed = _KILLED.search(line)
-        if killed and "closing signal" not in line:  # torchrun ends the other ranks: a consequence
-            return self._report(_memory_or("killed", line), line[killed.start() :], number)
-        other_error = _OTHER_ERROR.search(line)
-        if other_error:
-            return self._report(_memory_or("exception", line), other_error.group(), number)
-        if "CUDA out of memory" in line or "CUDA error: out of memory" in line:
-            return self._report("out_of_memory", line, number)
+        for kind, pattern in _ENDS:
+            found = pattern.search(line)
+            if found and "closing signal" not in line:  # torchrun ends the other ranks: a consequence
+                return self._report(kind, found.group() if kind == "exception" else line[found.start() :], number)
         return None
 
     def finish(self) -> Failure | None:
         """The error of a traceback that was cut before it said what it was."""
-        if self._in_traceback and self._frame and not self._found:
-            return self._report("exception", self._frame[1], self._frame[0])
-        return None
+        if not self._trace or not self._trace[1] or self._found:
+            return None
+        return self._report("exception", self._trace[1], self._trace[0])
 
     def _read_exception(self, exception: re.Match[str], number: int) -> Failure | None:
-        chained, self._chained, self._in_traceback = self._chained, False, False
-        name = exception[1]
-        if chained or (self._found and name.endswith(_CONSEQUENCES)):
+        chained, self._chained, self._trace = self._chained, False, None
+        if chained or (self._found and exception[1].endswith(_CONSEQUENCES)):
             return None
-        interrupted = name.endswith("KeyboardInterrupt")
-        killed = "killed by signal" in exception.string
-        kind = "interrupted" if interrupted else _memory_or("killed" if killed else "exception", exception.string)
+        kind: ErrorKind = "killed" if "killed by signal" in exception.string else "exception"
+        if exception[1].endswith("KeyboardInterrupt"):
+            kind = "interrupted"
         return self._report(kind, exception.group().lstrip("]: "), number)
 
     def _report(self, kind: ErrorKind, message: str, number: int) -> Failure | None:
         message = " ".join(message.split())[:300]
-        near = number - self._last_line < 400
-        if kind == "killed" and self._found and number - self._last_line < AFTERMATH_LINES:
+        if kind != "interrupted" and OUT_OF_MEMORY.search(message):
+            kind = "out_of_memory"
+        since, self._last_line = number - self._last_line, number
+        if kind == "killed" and self._found and since < AFTERMATH_LINES:
             return None  # what a dying program prints last
-        self._last_line = number
         for known_kind, known in self._found[-8:]:
             # The same exception of every rank, a second Ctrl-C, the echo of a kill: one cause.
-            if known.endswith(message) or message.endswith(known) or (near and kind == known_kind != "exception"):
+            if (
+                known.endswith(message)
+                or message.endswith(known)
+                or (since < 400 and kind == known_kind != "exception")
+            ):
                 return None
         self._found.append((kind, message))
         return kind, message, number
-
-
-def _memory_or(kind: ErrorKind, line: str) -> ErrorKind:
-    return "out_of_memory" if OUT_OF_MEMORY.search(line) else kind

@@ -56,12 +56,13 @@ class Steps:
         self.step = array("q")
         self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct = (array("d") for _ in range(6))
         # Bound once: `append` is called for every line of a log that may have millions.
-        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns())
+        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self.columns())
 
     def __len__(self) -> int:
         return len(self.step)
 
-    def _columns(self) -> "tuple[array[int] | array[float], ...]":
+    def columns(self) -> "tuple[Any, ...]":
+        """All columns, the steps first."""
         return self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct
 
     def append(
@@ -78,24 +79,32 @@ class Steps:
 
     def extend(self, *columns: list[Any]) -> None:
         """Append many steps, given column by column."""
-        for column, values in zip(self._columns(), columns, strict=True):
+        for column, values in zip(self.columns(), columns, strict=True):
             column.fromlist(values)
 
     def merge(self, other: "Steps") -> None:
         """Add the steps of another part of the same log, in order; of two records of a step, the one with a loss."""
-        rows = {row[0]: row for row in zip(*other._columns(), strict=True)}
-        rows |= {row[0]: row for row in zip(*self._columns(), strict=True) if row[0] not in rows or row[1] == row[1]}
+        rows = {row[0]: row for row in zip(*other.columns(), strict=True)}
+        rows |= {row[0]: row for row in zip(*self.columns(), strict=True) if row[0] not in rows or row[1] == row[1]}
         ordered = [rows[step] for step in sorted(rows)]
-        for index, column in enumerate(self._columns()):
+        for index, column in enumerate(self.columns()):
             del column[:]
             column.extend(row[index] for row in ordered)
+
+    def where_timed(self) -> "Steps":
+        """The steps whose times are known."""
+        found = Steps()
+        for row in zip(*self.columns(), strict=True):
+            if row[2] == row[2]:
+                found.append(row[0], MISSING, row[2], *row[3:])
+        return found
 
     def cut_from(self, step: int) -> None:
         """Drop `step` and later steps: a resumed run prints them again."""
         keep = len(self.step)
         while keep and self.step[keep - 1] >= step:
             keep -= 1
-        for column in self._columns():
+        for column in self.columns():
             del column[keep:]
 
 
@@ -192,6 +201,22 @@ class Run:
     doubts: list[Doubt] = field(default_factory=list)
     unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
+
+    def cut_from(self, step: int) -> None:
+        """Drop `step` and what follows it: a resumed run prints it again."""
+        self.steps.cut_from(step)
+        for series in self.series.values():
+            series.cut_from(step)
+        self.evals = [evaluation for evaluation in self.evals if evaluation.step <= step]
+        self.failed = self.said_finished = False
+        self.last_error = None
+
+    def join(self, excerpt: "Run") -> None:
+        """Add another part of the same log."""
+        lines = len(self.steps) + len(excerpt.steps)
+        self.steps.merge(excerpt.steps)
+        self.duplicates_dropped += excerpt.duplicates_dropped + lines - len(self.steps)
+        self.total_steps = self.total_steps or excerpt.total_steps
 
     @property
     def first_step(self) -> int | None:

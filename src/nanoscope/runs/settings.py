@@ -76,10 +76,8 @@ def _read_sentences(line: str, facts: dict[str, ConfigValue], typed: set[str]) -
     found = False
     for cell in cells(line):
         key = next((key for label, after, key in sentences if _fits(cell, label, after, line)), None)
-        value = (
-            cell.value * _MULTIPLES.get(cell.unit.upper(), 1.0) if key and key not in typed and cell.part == "" else 0
-        )
-        if key and 0 < value < 1e16:
+        value = cell.value * _MULTIPLES.get(cell.unit.upper(), 1.0)
+        if key and key not in typed and not cell.part and 0 < value < 1e16:
             facts[key] = int(value)
             found = True
     return found
@@ -100,16 +98,12 @@ def _plausible(key: str, text: str) -> bool:
 
 
 def _value(text: str) -> ConfigValue:
-    if text in ("True", "true"):
-        return True
-    if text in ("False", "false"):
-        return False
-    try:
-        return int(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if number - number == 0 else text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            number = kind(text.replace(",", "") if kind is int else text)
+        except ValueError:
+            continue
+        return number if number - number == 0 else text
+    return text

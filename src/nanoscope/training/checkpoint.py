@@ -10,7 +10,6 @@ and is removed when the next one starts. Checksums are verified when a checkpoin
 
 import json
 import os
-import re
 import shutil
 import time
 from contextlib import suppress
@@ -20,7 +19,6 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -72,14 +70,11 @@ def take_snapshot(
     model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     progress: TrainingState,
-    *,
-    scaler: dict[str, Any],
-    tokenizer: Tokenizer | None,
-    run: dict[str, Any],
-    settings: dict[str, Any],
+    facts: dict[str, Any],
+    tokenizer: Tokenizer | None = None,
     best: bool = False,
 ) -> Snapshot:
-    """What a checkpoint of this moment holds; with `settings` it is complete without config.toml."""
+    """What a checkpoint of this moment holds. `facts`: what else state.json says, `scaler`, `run` and `settings`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
     weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
@@ -91,9 +86,7 @@ def take_snapshot(
         "version": STATE_VERSION,
         "progress": msgspec.structs.asdict(progress),
         "model": vars(model.config),
-        "scaler": scaler,
-        "run": run,
-        "settings": settings,
+        **facts,
     }
     return Snapshot(progress.step, weights, moments, state, tokenizer, best)
 
@@ -115,10 +108,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: 
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-class SaveError(Exception):
-    """A checkpoint could not be saved; the message says why."""
-
-
 class CheckpointWriter:
     """Saves the checkpoints of one run and removes old ones."""
 
@@ -130,7 +119,7 @@ class CheckpointWriter:
         """A copy of a state that could not be saved, until there is a newer one; saving.py tries again."""
         self.retry_at = 0.0
         self.saved_step: int | None = None
-        """Of the newest checkpoint that this run has."""
+        """The step of the newest checkpoint that this run has."""
         with suppress(OSError):
             self._clean_up()
 
@@ -139,18 +128,20 @@ class CheckpointWriter:
         """Asked anew before each change, because the run's folder may have been renamed, or taken over."""
         return self.run.checkpoints
 
-    def save(self, snapshot: Snapshot) -> Path:
-        """Save a checkpoint and return its folder. SaveError leaves older checkpoints as they were."""
+    def save(self, snapshot: Snapshot) -> str | None:
+        """Save a checkpoint. Returns why it could not be saved, if so: then the older ones are as they were."""
         try:
-            folder = self._save(snapshot)
+            self._save(snapshot)
         except LockLostError:
             raise
         except Exception as error:  # also too little memory: training can continue
             with suppress(OSError):
                 self._clean_up()  # a full disk gets its space back
-            raise SaveError(self._reason(error)) from error
+            if isinstance(error, OSError) and error.strerror:
+                return f"{error.strerror} ({error.filename or self.folder})"
+            return str(error) or type(error).__name__
         self.saved_step = snapshot.step
-        return folder
+        return None
 
     def set_aside_damaged(self, used: LoadedCheckpoint) -> list[Path]:
         """Rename the damaged checkpoints that `used` stands in for, so that they don't count as kept.
@@ -175,7 +166,7 @@ class CheckpointWriter:
         else:
             (self.folder / pointer).unlink(missing_ok=True)
 
-    def _save(self, snapshot: Snapshot) -> Path:
+    def _save(self, snapshot: Snapshot) -> None:
         self._clean_up()
         name = checkpoint_name(snapshot.step)
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
@@ -198,7 +189,6 @@ class CheckpointWriter:
         for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
             self._point(pointer, name)
         self._prune()
-        return self.folder / name
 
     def _clean_up(self) -> None:
         """Remove what a killed process left half-written; put back a checkpoint that was about to be replaced."""
@@ -218,22 +208,12 @@ class CheckpointWriter:
                     old.rename(hidden)
                 shutil.rmtree(hidden, ignore_errors=True)
 
-    def _reason(self, error: Exception) -> str:
-        if isinstance(error, OSError) and error.strerror:
-            return f"{error.strerror} ({error.filename or self.folder})"
-        return str(error) or type(error).__name__
-
 
 def _write(path: Path, content: Tensors | str) -> str:
     """Write a file of a checkpoint to the disk itself, and return its checksum."""
     if isinstance(content, str):
         path.write_bytes(content.encode())
     else:
-        tensors = {name: tensor.cpu().contiguous() for name, tensor in content.items()}
-        try:
-            save_file(tensors, path, {"format": "pt"})
-        except SafetensorError as error:  # it hides the system's error in its message
-            code = re.search(r"os error (\d+)", str(error))
-            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
+        save_file({name: tensor.cpu().contiguous() for name, tensor in content.items()}, path, {"format": "pt"})
     sync_to_disk(path)
     return file_sha256(path)

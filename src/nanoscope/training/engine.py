@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from nanoscope.training.checkpoint import load_optimizer
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import PROCESS_BYTES, Memory, SavedBytes, checkpoint_bytes
 
+Result = TypeVar("Result")
 MEASURED_SECONDS = 0.05  # of a pass that only measures
 LONG_SECONDS = 0.5  # for one sequence: setting up takes no part of that which counts
 
@@ -110,16 +111,13 @@ class Engine:
         `abandoned` is called before each micro-batch, with how many are done and how many there are. If it returns
         true, so does the step: with None, and nothing has changed. With `timed`, micro-batches and update are timed.
         """
-        began = time.perf_counter()
-        while True:
-            spent: list[float] = []
-            try:
-                share = self.passes(batches, step, abandoned, spent if timed else None)
-                break
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            self.halve_micro_batch(step)  # here, not above: the exception holds on to tensors
+        began, spent = time.perf_counter(), list[float]()
+
+        def attempt() -> Tensor | None:
+            spent.clear()
+            return self.passes(batches, step, abandoned, spent if timed else None)
+
+        share = until_it_fits(attempt, lambda: self.halve_micro_batch(step))
         if share is None:
             return None
         before_update = time.perf_counter()
@@ -255,13 +253,7 @@ class Engine:
 
     def _fitting_pass(self, sequences: int, step: int) -> Pass:
         """A pass of so many sequences, or of a whole micro-batch, which is halved until it fits."""
-        while True:
-            try:
-                return self._pass(min(sequences, self.micro_batch))
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            self.halve_micro_batch(step)  # here, not above: the exception holds on to tensors
+        return until_it_fits(lambda: self._pass(min(sequences, self.micro_batch)), lambda: self.halve_micro_batch(step))
 
     def _pass(self, sequences: int) -> Pass:
         size, vocabulary = (sequences, self.config.block_size), self.plain_model.config.vocab_size
@@ -276,6 +268,17 @@ class Engine:
         if self.config.dropout > 0 or self.config.ngram_dropout > 0:
             mixed = (self.config.seed * 1_000_003 + step) * 1_000_003 + self.machine.processes.rank
             torch.manual_seed(mixed % 2**63)
+
+
+def until_it_fits(attempt: Callable[[], Result], halve: Callable[[], None]) -> Result:
+    """What `attempt` returns, once it does: while memory runs out, `halve` makes its batch smaller."""
+    while True:
+        try:
+            return attempt()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        halve()  # here, not above: the exception holds on to tensors
 
 
 def split(batches: list[Batch], most: int) -> list[Batch]:

@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from torch.nn import functional as F
 from nanoscope.config import Auto
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.data.loader import check_length, windows_at
-from nanoscope.hardware.memory import SequenceTooLargeError, is_out_of_memory, release
+from nanoscope.hardware.memory import SequenceTooLargeError, release
+from nanoscope.training.engine import until_it_fits
 from nanoscope.training.machine import Machine
 
 
@@ -24,9 +26,8 @@ class Estimate:
 
     loss: float
     stderr: float
-    windows: int
-    losses: list[float] = field(compare=False, default_factory=list, repr=False)
-    """Of each window, in the order of the split."""
+    losses: list[float]
+    """The loss of each window, in the order of the split."""
 
 
 def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
@@ -70,7 +71,7 @@ class Evaluator:
 
     @property
     def batches(self) -> int:
-        """Of one evaluation, in this process."""
+        """How many batches this process evaluates, for one evaluation."""
         return sum(math.ceil(share / self.batch) for share in self.shares)
 
     @torch.no_grad()
@@ -103,29 +104,27 @@ class Evaluator:
         """The mean loss of each window of this process's share, in batches: smaller ones if memory runs out."""
         own = self.starts[name][self.processes.rank :: self.processes.world]
         while len(own):
-            try:
-                losses = self._batch_losses(model, name, own[: self.batch])
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if self.batch == 1:
-                    raise SequenceTooLargeError from None
-                self.batch //= 2
-                release(self.device)
-                continue
+            losses = until_it_fits(partial(self._next_losses, model, name, own), self._halve)
             own = own[len(losses) :]
             yield losses
+
+    def _halve(self) -> None:
+        if self.batch == 1:
+            raise SequenceTooLargeError
+        self.batch //= 2
+        release(self.device)
 
     @torch.no_grad()
     def seconds_of(self, model: nn.Module, windows: int) -> float:
         """What it takes to evaluate so many windows at once."""
         began = time.perf_counter()
         with evaluating(model):
-            self._batch_losses(model, "val", self.starts["val"][:windows]).cpu()
+            self._next_losses(model, "val", self.starts["val"][:windows]).cpu()
         return time.perf_counter() - began
 
-    def _batch_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
-        tokens, targets = windows_at(self.splits[name], starts, self.block_size)
+    def _next_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
+        """The losses of the first of these windows, as many as are evaluated at once."""
+        tokens, targets = windows_at(self.splits[name], starts[: self.batch], self.block_size)
         with self.machine.autocast():
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
@@ -147,4 +146,4 @@ def _estimate(losses: list[float]) -> Estimate:
     count = len(losses)
     mean = math.fsum(losses) / count
     variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
-    return Estimate(mean, math.sqrt(variance / count), count, losses)
+    return Estimate(mean, math.sqrt(variance / count), losses)

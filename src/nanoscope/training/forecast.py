@@ -1,4 +1,4 @@
-"""What a run is in for, before its first iteration: time, epochs, memory, and a warning where that is absurd.
+"""What a run will take, said before its first iteration: time, epochs, memory; and warnings where that is absurd.
 
 `Pace` forecasts the run from the seconds of each phase. Before anything is trained, these come from the warm-up's short
 pass and figures of other machines (benchmarks/LOG.md): right within a factor of two or so, which the range says, and

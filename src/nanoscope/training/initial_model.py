@@ -1,10 +1,15 @@
 """The model that a run begins with: a new one, one with weights of another model, or the shape of a checkpoint."""
 
 from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
 from nanoscope.config_sources import Resolved, merged
-from nanoscope.data.dataset import Dataset
+from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Count, Text
@@ -13,10 +18,14 @@ from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
-from nanoscope.training.vocabulary import check_vocabulary, fit_weights, shared_tokens
 
 RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # × 0.3 ended 0.03 lower (LOG.md)
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
+TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
+NGRAMS = "ngrams.table"
+TOKENS_READ = 2**21  # of the training split, to find which n-grams there are
+TOKENS_AT_ONCE = 2**16
+SINGLE = ("char", "byte")  # tokens of one character or byte; the others are pieces of words
 
 
 def initial_model(
@@ -36,7 +45,7 @@ def initial_model(
         shape = checkpoint.model_config
         check_vocabulary(dataset, shape.vocab_size, "the run")
     elif weights is not None:
-        vocab_size = weights.config.vocab_size if ids is None else padded_vocabulary(dataset.vocab_size)
+        vocab_size = weights.config.vocab_size if ids is None else len(ids)
         shape = replace(weights.config, vocab_size=vocab_size, block_size=config.block_size)
     else:
         shape = new_shape(config, dataset.vocab_size)
@@ -74,7 +83,16 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         )
     own["block_size"] = wanted
     refuse_changes(typed, own, weights.name)
-    notes: list[str] = [_beginning(weights, wanted)]
+    described = Count(
+        "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
+        "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
+        shape.n_layer,
+        recipe=shape.recipe,
+        heads=shape.n_head,
+        width=shape.n_embd,
+        context=wanted,
+    )
+    notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=described)]
     values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():
         notes.append(
@@ -86,19 +104,6 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     return build(values), notes
 
 
-def _beginning(weights: OpenedModel, block_size: int) -> Text:
-    shape = Count(
-        "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
-        "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        weights.config.n_layer,
-        recipe=weights.config.recipe,
-        heads=weights.config.n_head,
-        width=weights.config.n_embd,
-        context=block_size,
-    )
-    return Text("starting from {model}: {shape}", model=weights.describe(), shape=shape)
-
-
 def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:
     same = {item.name: getattr(config, item.name) for item in fields(ModelConfig) if item.name in KEYS}
     shape = ModelConfig(**same | {"vocab_size": padded_vocabulary(vocab_size)})
@@ -108,3 +113,90 @@ def new_shape(config: TrainConfig, vocab_size: int) -> ModelConfig:
 def padded_vocabulary(size: int) -> int:
     """Round large vocabularies up to a multiple of 64, as nanoGPT does (GPT-2: 50257 → 50304): matmuls are faster."""
     return size if size <= 512 else -(-size // 64) * 64
+
+
+# --- weights for another vocabulary: the rows of tokens that both have are copied, the others begin untrained ---
+
+
+def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, list[str]]:
+    """The model's id of each token of the new vocabulary, or -1; with notes. None: the ids are equal."""
+    if model.tokenizer is None or dataset.tokenizer is None:
+        check_vocabulary(dataset, model.config.vocab_size, model.name)
+        nameless = model.name if model.tokenizer is None else dataset.folder
+        unknown = Text("the tokenizer of {name} is unknown", name=nameless)
+        return None, [
+            Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)
+        ]
+    if model.tokenizer.to_json() == dataset.tokenizer.to_json():
+        return None, []
+    _check_kinds(model.name, model.tokenizer.kind, dataset.folder, dataset.tokenizer.kind)
+    known = {model.tokenizer.token_bytes(i): i for i in range(model.tokenizer.vocab_size)}
+    size = dataset.tokenizer.vocab_size
+    ids = torch.full((padded_vocabulary(dataset.vocab_size),), -1)
+    ids[:size] = torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)])
+    shared = int((ids >= 0).sum())
+    note = Text(
+        "{known:d} of the {size:d} tokens of {folder} are known to {model}",
+        known=shared,
+        size=size,
+        folder=dataset.folder,
+        model=model.name,
+    )
+    if shared < size:
+        note = Text("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
+    return ids, [note]
+
+
+def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
+    needed = dataset.tokenizer.vocab_size if dataset.tokenizer else dataset.vocab_size
+    if needed > available:
+        raise UsageError(
+            "{model} has a vocabulary of {available} tokens, {folder} one of {needed}\n"
+            "Prepare the data with the tokenizer that the model was trained with.",
+            model=model,
+            available=available,
+            folder=dataset.folder,
+            needed=needed,
+        )
+
+
+def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
+    """Refuse characters for a model of word pieces and the reverse: hardly anything it has learned would apply."""
+    if (needed in SINGLE) != (found in SINGLE):
+        raise UsageError(
+            "init_from={model} needs data in {needed} tokens, but {folder} has {found} tokens\n"
+            "Use {way} --tokenizer={needed}",
+            model=model,
+            needed=needed,
+            folder=folder,
+            found=found,
+            way="nanoscope prepare FILE",
+        )
+
+
+@torch.no_grad()
+def fit_weights(model: LanguageModel, old: OpenedModel, ids: Tensor, split: TokenSplit) -> dict[str, Tensor]:
+    """The old weights for a model with the dataset's vocabulary. The rows of new tokens stay as `model` has them."""
+    fresh, weights = model.state_dict(), dict(old.weights)
+    for name in TOKEN_TABLES:
+        if name in weights:
+            weights[name] = torch.where(ids[:, None] >= 0, weights[name][ids], fresh[name])
+    if NGRAMS in weights:
+        weights[NGRAMS] = _fit_ngrams(model, weights[NGRAMS], ids, split)
+    return weights
+
+
+def _fit_ngrams(model: LanguageModel, table: Tensor, ids: Tensor, split: TokenSplit) -> Tensor:
+    """Move the rows of the text's n-grams, which are found by hashing ids, to where the new ids lead.
+
+    N-grams that share a row are averaged as often as each occurs.
+    """
+    assert isinstance(model, Modern)
+    assert model.ngrams is not None
+    total, count = torch.zeros_like(table), torch.zeros(len(table))
+    for start in range(0, min(len(split), TOKENS_READ), TOKENS_AT_ONCE):
+        tokens = torch.from_numpy(split.read(start, min(TOKENS_AT_ONCE, len(split) - start)).astype(np.int64))[None]
+        new, known = model.ngrams.rows(tokens).flatten(), model.ngrams.rows(ids[tokens]).flatten()
+        total.index_add_(0, new, table[known])
+        count.index_add_(0, new, torch.ones(len(new)))
+    return total / count.clamp(min=1)[:, None]

@@ -97,9 +97,7 @@ def _lower_rates(config: TrainConfig) -> str:
     """The default of each rate that is far above it; if there is none, half of all rates."""
     usual = TrainConfig(recipe=config.recipe)
     rates = {"learning_rate": "peak_lr", "matrix_lr": "matrix_lr", "table_lr": "table_lr"}
-    flags: dict[str, object] = {
+    flags = {
         key: getattr(usual, name) for key, name in rates.items() if getattr(config, name) > 2 * getattr(usual, name)
     }
-    if "learning_rate" in flags and config.lowest_lr > usual.peak_lr:
-        flags["min_lr"] = "auto"
     return " ".join(f"--{key}={value}" for key, value in (flags or {"lr_scale": config.lr_scale / 2}).items())

@@ -84,7 +84,7 @@ class RunLock:
         self._note_seen: Identity | None = None
         self._folder_seen: Identity | None = None
         self._descriptor: int | None = None
-        """Of the folder: it stays with the folder when that is renamed."""
+        """An open descriptor of the folder, which stays with it when it is renamed."""
 
     @property
     def note(self) -> Path:
@@ -99,7 +99,7 @@ class RunLock:
         if holder is not None and not certain and holder.may_be_running() and self._silence() < SILENT_SECONDS:
             self._file.release()
             raise self._in_use(holder)
-        self._take(certain)
+        self._take()
         threading.Thread(target=self._refresh, name="run lock", daemon=True).start()
         return self
 
@@ -185,19 +185,12 @@ class RunLock:
             note=self.note,
         )
 
-    def _take(self, certain: bool) -> None:
+    def _take(self) -> None:
         with suppress(OSError):  # Windows can't open folders
             self._descriptor = os.open(self.folder, os.O_RDONLY)
         self._folder_seen = identity(self.folder)
         self._held = True
         self._write_note()
-        if not certain:  # no lock has kept others from doing the same at the same moment; the last of them stays
-            time.sleep(PATIENCE_SECONDS)
-            try:
-                self._look_again()
-            except LockLostError:
-                self._let_go()
-                raise self._in_use(self._holder()) from None
 
     def _write_note(self) -> None:
         with suppress(OSError):  # a full disk: then the error message of others names no process
@@ -217,7 +210,7 @@ class RunLock:
             self.folder.mkdir(parents=True)  # it was deleted
             self._let_go()
             self._lock_file()
-            self._take(certain=False)
+            self._take()
         elif here == self._folder_seen and holder is not None:
             text = Text(
                 "{folder} is now being trained by {holder}, which took over because this process was silent for "

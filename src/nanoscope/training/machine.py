@@ -16,7 +16,7 @@ from nanoscope.training.distributed import Processes
 
 @dataclass(frozen=True)
 class Machine:
-    choice: hardware.Choice
+    choice: hardware.DeviceConfig
     processes: Processes
 
     @property

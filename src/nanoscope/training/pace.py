@@ -17,7 +17,6 @@ from nanoscope.training.phases import PhaseClock
 UNSURE = 0.5, 2.0  # from the warm-up alone
 SURE = 0.8, 1.3  # from some iterations
 STRETCHES = 10  # of the recent steps
-OTHER_LOAD = 1.5  # an iteration takes so many times what was expected, or less: an evaluation will, too
 
 
 def evaluation_due(step: int, config: TrainConfig) -> bool:
@@ -29,7 +28,7 @@ def evaluation_due(step: int, config: TrainConfig) -> bool:
     return step % config.eval_interval == 0 or step == config.max_iters
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """How often each phase is still to come."""
 
     step: int
@@ -38,7 +37,7 @@ class Left(NamedTuple):
     sample: int
 
 
-def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Left:
+def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Remaining:
     """What comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
 
     Each evaluation may save a checkpoint: with always_save_checkpoint=False, these are the most that are to come.
@@ -48,21 +47,18 @@ def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Le
     later -= done > 0 and evaluated and evaluation_due(done, config)
     at_start = done == 0 and not evaluated and evaluation_due(0, config)  # before training there is nothing to save
     samples = multiples_between(first - 1, last, config.sample_interval)
-    return Left(max(last - done, 0), later + at_start, later, samples)
+    return Remaining(max(last - done, 0), later + at_start, later, samples)
 
 
 class Pace:
     """Recent seconds of each phase: step, eval, checkpoint, sample. Without a clock, a run that is only planned."""
 
     RECENT = 100  # steps: long enough for a steady figure, short enough to follow a machine that gets slower
-    JUDGED_STEPS = 5  # the forecast is compared with these
-    WORTH_SECONDS = 60.0  # of a run: shorter ones are over before a better forecast is of use
 
     def __init__(self, config: TrainConfig, clock: PhaseClock | None = None, **expected: float | None) -> None:
         self.config, self.clock = config, clock
         self.guess = expected
         """Seconds of each phase, until it is measured."""
-        self.first: Forecast | None = None
         self._seconds: dict[str, deque[float]] = {}
         self._since_line: list[float] = []
         self._steps = 0
@@ -121,7 +117,7 @@ class Pace:
         if seconds < whole:
             longest += self.expected("eval") or 0.0  # one that has begun is finished
             steps = int(steps * seconds / whole)
-        found = Forecast(
+        return Forecast(
             step=done,
             steps=steps,
             measured=measured,
@@ -133,20 +129,6 @@ class Pace:
             checkpoint_seconds=self.expected("checkpoint"),
             sample_seconds=self.expected("sample"),
         )
-        self.first = self.first or found
-        return found
-
-    def revised_forecast(self, done: int) -> list[Forecast]:
-        """After the first iterations, once: a new forecast if the first was wrong, and is worth a line."""
-        if self._steps != self.JUDGED_STEPS or self.first is None:
-            return []
-        times = median(list(self._seconds["step"])) / max(self.guess["step"] or 0.0, 1e-9)
-        if not 1 / OTHER_LOAD <= times <= OTHER_LOAD:
-            self.guess |= {phase: times * (self.guess.get(phase) or 0.0) for phase in ("eval", "sample")}
-        revised = self.forecast(done, measured=self._steps)
-        wrong = not UNSURE[0] <= times <= UNSURE[1]
-        matters = max(self.first.seconds or 0.0, revised.seconds or 0.0) > self.WORTH_SECONDS
-        return [revised] if wrong and matters else []
 
     def since_last_line(self) -> tuple[int, float, float]:
         """Count, mean and maximum of the steps since this was last called, in seconds."""

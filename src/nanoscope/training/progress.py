@@ -1,14 +1,19 @@
-"""Inside a long iteration or evaluation: how far it is, and where and how soon it stops when asked to."""
+"""Inside a long iteration or evaluation: how far it is, and where it stops when asked to."""
 
 import time
 from typing import Literal
 
 from nanoscope.messages import Text
-from nanoscope.runs.events import Note
 from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
 SHOW_AFTER_SECONDS = 3.0  # shorter ones are not shown
+STOPS = {  # by phase, and whether that is abandoned
+    ("step", True): Text("stopping after this micro-batch, discarding the unfinished iteration"),
+    ("step", False): Text("stopping after this iteration, then saving"),
+    ("eval", True): Text("stopping after this batch, discarding the unfinished evaluation"),
+    ("eval", False): Text("stopping after this evaluation, then saving"),
+}
 
 
 class Progress:
@@ -18,9 +23,7 @@ class Progress:
         self.phase, self.step, self.stop, self.reporter = phase, run.state.step, stop, run.reporter
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         self.can_stop = phase == "eval" or run.processes.world == 1
-        self.done, self.total = 0, 1
-        self.expected_seconds = run.pace.expected(phase) or 0.0
-        self.began = self.batch_began = time.monotonic()
+        self.done, self.total, self.began = 0, 1, time.monotonic()
 
     def __enter__(self) -> "Progress":
         self.stop.describe = self.describe_stop
@@ -31,39 +34,15 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> bool:
         self.done, self.total = done, total
-        self.batch_began = time.monotonic()
         if self.can_stop and self.stop.requested:
             return True
-        if self.batch_began - self.began > SHOW_AFTER_SECONDS:
+        if time.monotonic() - self.began > SHOW_AFTER_SECONDS:
             where = f"{done + 1}/{total}"
             step = Text("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
             evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
             self.reporter.progress(step if self.phase == "step" else evaluation)
         return False
 
-    def discarded(self) -> list[Note]:
-        """What is lost of an iteration that was not finished."""
-        if not self.done:
-            return []
-        text = Text(
-            "iteration {step:d} was discarded after {done:d} of {total:d} micro-batches",
-            step=self.step,
-            done=self.done,
-            total=self.total,
-        )
-        return [Note(text=Text("{discarded}; a resumed run repeats it", discarded=text) if self.step else text)]
-
     def describe_stop(self) -> Text:
-        """When the run stops if it is asked to now, and what becomes of what it is doing."""
-        abandons = self.can_stop and self.done + 1 < self.total
-        measured = self.batch_began - self.began
-        each = measured / self.done if self.done > 0 else self.expected_seconds / self.total
-        seconds = each * (1 if abandons else self.total - self.done) - (time.monotonic() - self.batch_began)
-        when = Text(" (about {seconds:duration})", seconds=seconds) if seconds > SHOW_AFTER_SECONDS else ""
-        if abandons and self.phase == "step":
-            return Text("stopping after this micro-batch{when}, discarding the unfinished iteration", when=when)
-        if abandons:
-            return Text("stopping after this batch{when}, discarding the unfinished evaluation", when=when)
-        if self.phase == "step":
-            return Text("stopping after this iteration{when}, then saving", when=when)
-        return Text("stopping after this evaluation{when}, then saving", when=when)
+        """Where the run stops if it is asked to now, and what becomes of what it is doing."""
+        return STOPS[self.phase, self.can_stop and self.done + 1 < self.total]

@@ -149,4 +149,5 @@ class ConsoleLog(LogFile):
 
 def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
     """What a run reports to. `terminal` is where a person watches."""
-    return [EventsFile(folder.events, terminal, started_ago), ConsoleLog(folder.console, terminal), terminal]
+    events, console = EventsFile(folder.events, terminal, started_ago), folder.path / "console.log"
+    return [events, ConsoleLog(console, terminal), terminal]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
+from nanoscope.checkpoint_files import NANOGPT, checkpoints_from
 from nanoscope.config import (
     KEYS,
     OPTIONS,
@@ -27,14 +27,21 @@ from nanoscope.config import (
 from nanoscope.config_sources import Resolved, read_run_config, resolve, run_settings
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Count, Text
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.glance import glance
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
-from nanoscope.training.run_folder import RunFolder, lock_folder, new_run, numbered_folders, refuse_foreign_files
+from nanoscope.training.run_folder import (
+    RunFolder,
+    check_unused,
+    lock_folder,
+    new_run,
+    numbered_folders,
+    refuse_foreign_files,
+)
 
 if TYPE_CHECKING:
     from nanoscope.data.dataset import Dataset
@@ -154,13 +161,9 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
-    from nanoscope.interop.huggingface import NAMES
     from nanoscope.interop.models import open_model
-    from nanoscope.training.vocabulary import check_gpt2_data
 
     source = config.init_from
-    if source in NAMES:
-        check_gpt2_data(source, config.dataset)
     try:
         return open_model(source)
     except UsageError as error:
@@ -201,43 +204,22 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
     file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    if resolved.named == "checkpoints" or not file.is_file():
-        return None
     first, holds_run = folder.first_event(), folder.holds_run()
-    if first is not None and first.first_step > 0:  # the run of ours has begun with that checkpoint
-        return None if holds_run else file
-    if first is None and not holds_run:
+    began_with_it = first is not None and first.first_step > 0
+    if not file.is_file() or resolved.named == "checkpoints" or (began_with_it and holds_run):
+        return None
+    if holds_run and not resolved.named:
+        commands = resume_command(str(folder.checkpoints), {}), resume_command(str(file), {"out_dir": "ANOTHER"})
+        raise UsageError(
+            "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
+            path=folder.path,
+            file=file,
+            ways="\n".join(commands),
+        )
+    if not began_with_it:
+        check_unused(folder)
         refuse_foreign_files(folder)
-        return file
-    ways = [Text("nanoGPT's: {command}", command=resume_command(str(file), {"out_dir": "ANOTHER"}))]
-    if holds_run:
-        ways.insert(0, Text("nanoscope's: {command}", command=resume_command(str(folder.checkpoints), {})))
-    raise UsageError(
-        "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-        path=folder.path,
-        file=file,
-        ways=Joined("\n", ways),
-    )
-
-
-def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
-    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
-    if resolved.config.out_dir or resolved.config.overwrite:
-        return []
-    for path in reversed(numbered_folders(resolved.name)):
-        seen, last = glance("", path, ""), read_pointer(path / "checkpoints", LAST)
-        if path != folder.path and seen.state == "stopped" and seen.total and last:
-            step = int(last.removeprefix("step-"))
-            return [
-                Text(
-                    "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path,
-                    step=step,
-                    total=seen.total,
-                    command=resume_command(str(path), {}),
-                )
-            ]
-    return []
+    return file
 
 
 def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | None = None) -> Resumed:
@@ -315,17 +297,9 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
     config, step, run = resumed.config, state.step, resumed.config.out_dir
     if config.eval_only:
         return
-    if step > config.max_iters:
-        setting = f"max_iters={config.max_iters}"
-        what = Text(
-            "{run} is already at iteration {step:d}, past {setting}: nothing to train",
-            run=run,
-            step=step,
-            setting=setting,
-        )
-        raise NothingToTrainError(run, what)
     # A process that was killed at the very end has not written its last event.
-    if step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished":
+    at_end = step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished"
+    if at_end or step > config.max_iters:
         what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
         raise NothingToTrainError(run, what, finished=True)
     if auto and out_of_patience(state, config):

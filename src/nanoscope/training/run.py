@@ -62,7 +62,7 @@ class Run:
     """How the settings of a resumed run were changed; None for a new run."""
     start: Start = field(default_factory=Start)
     best_stderr: float | None = None
-    """Of the best validation loss, if it was measured in this session."""
+    """The standard error of the best validation loss, if that was measured in this session."""
     spikes: SpikeWatch = field(default_factory=SpikeWatch)
     slow_steps: SlowStepWatch = field(default_factory=SlowStepWatch)
 
@@ -133,8 +133,7 @@ class Run:
                 **self.metrics.sample(),
             )
             self.reporter.emit(iteration, *self.spikes.notice(step, done.loss))
-        slow = self.slow_steps.notice(step, seconds, data_seconds)
-        self.reporter.emit(*slow, *self.pace.revised_forecast(step + 1))
+        self.reporter.emit(*self.slow_steps.notice(step, seconds, data_seconds))
 
     def note_smaller_micro_batch(self, before: int, now: int) -> None:
         """Memory ran out: the engine continues with smaller micro-batches, and so will a resumed run."""

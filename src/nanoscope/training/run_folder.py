@@ -24,7 +24,7 @@ from nanoscope.runs.events import Start, decode
 from nanoscope.runs.glance import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
 
-OUR_FILES = ("config.toml", "console.log", "trackers.json", ".trackers.lock")
+OUR_FILES = ("config.toml", "console.log", "trackers.json")
 OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
 _CHECKPOINT = "|".join((WEIGHTS, OPTIMIZER, TOKENIZER, STATE))
 _WRITTEN = (
@@ -56,14 +56,6 @@ class RunFolder:
     @property
     def events(self) -> Path:
         return self.path / "events.jsonl"
-
-    @property
-    def console(self) -> Path:
-        return self.path / "console.log"
-
-    @property
-    def samples(self) -> Path:
-        return self.path / "samples"
 
     def holds_run(self) -> bool:
         return bool(checkpoint_folders(self.checkpoints))
@@ -134,21 +126,25 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     folder = lock_folder(path)
     try:
         if not overwrite:
-            _check_unused(folder, again=again)
-        _check_room(folder)
+            check_unused(folder, again=again)
+        if (folder.path / NANOGPT).is_file():
+            raise UsageError(
+                "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
+                "Or train in another folder: --out_dir=ANOTHER",
+                path=folder.path,
+                quoted=shlex.quote(str(folder.path)),
+            )
+        refuse_foreign_files(folder)
         if overwrite:
             _remove_run(folder)
         make_folder(folder.checkpoints)
-    except OSError as error:
+    except (OSError, UsageError, JobError) as error:
         folder.release()
-        raise _unwritable(folder.path, error) from None
-    except (UsageError, JobError):
-        folder.release()
-        raise
+        raise _unwritable(folder.given, error) if isinstance(error, OSError) else error from None
     return folder
 
 
-def _check_unused(folder: RunFolder, *, again: bool) -> None:
+def check_unused(folder: RunFolder, *, again: bool = False) -> None:
     """Refuse a folder with a run. `again`: one that has not saved anything yet may begin once more, in the same log."""
     if folder.holds_run():
         raise UsageError(
@@ -162,18 +158,6 @@ def _check_unused(folder: RunFolder, *, again: bool) -> None:
             "Keep its log: --out_dir=ANOTHER. Delete it: --overwrite=True",
             path=folder.path,
         )
-
-
-def _check_room(folder: RunFolder) -> None:
-    """Refuse a folder in which something would have to make way that nanoscope has not provably written."""
-    if (folder.path / NANOGPT).is_file():
-        raise UsageError(
-            "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
-            "Or train in another folder: --out_dir=ANOTHER",
-            path=folder.path,
-            quoted=shlex.quote(str(folder.path)),
-        )
-    refuse_foreign_files(folder)
 
 
 def refuse_foreign_files(folder: RunFolder) -> None:

@@ -9,7 +9,7 @@ from nanoscope.files import write_atomically
 from nanoscope.messages import Count, Text
 from nanoscope.runs.events import Checkpoint, CheckpointFailed, CheckpointSaved, Note
 from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
-from nanoscope.training.checkpoint import SaveError, Snapshot, take_snapshot
+from nanoscope.training.checkpoint import take_snapshot
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Estimate, Evaluator
 from nanoscope.training.run import Run
@@ -18,10 +18,34 @@ from nanoscope.training.stopping import StopRequest
 LAST_TRIES = 20  # every 30 s: ten minutes to make room
 
 
-def save(run: Run, engine: Engine, *, best: bool = False) -> None:
-    """Save the current state. If that fails, training continues, and `retry_save` tries again from a copy."""
-    run.checkpoints.unsaved = None  # a newer state takes its place
-    _save_now(run, engine, best, retry=True)
+def save(run: Run, engine: Engine, *, best: bool = False, retry: bool = True) -> bool:
+    """Save the current state and report it. Returns whether it is saved.
+
+    If not, training continues, and with `retry`, `retry_save` tries again from a copy.
+    """
+    if not run.processes.first:
+        return True
+    writer, seconds = run.checkpoints, run.checkpoints.RETRY_SECONDS
+    writer.unsaved = None  # a newer state takes its place
+    run.write_config(if_missing=True)
+    with run.clock.phase("checkpoint") as timed:
+        about = {"seed": run.config.seed, "dataset_fingerprint": run.start.dataset_fingerprint}
+        about["evaluation"] = run.evaluation
+        facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": run.settings}
+        snapshot = take_snapshot(engine.plain_model, engine.optimizer, run.state, facts, run.tokenizer, best)
+        failure = writer.save(snapshot)
+    if failure is not None:
+        with suppress(RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
+            if retry:
+                writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + seconds
+                failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
+        run.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
+        return False
+    if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
+        run.pace.add("checkpoint", timed.seconds)
+    path = f"{run.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
+    run.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
+    return True
 
 
 def retry_save(run: Run, *, last_try: bool = False) -> None:
@@ -34,7 +58,7 @@ def retry_save(run: Run, *, last_try: bool = False) -> None:
         return
     step = writer.unsaved.step
     with run.clock.phase("checkpoint"):
-        failure = _write(run, writer.unsaved)
+        failure = writer.save(writer.unsaved)
     writer.retry_at = time.monotonic() + writer.RETRY_SECONDS
     if failure is None:
         run.reporter.emit(CheckpointSaved(step=step))
@@ -45,72 +69,21 @@ def retry_save(run: Run, *, last_try: bool = False) -> None:
 def save_at_the_end(run: Run, engine: Engine, stop: StopRequest) -> None:
     """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
     state, seconds = run.state, run.checkpoints.RETRY_SECONDS
+    if run.checkpoints.saved_step == state.step:
+        return
     for left in reversed(range(1 if stop.requested else LAST_TRIES)):
-        if run.checkpoints.saved_step == state.step or _save_now(run, engine, state.best_step == state.step):
+        if save(run, engine, best=state.best_step == state.step, retry=False) or not left:
             return
-        if left:
-            text = Count(
-                "trying again in {seconds:g} s, once (Ctrl-C gives up)",
-                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
-                left,
-                seconds=seconds,
-            )
-            run.reporter.emit(Note(text=text))
-            with run.clock.phase("checkpoint"):
-                if stop.wait(seconds):
-                    return
-
-
-def _save_now(run: Run, engine: Engine, best: bool, *, retry: bool = False) -> bool:
-    """Save the current state and report it; returns whether it is saved. `retry`: if not, keep a copy of it."""
-    if not run.processes.first:
-        return True
-    run.write_config(if_missing=True)
-    with run.clock.phase("checkpoint") as timed:
-        snapshot = take_snapshot(
-            engine.plain_model,
-            engine.optimizer,
-            run.state,
-            scaler=engine.scaler.state_dict(),
-            tokenizer=run.tokenizer,
-            best=best,
-            run={
-                "seed": run.config.seed,
-                "dataset_fingerprint": run.start.dataset_fingerprint,
-                "evaluation": run.evaluation,
-            },
-            settings=run.settings,
+        text = Count(
+            "trying again in {seconds:g} s, once (Ctrl-C gives up)",
+            "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
+            left,
+            seconds=seconds,
         )
-        failure = _write(run, snapshot)
-    if failure is not None:
-        if retry and _keep_copy(run, snapshot):
-            seconds = run.checkpoints.RETRY_SECONDS
-            failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
-        run.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
-        return False
-    if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
-        run.pace.add("checkpoint", timed.seconds)
-    path = f"{run.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
-    run.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
-    return True
-
-
-def _write(run: Run, snapshot: Snapshot) -> str | None:
-    """Returns why it could not be saved."""
-    try:
-        run.checkpoints.save(snapshot)
-    except SaveError as error:
-        return str(error)
-    return None
-
-
-def _keep_copy(run: Run, snapshot: Snapshot) -> bool:
-    writer = run.checkpoints
-    try:
-        writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + writer.RETRY_SECONDS
-    except (RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
-        return False
-    return True
+        run.reporter.emit(Note(text=text))
+        with run.clock.phase("checkpoint"):
+            if stop.wait(seconds):
+                return
 
 
 def keep_window_losses(run: Run, evaluator: Evaluator, val: Estimate, best: bool) -> None:

@@ -17,12 +17,13 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.sources import Documents
 from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
-from nanoscope.hardware.device import Choice
+from nanoscope.hardware.device import DeviceConfig
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Joined, Text
 from nanoscope.runs.scores import Measured, MeasuredText
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.initial_model import check_vocabulary
 from nanoscope.training.machine import Machine
 
 MOST_TOKENS_ENCODED = 2**26  # of a text that a model needs in other tokens: it is held in memory
@@ -43,15 +44,8 @@ class ScoredText:
         key = _key(model.tokenizer)
         if self.dataset is not None and self.split is not None:
             unknown = not key or not _key(self.dataset.tokenizer)
-            if unknown and self.dataset.vocab_size > model.config.vocab_size:
-                raise JobError(
-                    "{model} can't be evaluated on {text}: it has a vocabulary of {tokens} tokens, the data one of "
-                    "{needed}, and a tokenizer is unknown",
-                    model=model.name,
-                    text=self.name,
-                    tokens=model.config.vocab_size,
-                    needed=self.dataset.vocab_size,
-                )
+            if unknown:
+                check_vocabulary(self.dataset, model.config.vocab_size, model.name)
             if unknown or key == _key(self.dataset.tokenizer):
                 return DATASET_TOKENS, self.dataset.split(self.split)
         tokenizer = model.known_tokenizer()
@@ -125,7 +119,7 @@ def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progres
 
 @torch.no_grad()
 def score(
-    models: Sequence[OpenedModel], text: ScoredText, choice: Choice, windows: int | None, on_progress: OnProgress
+    models: Sequence[OpenedModel], text: ScoredText, choice: DeviceConfig, windows: int | None, on_progress: OnProgress
 ) -> tuple[MeasuredText, list[Measured]]:
     """Measure each model on the text, in windows as long as the shortest context of them. `windows` None: in all.
 

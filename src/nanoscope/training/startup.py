@@ -14,7 +14,6 @@ from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
-from nanoscope.data.loader import check_length
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
 from nanoscope.hardware.memory import available_bytes
@@ -38,14 +37,12 @@ from nanoscope.training.resume import (
     check_data,
     find_start_point,
     new_folder,
-    resolve_init_from,
     schedule_notes,
-    unfinished_run_note,
     update_records,
 )
 from nanoscope.training.run import Run
 from nanoscope.training.run_folder import RunFolder
-from nanoscope.training.trackers import check_trackers, open_trackers
+from nanoscope.training.trackers import check_trackers, wanted
 from nanoscope.version import __version__
 
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
@@ -63,7 +60,6 @@ class Started(NamedTuple):
 
 def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
-        resolved = resolve_init_from(resolved)
         processes = Processes.from_environment()
         origin = find_start_point(resolved, processes, resources)
         check_trackers(origin.config)
@@ -71,7 +67,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
         machine, notes = choose_machine(origin.config, processes, cpu_dtype)
         dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
-        notes += check_data(dataset, origin.checkpoint) + check_ladder(dataset)
+        notes += check_data(dataset, origin.checkpoint)
         torch.manual_seed(origin.config.seed)
         checkpoint, state = origin.checkpoint, origin.checkpoint.progress if origin.checkpoint else TrainingState()
         model, config, more = initial_model(
@@ -80,15 +76,14 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         engine = Engine(config, model, machine, state.micro_batch)
         if checkpoint is not None:
             engine.restore(checkpoint)
-        check_tokens(dataset, config.block_size)
-        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
-        config = replace(config, out_dir=str(folder.path))
         data = Data(config, dataset, machine, model.config.vocab_size, state)
         resources.callback(data.close)
-        run = open_run(config, origin, folder, data, state, terminal, clock)
+        for split in data.evaluator.splits.values():
+            split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
+        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
         resources.callback(run.reporter.close)
-        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
+        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
         return Started(run, engine, data, resources.pop_all())
 
 
@@ -112,25 +107,6 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
-def check_ladder(dataset: Dataset) -> list[str]:
-    if stored_ladder(dataset) is not None:
-        return []
-    return [
-        Text(
-            "val losses are not compared with n-gram models: {folder} can't be written to, to keep theirs",
-            folder=dataset.folder,
-        )
-    ]
-
-
-def check_tokens(dataset: Dataset, block_size: int) -> None:
-    """Refuse splits that are too short, or whose first tokens are not in the vocabulary."""
-    for name in ("train", "val"):
-        split = dataset.split(name)
-        check_length(split, name, block_size)
-        split.read(0, min(len(split), IDS_CHECKED_AT_START))
-
-
 def open_run(
     config: TrainConfig,
     origin: StartPoint,
@@ -144,7 +120,8 @@ def open_run(
     sinks: list[Sink] = [terminal] if processes.first else []
     if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
         try:
-            sinks = [*open_sinks(folder, terminal, clock.wall_seconds), *open_trackers(folder, config)]
+            sinks = open_sinks(folder, terminal, clock.wall_seconds)
+            sinks += [tracker(folder.path) for tracker in wanted(config)]
         except OSError as error:
             file = error.filename or folder.path
             raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
@@ -174,8 +151,7 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     training = not run.config.eval_only and run.state.step < run.config.max_iters
-    halved: list[tuple[int, int]] = []
-    engine.notify = lambda before, now: halved.append((before, now))
+    micro_batch = engine.micro_batch
     if engine.machine.choice.compile and training:
         run.reporter.progress(Text("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -190,14 +166,14 @@ def prepare_first_step(
         if not run.config.eval_only:
             run.set_aside_damaged(checkpoint)
     engine.notify = run.note_smaller_micro_batch
-    for sizes in halved:
-        engine.notify(*sizes)
+    if engine.micro_batch < micro_batch:
+        engine.notify(micro_batch, engine.micro_batch)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 
 
 def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> None:
-    """What the run is in for, and warnings where that is absurd."""
+    """Report what the run will take, with warnings where that is absurd."""
     if warmed_up.compile_problem is not None:
         problem = warmed_up.compile_problem[:120]
         text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)

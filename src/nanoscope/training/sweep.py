@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,13 +25,12 @@ from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS, read_small, write_atomically
 from nanoscope.messages import Joined, Text, printable
-from nanoscope.runs.glance import glance, version_of
+from nanoscope.runs.glance import glance
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
 from nanoscope.training.stopping import StopRequest
 
 MOST_RUNS = 1000
-MOST_MISTAKES = 20
 LONGEST_NAME = 100  # characters of a folder's name
 SHORT_KEYS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "bs"}
 CONFIG = "config"  # stands for presets and config files where settings have their names
@@ -39,7 +38,7 @@ POLL_SECONDS = 0.2
 NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 
 Status = Literal["finished", "failed", "stopped", "missing", "elsewhere"]
-"""Of a run on disk. stopped: it can be resumed; elsewhere: another process is training it."""
+"""How far a run is on disk. stopped: it can be resumed; elsewhere: another process is training it."""
 STATES: dict[Status, Text] = {
     "finished": Text("finished"),
     "failed": Text("failed"),
@@ -69,15 +68,13 @@ class SweepRun:
 
     def look(self) -> Status:
         """See how far the run is on disk."""
-        state = None
-        with suppress(OSError):
-            seen = glance(self.name, self.folder, version_of(self.folder))
-            state, self.step, self.best_val_loss = seen.state, seen.step, seen.best
-        if state == "finished":
+        seen = glance(self.name, self.folder, "")
+        self.step, self.best_val_loss = seen.step, seen.best
+        if seen.state == "finished":
             self.status, self.reason = "finished", None
-        elif state == "failed" or self.reason:
+        elif seen.state == "failed" or self.reason:
             self.status, self.reason = "failed", self.reason or Text("the loss is not finite")
-        elif state == "live" and (self.folder / "lock.json").exists():
+        elif seen.state == "live" and (self.folder / "lock.json").exists():
             self.status = "elsewhere"
         else:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"
@@ -129,14 +126,14 @@ class Sweep:
 
     def check_record(self) -> None:
         """Refuse a folder that holds another sweep, or a record that cannot be read."""
+        if not self.record.exists():
+            return
         known: dict[str, Any] = {}
         with suppress(OSError, ValueError, JobError, RecursionError):
             known = tomllib.loads(read_small(self.record).decode("utf-8"))
-        settings, swept = known.get("settings", {}), known.get("swept", {})
-        same = set(swept) == set(self.swept) and all(
-            self.settings.get(key, value) == value for key, value in settings.items()
-        )  # a newer nanoscope may have more settings
-        if self.record.exists() and not same:
+        settings = known.get("settings", {}).items()
+        same = all(self.settings.get(key, value) == value for key, value in settings)  # a newer version may have more
+        if not same or set(known.get("swept", {})) != set(self.swept):
             raise UsageError(
                 "{folder} holds another sweep: {command}\nUse another folder: --out_dir={quoted}",
                 folder=self.folder,
@@ -145,10 +142,10 @@ class Sweep:
             )
 
     def write_record(self, command: str) -> None:
-        lines = ["# A sweep. Its command, given again, continues it.", f"command = {toml_value(command)}"]
-        lines += [f"swept = {toml_value(self.swept)}", "", "[settings]"]
-        lines += [f"{key} = {toml_value(value)}" for key, value in self.settings.items()]
-        write_atomically(self.record, "\n".join(lines) + "\n")
+        settings = "\n".join(f"{key} = {toml_value(value)}" for key, value in self.settings.items())
+        head = f"command = {toml_value(command)}\nswept = {toml_value(self.swept)}\n"
+        text = f"# A sweep. Its command, given again, continues it.\n{head}\n[settings]\n{settings}\n"
+        write_atomically(self.record, text)
 
 
 # --- which runs there are ---
@@ -157,8 +154,11 @@ class Sweep:
 def plan_sweep(words: Sequence[str]) -> Sweep:
     """A run for each combination of values. Raises UsageError with the mistakes of all of them."""
     grid = list(_grid(words))
-    resolved = _resolve_all([values for _, values in grid])
     varied = {key: place for place, (key, values) in enumerate(grid) if len(values) > 1}
+    total = math.prod(len(values) for _, values in grid)
+    if total > MOST_RUNS:
+        raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
+    resolved = _resolve_all(itertools.product(*(values for _, values in grid)))
     if not varied:
         raise UsageError(
             "no setting has several values, so there is nothing to sweep\n"
@@ -178,8 +178,7 @@ def plan_sweep(words: Sequence[str]) -> Sweep:
             key: Path(chosen[place]).stem if key == CONFIG else getattr(each.config, key)
             for key, place in varied.items()
         }
-        parts = (f"{SHORT_KEYS.get(key, key)}={_short(value)}" for key, value in settings.items())
-        name = re.sub(r"[^\w.+=,-]+", "-", ",".join(parts))[:LONGEST_NAME].strip(".-")
+        name = _name(settings)
         run = SweepRun(name, folder / name, chosen, settings, each.config)
         if runs.setdefault(name, run).settings != settings:  # 1e-3 and 0.001 are one value, and one run
             raise UsageError(
@@ -189,8 +188,29 @@ def plan_sweep(words: Sequence[str]) -> Sweep:
     return Sweep(folder, list(runs.values()), {} if CONFIG in varied else common, list(varied))
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else Path(str(value)).name
+def _name(settings: dict[str, Any]) -> str:
+    """The name of a run's folder, from the settings that vary."""
+    parts = []
+    for key, value in settings.items():
+        shown = f"{value:g}" if isinstance(value, float) else Path(str(value)).name
+        parts.append(f"{SHORT_KEYS.get(key, key)}={shown}")
+    return re.sub(r"[^\w.+=,-]+", "-", ",".join(parts))[:LONGEST_NAME].strip(".-")
+
+
+def _resolve_all(combinations: Iterable[Words]) -> list[tuple[Words, Resolved]]:
+    """The words and the settings of each combination."""
+    found: list[tuple[Words, Resolved]] = []
+    mistakes: dict[Text, None] = {}
+    for words in combinations:
+        try:
+            found.append((words, resolve(words)))
+        except UsageError as error:
+            mistakes |= dict.fromkeys(error.mistakes if isinstance(error, InvalidConfigError) else [error.text])
+    if mistakes:
+        raise UsageError(
+            "nothing was started, because of mistakes in the settings:\n- {listed}", listed=Joined("\n- ", mistakes)
+        )
+    return found
 
 
 def _grid(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -215,26 +235,6 @@ def _values(key: str, text: str) -> list[str]:
     else:
         separate = text[:1] + text[-1:] == "[]" or (key in KEYS and str not in alternatives(TYPES[key]))
     return values if values and separate else [text]
-
-
-def _resolve_all(grid: Sequence[Sequence[str]]) -> list[tuple[Words, Resolved]]:
-    """The words and the settings of each combination."""
-    total = math.prod(map(len, grid))
-    if total > MOST_RUNS:
-        raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
-    found: list[tuple[Words, Resolved]] = []
-    mistakes: dict[Text, None] = {}
-    for words in itertools.product(*grid):
-        try:
-            found.append((words, resolve(words)))
-        except UsageError as error:
-            mistakes |= dict.fromkeys(error.mistakes if isinstance(error, InvalidConfigError) else [error.text])
-    if mistakes:
-        raise UsageError(
-            "nothing was started, because of mistakes in the settings:\n- {listed}",
-            listed=Joined("\n- ", itertools.islice(mistakes, MOST_MISTAKES)),
-        )
-    return found
 
 
 # --- training them ---
@@ -263,7 +263,6 @@ def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]
 
 def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: StopRequest) -> None:
     """Keep `jobs` processes busy until all is done, or until a stop is requested and all runs are saved."""
-    queue = [run for run in runs if run.look() in ("stopped", "missing")]
     running: list[SweepRun] = []
     on_gpus = jobs > 1 and any(run.config.device in ("auto", "cuda") for run in runs)
     free = environments(jobs, _visible_gpus() if on_gpus else [])
@@ -273,8 +272,9 @@ def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: S
         say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
 
     for run in runs:
-        if run.status == "elsewhere":  # such as one that a sweep which was killed has started
+        if run.look() == "elsewhere":  # such as one that a sweep which was killed has started
             line(run, STATES["elsewhere"])
+    queue = [run for run in runs if run.status in ("stopped", "missing")]
     try:
         while (queue or running) and not stop.requested:
             for run in [run for run in running if run.process.poll() is not None]:

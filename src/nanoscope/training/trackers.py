@@ -8,8 +8,9 @@ import importlib.util
 import os
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from queue import Full, Queue, SimpleQueue
 from typing import Any
 
@@ -21,9 +22,7 @@ from nanoscope.files import read_json, write_atomically
 from nanoscope.interrupts import skip_exit_hooks
 from nanoscope.messages import Text
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rollback, Start
-from nanoscope.training.lock import LockLostError
 from nanoscope.training.reporter import Sink
-from nanoscope.training.run_folder import RunFolder
 
 CONNECT_SECONDS = 10
 QUIET_SECONDS = 2.0  # at the end of a run, before it says that it waits
@@ -61,10 +60,6 @@ def check_trackers(config: TrainConfig) -> None:
             )
 
 
-def open_trackers(run: RunFolder, config: TrainConfig) -> list[Sink]:
-    return [kind(run) for kind in wanted(config)]
-
-
 def wanted(config: TrainConfig) -> list[type["Tracker"]]:
     """The trackers that the settings ask for."""
     return [kind for kind in (TensorBoard, Wandb) if getattr(config, kind.setting)]
@@ -77,12 +72,11 @@ class Tracker(Sink):
     """Turns it on."""
     package: str
 
-    def __init__(self, run: RunFolder) -> None:
-        self.folder = run.path
-        self.has_all = False
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._done = folder, False
         self._queue = Queue[AnyEvent | None](MOST_WAITING)
-        self._notes = SimpleQueue[Note]()  # for the run to report: the thread doesn't do so itself
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self.notes = SimpleQueue[Note]()  # for the run to report: the thread doesn't do so itself
+        self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def write(self, event: AnyEvent | None, lines: Sequence[str] = ()) -> None:
@@ -90,8 +84,8 @@ class Tracker(Sink):
             self._queue.put_nowait(event)
 
     def advance(self, step: int) -> None:
-        while not self._notes.empty():
-            self.reporter.emit(self._notes.get())
+        while not self.notes.empty():
+            self.reporter.emit(self.notes.get())
 
     def close(self) -> None:
         self.write(None)
@@ -104,21 +98,18 @@ class Tracker(Sink):
             self._thread.join(WAIT_SECONDS)
         if self._thread.is_alive():
             text = Text("{trackers} did not finish in time; events.jsonl has every number", trackers=self.package)
-            self.reporter.emit(Note(text=text, level="warning"))
+            self.notes.put(Note(text=text, level="warning"))
         self.advance(0)
-        if not self.has_all:
+        if not self._done:
             skip_exit_hooks()
 
-    def _follow(self) -> None:
+    def _work(self) -> None:
         """Runs in the thread."""
         try:
             start = self._queue.get()
             if isinstance(start, Start):  # otherwise the run could not begin
-                self.open(start)
-                while (event := self._queue.get()) is not None:
-                    self.take(event)
-                self.finish()
-            self.has_all = True
+                self.follow(start, iter(self._queue.get, None))
+            self._done = True
         except (Exception, SystemExit) as error:
             text = Text(
                 "{tracker} failed, training continues without it: {problem} Turn it off with: --{setting}=False",
@@ -126,13 +117,11 @@ class Tracker(Sink):
                 problem=" ".join(str(error).split())[:200].rstrip(".") + ".",
                 setting=self.setting,
             )
-            self._notes.put(Note(text=text, level="warning"))
+            self.notes.put(Note(text=text, level="warning"))
 
-    def open(self, start: Start) -> None: ...
-
-    def take(self, event: AnyEvent) -> None: ...
-
-    def finish(self) -> None: ...
+    def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
+        """Pass on the events, which come as they happen until the run has ended."""
+        raise NotImplementedError
 
 
 class Wandb(Tracker):
@@ -141,24 +130,14 @@ class Wandb(Tracker):
     ADDRESS = "wandb: {address}"
     setting, package = "wandb_log", "wandb"
 
-    def __init__(self, run: RunFolder) -> None:
-        super().__init__(run)
-        self._exit_code = 1
-        path, known = run.path / "trackers.json", ""
-        with suppress(OSError, ValueError, LookupError, TypeError, JobError):
-            known = str(read_json(path)["wandb"]["id"])
-        self.id = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
-        with suppress(OSError, LockLostError):  # at worst, a resumed run is another run there
-            write_atomically(path, msgspec.json.encode({"wandb": {"id": self.id}}))
-
-    def open(self, start: Start) -> None:
-        self._wandb = wandb = importlib.import_module("wandb")
+    def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
+        wandb, exit_code = importlib.import_module("wandb"), 1
         settings = wandb.Settings(console="off", silent=True, init_timeout=CONNECT_SECONDS)
         wandb.setup(settings)  # so that it asks nobody to log in
-        self._run = wandb.init(
+        run = wandb.init(
             project=start.config.get("wandb_project") or os.environ.get("WANDB_PROJECT") or "nanoscope",
             name=start.config.get("wandb_run_name") or os.environ.get("WANDB_NAME") or start.run,
-            id=self.id,
+            id=wandb_id(self.folder),
             resume="allow",
             reinit="create_new",  # the program that called us may have a run of its own
             dir=str(self.folder),
@@ -166,20 +145,28 @@ class Wandb(Tracker):
             allow_val_change=True,
             settings=settings,
         )
-        if self._run.url:
-            self._notes.put(Note(text=Text(self.ADDRESS, address=self._run.url)))
+        if run.url:
+            self.notes.put(Note(text=Text(self.ADDRESS, address=run.url)))
+        for event in events:
+            match event:
+                case Iter() | Eval():
+                    run.log(scalars(event), step=event.step)
+                case End():
+                    exit_code = 0 if event.reason in COMPLETE else 1
+        run.finish(exit_code=exit_code)
+        if wandb.run is None:  # else the program that called us goes on with it
+            wandb.teardown()
 
-    def take(self, event: AnyEvent) -> None:
-        match event:
-            case Iter() | Eval():
-                self._run.log(scalars(event), step=event.step)
-            case End():
-                self._exit_code = 0 if event.reason in COMPLETE else 1
 
-    def finish(self) -> None:
-        self._run.finish(exit_code=self._exit_code)
-        if self._wandb.run is None:  # else the program that called us goes on with it
-            self._wandb.teardown()
+def wandb_id(folder: Path) -> str:
+    """The id in wandb of the run in a folder, which keeps it in trackers.json."""
+    file, known = folder / "trackers.json", ""
+    with suppress(OSError, ValueError, LookupError, TypeError, JobError):
+        known = str(read_json(file)["wandb"]["id"])
+    chosen = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
+    with suppress(OSError):  # at worst, a resumed run is another run there
+        write_atomically(file, msgspec.json.encode({"wandb": {"id": chosen}}))
+    return chosen
 
 
 class TensorBoard(Tracker):
@@ -187,31 +174,28 @@ class TensorBoard(Tracker):
 
     setting, package = "tensorboard", "tensorboardX"
 
-    def open(self, start: Start) -> None:
-        self._package, self._settings = importlib.import_module("tensorboardX"), run_settings(start)
-        self._continue_at(start.first_step)
+    def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
+        package = importlib.import_module("tensorboardX")
 
-    def _continue_at(self, step: int) -> None:
-        """Hide what other files have of later steps. The evaluation at this one is not repeated."""
-        self._writer = self._package.SummaryWriter(
-            str(self.folder / "tensorboard"), purge_step=step and step + 1, filename_suffix=f".{step}"
-        )
+        def writer_from(step: int) -> Any:
+            """Hides what other files have of later steps. The evaluation at this one is not repeated."""
+            place = str(self.folder / "tensorboard")
+            return package.SummaryWriter(place, purge_step=step and step + 1, filename_suffix=f".{step}")
 
-    def take(self, event: AnyEvent) -> None:
-        match event:
-            case Rollback():
-                self._writer.close()
-                self._continue_at(event.to)
-            case Iter() | Eval():
-                for name, value in scalars(event).items():
-                    self._writer.add_scalar(name, value, event.step)
-            case End(best_val_loss=float(best)):  # the settings and what they reached, for the table of hyperparameters
-                for summary in self._package.summary.hparams(self._settings, {"best_val_loss": best}):
-                    self._writer.file_writer.add_summary(summary)
-        self._writer.flush()
-
-    def finish(self) -> None:
-        self._writer.close()
+        writer = writer_from(start.first_step)
+        for event in events:
+            match event:
+                case Rollback():
+                    writer.close()
+                    writer = writer_from(event.to)
+                case Iter() | Eval():
+                    for name, value in scalars(event).items():
+                        writer.add_scalar(name, value, event.step)
+                case End(best_val_loss=float(best)):  # for the table of hyperparameters
+                    for summary in package.summary.hparams(run_settings(start), {"best_val_loss": best}):
+                        writer.file_writer.add_summary(summary)
+            writer.flush()
+        writer.close()
 
 
 def scalars(event: Iter | Eval) -> dict[str, float]:

@@ -5,9 +5,10 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 
 import gc
 import math
+from contextlib import suppress
 
+from nanoscope.files import write_atomically
 from nanoscope.generation.sampler import Sampling, generate_text
-from nanoscope.messages import Text
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollback, Sample
 from nanoscope.training.data import Data
@@ -47,7 +48,6 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
         with run.clock.phase("step"), Progress(run, stop, "step") as progress:
             done = engine.step(batches, step, run.rate(step), abandoned=progress)
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
-            run.reporter.emit(*progress.discarded())
             continue
         if not done.finite:  # at once: nothing may be saved after that
             if roll_back(run, engine, data):
@@ -84,7 +84,7 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
         train_stderr=train.stderr,
         val_loss=val.loss,
         val_stderr=val_stderr,
-        windows=val.windows,
+        windows=len(val.losses),
         seconds=timed.seconds,
         best=best,
     )
@@ -102,13 +102,9 @@ def sample(run: Run, engine: Engine) -> None:
     with run.clock.phase("sample") as timed, engine.machine.sampling():
         settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=run.config.seed)
         text = generate_text(engine.plain_model, run.tokenizer, "\n", settings)
-        file = run.folder.samples / f"step-{run.state.step:06d}.txt"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            problem = Text("can't write the sample to {file}: {reason}", file=file, reason=error.strerror)
-            run.reporter.emit(Note(text=problem, level="warning"))
+        file = run.folder.path / f"samples/step-{run.state.step:06d}.txt"
+        with suppress(OSError):  # a disk that is full is reported with the next checkpoint
+            write_atomically(file, text)
     run.pace.add("sample", timed.seconds)
     beginning = " ".join(text.split())[:80]
     path = f"samples/{file.name}"

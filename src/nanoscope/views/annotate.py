@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from nanoscope.analysis.findings import Analysis, SlowRecord
+from nanoscope.analysis.findings.efficiency import PLACEHOLDER
 from nanoscope.runs.run import LINE_BITS, Log
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.efficiency import FALLS, NOT_YET
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
 from nanoscope.words.sentences import sentence
-from nanoscope.words.templates import Say
 
 
 def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequence[Analysis], page: Page) -> None:
@@ -19,7 +18,7 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
     rows = _rows(log)
     errors = {error.line for error in log.errors}
     mfu = [analysis.mfu for analysis in analyses if analysis.mfu is not None]
-    said: set[Say] = set()
+    said: set[str] = set()
     explained: set[LineKind] = set()
     for number, line in lines:
         page.quote(line)
@@ -34,10 +33,11 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
             _note(sentence(slow[step].pop(0), page.language), page, "yellow")
         for found in mfu:
             unmeasured = found.begins_unmeasured and printed is not None and printed < 0
-            for words, is_here in ((FALLS, step == found.falls_at), (NOT_YET, unmeasured)):
-                if is_here and words not in said:
-                    said.add(words)
-                    _note(words.write(found, page.language), page, "cyan")
+            for about, is_here in ((found.falls(), step == found.falls_at), (PLACEHOLDER, unmeasured)):
+                text = page.language.render(about, found)
+                if is_here and text not in said:
+                    said.add(text)
+                    _note(text, page, "cyan")
 
 
 def _rows(log: Log) -> dict[int, tuple[LineKind, int | None, float | None]]:

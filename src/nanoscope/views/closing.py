@@ -12,8 +12,7 @@ def closing_lines(folder: str) -> Sequence[str]:
     from nanoscope.runs.console import resume_command
     from nanoscope.runs.reader import read_log
     from nanoscope.words.language import choose_language
-    from nanoscope.words.sentences import sentence
-    from nanoscope.words.verdicts import verdict_title
+    from nanoscope.words.sentences import sentence, verdict_title
 
     log, language = read_log(folder), choose_language()
     run = log.runs[-1]

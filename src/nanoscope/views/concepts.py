@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from nanoscope.analysis.known import KnownNumbers
+from nanoscope.analysis.known import Numbers
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN, Concept, Taught, shown_concepts
 from nanoscope.words.language import Language
@@ -27,7 +27,7 @@ def print_concepts(page: Page) -> None:
     page.paragraph(page.language.say("More about one of them: {command}; with a run's numbers: {with_log}", **more))
 
 
-def print_concept(concept: Concept, numbers: KnownNumbers, page: Page) -> None:
+def print_concept(concept: Concept, numbers: Numbers, page: Page) -> None:
     """Print all that is taught about a concept."""
     language = page.language
     taught = concept.teach(numbers, language)
@@ -40,7 +40,7 @@ def print_concept(concept: Concept, numbers: KnownNumbers, page: Page) -> None:
     page.paragraph(language.say("See also: {names}", names=also), style="dim")
 
 
-def print_lessons(numbers: KnownNumbers, page: Page) -> None:
+def print_lessons(numbers: Numbers, page: Page) -> None:
     """Print what the numbers mean that a run has."""
     page.heading(page.language.say("What these numbers mean"))
     for concept in shown_concepts(numbers):
@@ -56,7 +56,7 @@ def _print_parts(taught: Taught, page: Page) -> None:
         page.styled(Text.assemble((name + page.language.say(": "), "dim"), getattr(taught, part)), bullet="- ")
 
 
-def concepts_document(concepts: Iterable[Concept], numbers: KnownNumbers, language: Language) -> dict[str, Any]:
+def concepts_document(concepts: Iterable[Concept], numbers: Numbers, language: Language) -> dict[str, Any]:
     """Concepts for programs."""
     taught = (concept.teach(numbers, language) for concept in concepts)
     return {"schema": "nanoscope.what/1", "language": language.code, "concepts": [vars(each) for each in taught]}

@@ -19,7 +19,7 @@ from nanoscope.messages import printable
 from nanoscope.runs.run import Log
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
-from nanoscope.words.timing import DIRECTION, NAIVE_ETA, REASONS
+from nanoscope.words.timing import NAIVE_ETA, OTHER_STEP_TIMES, REASONS
 
 MOST_ADVICE = 5
 MOST_SPIKES = 3
@@ -125,7 +125,7 @@ def _left(analysis: Analysis, language: Language) -> list[str]:
         return []
     texts = [sentence(eta, language)]
     if isinstance(eta, Eta):
-        texts += [NAIVE_ETA.write(eta, language), DIRECTION.write(eta, language)]
+        texts.append(NAIVE_ETA.write(eta, language))
         if eta.expected_s > LONG_S:
-            texts.append(" ".join(sentence(scenario, language) for scenario in eta.scenarios))
+            texts.append(OTHER_STEP_TIMES.write(eta, language))
     return texts

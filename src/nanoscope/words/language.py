@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
@@ -24,13 +24,17 @@ from nanoscope.messages import (
     RIGHT_TO_LEFT_MARK,
     VARIABLE,
     Joined,
+    Message,
+    Phrases,
+    Plural,
+    Said,
     Text,
+    Verbatim,
     language_code,
     language_of_locale,
     printable,
 )
 from nanoscope.suggest import did_you_mean
-from nanoscope.words.templates import Plural, Say
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -52,13 +56,13 @@ FRACTION_PLURAL = 100
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 UNITS = {
-    "d": Plural("{n} d", "{n} d", "n"),
-    "h": Plural("{n} h", "{n} h", "n"),
-    "min": Plural("{n} min", "{n} min", "n"),
-    "s": Plural("{n} s", "{n} s", "n"),
-    "ms": Plural("{n} ms", "{n} ms", "n"),
+    "d": Plural("{n} d", "{n} d", 1),
+    "h": Plural("{n} h", "{n} h", 1),
+    "min": Plural("{n} min", "{n} min", 1),
+    "s": Plural("{n} s", "{n} s", 1),
+    "ms": Plural("{n} ms", "{n} ms", 1),
 }
-TWO_UNITS = Say("{longer} {shorter}")
+TWO_UNITS = Message("{longer} {shorter}")
 MOST_STEPS_LISTED = 4
 LINE_LIMIT = 160  # characters of a text that a log printed
 
@@ -70,25 +74,30 @@ FORMATS = {
 }  # fmt: skip
 
 
-STEP, EPOCH = Say("step {n:plain}"), Say("epoch {n:plain}")
-
-
-class _Count(NamedTuple):
-    n: int
+STEP, EPOCH = Message("step {n:plain}"), Message("epoch {n:plain}")
 
 
 class _Filler(Formatter):
     """Fills a template with values that are looked up by name and written in a language."""
 
     def __init__(
-        self, language: "Language", value_of: Callable[[str], object], isolated: bool, grouped: bool = True
+        self,
+        language: "Language",
+        value_of: Callable[[str], object],
+        isolated: bool,
+        grouped: bool = True,
+        about: object = None,
     ) -> None:
         self._language, self._value_of, self._isolated, self._grouped = language, value_of, isolated, grouped
+        self._about = about
 
     def get_value(self, key: int | str, args: object, kwargs: object) -> object:
         return self._value_of(str(key))
 
     def format_field(self, value: object, format_spec: str) -> str:
+        if isinstance(value, Message | Phrases):
+            text = self._language.render(value, self._about)
+            return self._language.isolate(text) if self._isolated else text
         as_it_is = not (format_spec or self._grouped or isinstance(value, Text))
         text = str(value) if as_it_is else self._language.write(value, format_spec)
         return self._language.isolate(text) if self._isolated else text
@@ -129,6 +138,22 @@ class Language:
             template = CODE.sub(lambda code: self.isolate(code[0]), template)
         filler = _Filler(self, lambda name: _safe(text.values[name]), True, grouped=False)
         return filler.format(template) if text.values else template
+
+    def render(self, said: Said, about: object = None) -> str:
+        """A message in this language, filled by its own values and by the fields of what it is about."""
+        if said is None:
+            return ""
+        if isinstance(said, Phrases):
+            separator = said.separator if isinstance(said.separator, str) else self.render(said.separator)
+            return separator.join(self.render(part, about) for part in said.parts)
+
+        def value_of(name: str) -> object:
+            return said.values[name] if name in said.values else getattr(about, name)
+
+        if isinstance(said, Verbatim):
+            return _Filler(self, value_of, isolated=False, about=about).format(said.template)
+        template = self.translate(said.template, said.many, said.n)
+        return _Filler(self, value_of, isolated=True, about=about).format(template)
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
         """Return the catalogue's entry for a message, its placeholders not filled yet."""
@@ -175,7 +200,7 @@ class Language:
 
     def at(self, number: int) -> str:
         """A place in a run: 'step 500', or 'epoch 3' for a number that counts epochs."""
-        return (EPOCH if isinstance(number, Epoch) else STEP).write(_Count(int(number)), self)
+        return self.say((EPOCH if isinstance(number, Epoch) else STEP).template, n=int(number))
 
     def typed(self, value: float) -> str:
         """A value as one types it into a command line."""
@@ -271,7 +296,7 @@ class Language:
                 texts.append(self._unit(unit, count, self.number(count)))
         text = texts[0] if texts else self._unit("s", 0, "0")
         for shorter in texts[1:]:
-            text = TWO_UNITS.translation(None, self).format(longer=text, shorter=shorter)
+            text = self.translate(TWO_UNITS.template).format(longer=text, shorter=shorter)
         return text
 
     def seconds(self, seconds: float | None, digits: int = 2) -> str:
@@ -292,7 +317,8 @@ class Language:
 
     def _unit(self, unit: str, value: float, text: str) -> str:
         n = int(value) if value == round(value) else FRACTION_PLURAL
-        return UNITS[unit].translation(_Count(n), self).format(n=text).replace(" ", NO_BREAK_SPACE)
+        pattern = UNITS[unit]
+        return self.translate(pattern.template, pattern.many, n).format(n=text).replace(" ", NO_BREAK_SPACE)
 
     def between(self, low: str, high: str) -> str:
         """A range, or one value where both ends look the same."""

@@ -22,14 +22,6 @@ def _names(reading: f.Reading) -> str:
 
 
 # fmt: off
-ERRORS = By(
-    "kind",
-    out_of_memory=Say("Line {line:plain}: memory ran out. {message:line}"),
-    killed=Say("Line {line:plain}: the system ended the run. {message:line}"),
-    interrupted=Say("Line {line:plain}: the run was stopped before its end. {message:line}"),
-    exception=Say("Line {line:plain}: the program stopped with an error. {message:line}"),
-)
-
 MESSAGES: dict[type[f.Finding], Words] = {
     f.LogSummary: Sentences(
         Say("The log begins at step {first_step:plain}, in the middle of the run.",
@@ -46,7 +38,6 @@ MESSAGES: dict[type[f.Finding], Words] = {
                "rejoined_lines", has("rejoined_lines")),
     ),
     f.Reading: Say("Not used from this log: {names}.", has("ignored"), names=_names),
-    f.LogError: ERRORS,
     f.RunProgress: Sentences(
         By(
             "unit",

@@ -1,21 +1,20 @@
 """Any finding about a run as a text."""
 
-from nanoscope.analysis.findings import Finding
-from nanoscope.words import advice, efficiency, learning, notes, progress, timing, verdicts
+from nanoscope.analysis.findings import Finding, Verdict
+from nanoscope.words import progress, timing
 from nanoscope.words.language import Language
 from nanoscope.words.templates import Words
 
-MESSAGES: dict[type[Finding], Words] = {
-    **learning.MESSAGES,
-    **progress.MESSAGES,
-    **timing.MESSAGES,
-    **efficiency.MESSAGES,
-    **verdicts.MESSAGES,
-    **notes.MESSAGES,
-    **advice.MESSAGES,
-}
+MESSAGES: dict[type[Finding], Words] = {**progress.MESSAGES, **timing.MESSAGES}
 
 
 def sentence(finding: Finding, language: Language) -> str:
     """One or a few sentences, or an empty text where there is nothing to say."""
-    return MESSAGES[type(finding)].write(finding, language)
+    if type(finding) in MESSAGES:
+        return MESSAGES[type(finding)].write(finding, language)
+    return language.render(finding.text(), finding)
+
+
+def verdict_title(verdict: Verdict, language: Language) -> str:
+    """The verdict in a few words, for headings and tables, with how sure it is."""
+    return language.render(verdict.heading(), verdict)

@@ -144,12 +144,16 @@ class Bracketed(Words):
 class Each(Words):
     """A text for each item of a field, joined by a separator."""
 
-    def __init__(self, field: str, choices: Mapping[Any, Words], separator: str) -> None:
+    def __init__(self, field: str, choices: Mapping[Any, Words] | Words, separator: str) -> None:
         self._field, self._choices, self._separator = field, choices, separator
 
     def write(self, finding: Any, language: Renderer) -> str:
-        items = getattr(finding, self._field)
-        return self._separator.join(self._choices[item].write(finding, language) for item in items)
+        items, choices = getattr(finding, self._field), self._choices
+        texts = (
+            choices.write(i, language) if isinstance(choices, Words) else choices[i].write(finding, language)
+            for i in items
+        )
+        return self._separator.join(texts)
 
 
 def known(*fields: str) -> Condition:

@@ -9,7 +9,6 @@ from nanoscope.words.templates import By, Each, First, Joined, Plural, Say, Sent
 
 WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
 FEW = 5  # steps say little about their spread
-NOTICEABLE = 0.03  # of a step: a smaller change of pace is not mentioned
 ENGLISH = Language("en")
 
 
@@ -27,14 +26,6 @@ def _shows_a_range(step: f.NormalStep) -> bool:
 
 def _is_faster(step: f.NormalStep) -> bool:
     return step.trend_share is not None and step.trend_share < -WORTH_SAYING
-
-
-def _is_slower_now(eta: f.Eta) -> bool:
-    return eta.moving_average_s > (1 + NOTICEABLE) * eta.step_s
-
-
-def _is_faster_now(eta: f.Eta) -> bool:
-    return eta.moving_average_s < (1 - NOTICEABLE) * eta.step_s
 
 
 def _leaves_out_most(eta: f.Eta) -> bool:
@@ -92,15 +83,9 @@ NAIVE_ETA = First(
     Say("Last printed time × steps left gives about the same: {naive_s:duration3}."),
 )
 
-DIRECTION = By(
-    "direction",
-    faster=Plural("Getting faster: the last {n} line averages {moving_average_s:duration}.",
-                  "Getting faster: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _is_faster_now),
-    slower=Plural("Getting slower: the last {n} line averages {moving_average_s:duration}.",
-                  "Getting slower: the last {n} lines average {moving_average_s:duration}.",
-                  "moving_average_lines", _is_slower_now),
-)
+SCENARIO = Say("{remaining_s:rough} at {step_s:duration} a step")
+OTHER_STEP_TIMES = Say("At other step times: {times}.", has("scenarios"),
+                       times=Each("scenarios", SCENARIO, " · "))
 
 _ETA_PARTS = Joined(
     " + ",
@@ -208,7 +193,7 @@ MESSAGES: dict[type[f.Finding], Words] = {
         log_interval=Verbatim("log_interval={log_interval:plain}"),
         eval_interval=Verbatim("eval_interval={eval_interval:plain}"),
     ),
-    f.Scenario: Say("At {step_s:duration} a step: {remaining_s:rough}."),
+    f.Scenario: SCENARIO,
     f.Eta: First(
         Say("Nothing is left to do: the run is complete.", lambda eta: eta.steps_left <= 0),
         Sentences(
@@ -222,10 +207,6 @@ MESSAGES: dict[type[f.Finding], Words] = {
                              "before the first iteration.", has("evals_left")),
                 likely=Say("What an evaluation costs is estimated from the first step, which also holds the start-up.",
                            has("evals_left")),
-            ),
-            First(
-                Say("Steps keep getting slower; the estimate follows that.", lambda eta: eta.drift > 0),
-                Say("Steps keep getting faster; the estimate follows that.", lambda eta: eta.drift < 0),
             ),
             First(
                 Say("The trainer's own estimate is {printed_s:duration3}; the times in the log do not support it.",

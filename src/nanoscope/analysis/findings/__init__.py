@@ -13,3 +13,4 @@ from nanoscope.analysis.findings.learning import *  # noqa: F403
 from nanoscope.analysis.findings.log import *  # noqa: F403
 from nanoscope.analysis.findings.notes import *  # noqa: F403
 from nanoscope.analysis.findings.timing import *  # noqa: F403
+from nanoscope.analysis.findings.verdicts import *  # noqa: F403

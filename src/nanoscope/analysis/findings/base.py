@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, dataclass_transform
 
+from nanoscope.messages import Message, Said
+
 Tone = Literal["good", "fair", "bad"]
 Confidence = Literal["sure", "likely", "hint"]
 """How sure a verdict is: `sure` needs evidence well beyond the run's own noise, `hint` is worth a look and no more."""
@@ -21,10 +23,15 @@ class Finding:
     """
 
     code: ClassVar[str]
+    TEXT: ClassVar[Said] = None
 
     def __init_subclass__(cls) -> None:
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         dataclass(eq=False, repr=False)(cls)
+
+    def text(self) -> Said:
+        """One or a few sentences, which its fields fill; None or nothing where there is nothing to say."""
+        return self.TEXT
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -34,15 +41,38 @@ class Finding:
 
 
 class Verdict(Finding):
-    """How a run is doing, with the evidence (its other fields), how sure that makes it, and how alarming it is."""
+    """How a run is doing: the evidence (its other fields), how sure that makes it, and what follows.
+
+    `tone` is how alarming it is, `lasts` whether it says how the run does now (a hint does not), and `breaks` whether
+    it ends the run: of several runs in a log, the last that was broken is shown.
+    """
 
     confidence: Confidence = field(default="likely", kw_only=True)
     usual_tone: ClassVar[Tone]
+    breaks: ClassVar[bool]
+    TITLE: ClassVar[Message]
 
-    def __init_subclass__(cls, tone: Tone = "fair") -> None:
+    def __init_subclass__(cls, tone: Tone = "fair", breaks: bool = False) -> None:
         super().__init_subclass__()
-        cls.usual_tone = tone
+        cls.usual_tone, cls.breaks = tone, breaks
 
     @property
     def tone(self) -> Tone:
         return self.usual_tone
+
+    @property
+    def lasts(self) -> bool:
+        return self.confidence != "hint"
+
+    def title(self) -> Message:
+        """The verdict in a few words."""
+        return self.TITLE
+
+    def heading(self) -> Message:
+        """The title, with how sure it is."""
+        match self.confidence:
+            case "likely":
+                return Message("{title} (likely)", title=self.title())
+            case "hint":
+                return Message("{title} (only a hint)", title=self.title())
+        return self.title()

@@ -1,12 +1,14 @@
-"""What the model has learnt, and the verdicts on it."""
+"""What the model has learnt."""
 
 from typing import Literal
 
-from nanoscope.analysis.findings.base import Finding, Tone, Verdict
-from nanoscope.ladder import Place
-from nanoscope.runs.run import ErrorKind
+from nanoscope.analysis.findings.base import Finding
+from nanoscope.ladder import Place, in_words
+from nanoscope.messages import Message, Part, Phrases, Plural, Said, Verbatim, bracketed, clauses
 
 Measure = Literal["val", "train"]
+LEAST_NOISE = 0.00005  # what four decimals can show
+MOST_PERPLEXITY = 1e6
 
 
 class TrainLoss(Finding):
@@ -24,6 +26,33 @@ class TrainLoss(Finding):
     vocab_size: int | None
     uniform_loss: float | None  # ln(vocab_size): the loss of guessing
     first_is_uniform: bool | None  # a healthy start; None if the log does not begin at the beginning
+
+    def text(self) -> Said:
+        level = self.smoothed_last is not None and Message("Training loss: about {smoothed_last:loss}")
+        return Phrases(
+            clauses(
+                Message("Training loss: from {first:loss} to {smoothed_last:loss}") if self.moved else level,
+                (self.noise or 0.0) >= LEAST_NOISE and Message(", single lines ±{noise:significant2}"),
+                self.averaged and Message(", smoothed by the trainer"),
+                bracketed(*_other_units(self)),
+                Message("."),
+            ),
+            self._beginning(),
+        )
+
+    def _beginning(self) -> Said:
+        uniform = Verbatim("ln({vocab_size:plain}) = {uniform_loss:number2}")
+        if self.first_is_uniform is None:
+            return None
+        if self.first_is_uniform:
+            return Message("It began near {uniform}, as an untrained model should.", uniform=uniform)
+        if (self.first or 0.0) > (self.uniform_loss or 0.0):
+            return Message("It began at {first:loss}, above {uniform}, the loss of pure guessing.", uniform=uniform)
+        return Message(
+            "It began at {first:loss}, below {uniform}, the loss of pure guessing: the model was probably trained "
+            "before.",
+            uniform=uniform,
+        )
 
 
 class Evaluations(Finding):
@@ -44,6 +73,26 @@ class Evaluations(Finding):
     perplexity: float | None
     bits_per_char: float | None
 
+    def text(self) -> Said:
+        train = self.last_train is not None and Message("training loss {last_train:loss}")
+        return clauses(self._last(), bracketed(train, *_other_units(self)), self._best())
+
+    def _last(self) -> Said:
+        if self.last_val is None:
+            return None
+        if self.metric == "bpb":
+            return Message("Validation: {last_val:loss} bits per byte at {last_step:at}")
+        if self.stderr is None:
+            return Message("Validation loss: {last_val:loss} at {last_step:at}")
+        return Message("Validation loss: {last:measured} at {last_step:at}", last=(self.last_val, self.stderr))
+
+    def _best(self) -> Said:
+        if self.count == 1:
+            return Message("; the only evaluation.")
+        if self.best_step == self.last_step:
+            return Message("; the best so far.")
+        return Message("; the best was {best_val:loss} at {best_step:at}.")
+
 
 class LossPlace(Finding):
     """The best validation loss among those of simple models on the same text."""
@@ -54,6 +103,16 @@ class LossPlace(Finding):
     place: Place
     train_tokens: int  # that the models were counted on
     sampled: bool  # not the whole training split
+
+    def text(self) -> Said:
+        return Phrases(
+            Message(
+                "Compared with n-gram models, which only count what follows what in the training text, the best "
+                "validation loss, {loss:loss}, is {place}.",
+                place=in_words(self.place),
+            ),
+            self.sampled and Message("These models were counted on a sample of {train_tokens:large} training tokens."),
+        )
 
 
 class Gap(Finding):
@@ -66,6 +125,14 @@ class Gap(Finding):
     first_step: int
     first_gap: float
 
+    def text(self) -> Said:
+        return Message(
+            "Validation loss is {difference:significant2} above training loss ({share:percent}); at "
+            "{first_step:at} it was {first_gap:significant2}. The model fits its training text ever better than "
+            "new text.",
+            difference=self.val - self.train,
+        )
+
 
 class Checkpoints(Finding):
     """Checkpoints written; `cost_s` only if evaluations with and without one can be compared."""
@@ -73,6 +140,13 @@ class Checkpoints(Finding):
     count: int
     last_step: int | None
     cost_s: float | None
+
+    def text(self) -> Said:
+        if not self.count:
+            return None
+        one, last = Message(", at {last_step:at}"), Message(", the last at {last_step:at}")
+        written = Plural("{n} checkpoint written", "{n} checkpoints written", self.count)
+        return clauses(written, one if self.count == 1 else last, Message("."))
 
 
 class Schedule(Finding):
@@ -85,6 +159,25 @@ class Schedule(Finding):
     printed: bool
     share: float | None = None  # of the full rate, where only that is printed
 
+    def text(self) -> Said:
+        if self.stage == "ended" and self.lr is not None and self.highest is not None:
+            return Message(
+                "The learning rate has come down from {highest:rate} to {lr:rate}: training longer needs a longer "
+                "schedule from the start."
+            )
+        if self.stage != "warmup":
+            return None
+        if self.lr is not None:
+            return Message("The learning rate is still warming up ({lr:rate} so far), so the loss says little yet.")
+        if self.share is not None:
+            return Message(
+                "The learning rate is still warming up (at {share:percent} of its full value), so the loss says little "
+                "yet."
+            )
+        if self.warmup_steps is None:
+            return None
+        return Message("The learning rate is still warming up (until {warmup_steps:at}), so the loss says little yet.")
+
 
 class LossSpike(Finding):
     """A jump of the loss; None: it has not come back yet."""
@@ -93,6 +186,16 @@ class LossSpike(Finding):
     loss: float
     before: float
     recovered_step: int | None
+
+    def text(self) -> Said:
+        if self.recovered_step is None:
+            return Message(
+                "The loss jumped from {before:loss} to {loss:loss} at {step:at} and hadn't recovered by the end of the "
+                "log."
+            )
+        return Message(
+            "The loss jumped from {before:loss} to {loss:loss} at {step:at} and had recovered by {recovered_step:at}."
+        )
 
 
 class GradientNorm(Finding):
@@ -104,224 +207,24 @@ class GradientNorm(Finding):
     clip: float | None
     clipped_share: float | None
 
-
-# --- verdicts ---
-
-
-class Improving(Verdict, tone="good"):
-    """The loss fell by more than its noise: `gain` ± `error`, from one step to another."""
-
-    measure: Measure
-    from_step: int
-    from_value: float
-    to_step: int
-    to_value: float
-    gain: float
-    error: float
-
-
-class Plateau(Verdict):
-    """The loss has stopped falling: since a step its change is within noise, and a worthwhile fall is excluded."""
-
-    measure: Measure
-    level: float
-    since_step: int
-    change: float
-    error: float
-    evaluations: int
-
-
-class ScheduleEnded(Verdict):
-    """The loss is flat where the learning rate has come down to (nearly) zero: by schedule."""
-
-    measure: Measure
-    level: float
-    lr: float
-
-
-class Unclear(Verdict):
-    """Enough lines to judge, and no clear direction: the change is within its error."""
-
-    measure: Measure
-    since_step: int
-    change: float
-    error: float
-
-
-class Stalled(Verdict):
-    """Since a step validation loss has not fallen, but training loss has: the gap between them grew."""
-
-    since_step: int
-    change: float  # of validation loss
-    error: float
-    best_step: int
-    train_then: float  # training loss at `since_step`
-    gap: Gap
-
-
-class Worsening(Verdict, tone="bad"):
-    """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
-
-    measure: Measure
-    best: float
-    best_step: int
-    last: float
-    rise: float
-    error: float
-    train_known: bool
-
-
-class Overfitting(Verdict):
-    """Validation loss is past its best while training loss keeps falling.
-
-    With too few evaluations to see where it began, `onset_step` and what follows from it are None.
-    """
-
-    onset_step: int | None
-    best_val: float | None
-    last_val: float
-    last_train: float | None
-    rise: float | None  # last validation loss above the best
-    wasted_steps: int | None
-    wasted_share: float | None
-    severity: Literal["slight", "clear", "severe"]
-
-    @property
-    def tone(self) -> Tone:
-        return "bad" if self.severity == "severe" else "fair"
-
-
-class Memorising(Verdict):
-    """A loss below anything that unseen text could have, and no validation loss to confirm it."""
-
-    loss: float
-    passes_over_data: float | None
-
-
-class Leak(Verdict):
-    """Validation is easier than training, measured alike: the texts overlap, or one of them is simpler."""
-
-    val: float
-    train: float
-    difference: float  # validation below training
-    evaluations: int
-    passes_over_data: float | None  # set where the sign is that no gap opened after so many passes
-
-
-class Diverged(Verdict, tone="bad"):
-    """The loss rose and stayed up."""
-
-    step: int
-    best: float
-    last: float
-    highest: float
-    last_good_checkpoint: int | None
-    uniform_loss: float | None  # set if the loss is above it
-    began_at: float | None  # set if the loss is above its first value, and `uniform_loss` is not known
-    lr_rising: bool  # the printed learning rate was still rising there
-    grad_norm_before: float | None
-    grad_norm_after: float | None
-
-
-class DamagedStart(Verdict):
-    """The first steps made the model worse than it was before them."""
-
-    measure: Measure
-    first: float
-    worst: float
-    worst_step: int
-    recovered_step: int | None
-    uniform_loss: float | None  # set if the worst is above it
-
-    @property
-    def tone(self) -> Tone:
-        return "bad" if self.recovered_step is None else "fair"
-
-
-class NotLearning(Verdict, tone="bad"):
-    """The loss stands at that of guessing (or of knowing how frequent tokens are), at its first value, or at zero."""
-
-    reason: Literal["uniform", "frequencies", "first_value", "zero"]
-    level: float
-    steps: int
-    lr_zero: bool
-
-
-class RepeatedBatches(Verdict, tone="bad"):
-    """The batches that are read have a far lower loss than the training text as a whole: they are always the same."""
-
-    step: int
-    batch_loss: float
-    train_loss: float
-
-
-class NonFinite(Verdict):
-    """The loss is NaN or infinite. `from_start`: a problem of the set-up, not a divergence."""
-
-    step: int
-    from_start: bool
-    recovered: bool
-    last_good_checkpoint: int | None
-    last_finite_loss: float | None
-
-    @property
-    def tone(self) -> Tone:
-        return "fair" if self.recovered else "bad"
-
-
-class GradientNotFinite(Verdict, tone="bad"):
-    """The gradient norm is NaN or infinite in many lines."""
-
-    step: int
-    count: int
-    lines: int
-
-
-class GradientExplosion(Verdict, tone="bad"):
-    """The gradient norm has grown many times over, and stays up."""
-
-    step: int
-    before: float
-    after: float
-
-
-class GradientVanishing(Verdict):
-    """The gradient norm has all but vanished while the learning rate has not."""
-
-    before: float
-    after: float
-
-
-class ScaleCollapse(Verdict, tone="bad"):
-    """The loss scale of float16 training was halved again and again."""
-
-    first: float
-    last: float
-    step: int
-    halvings: int
-
-
-class TooShort(Verdict):
-    """Too few steps to say anything about learning, or the learning rate is still warming up."""
-
-    steps: int
-    warming_up: bool = False
-
-
-class Error(Verdict):
-    """An error after the last step of the log; with `finished`, the training itself was complete by then."""
-
-    line: int
-    kind: ErrorKind
-    message: str
-    finished: bool
-
-    @property
-    def tone(self) -> Tone:
-        return "fair" if self.finished else "bad"
-
-
-class NoTraining(Verdict, tone="bad"):
-    """The log holds no training line."""
-
-    lines: int
+    def text(self) -> Said:
+        return clauses(
+            Message(
+                "Gradient norm: usually {typical:significant2}, at most {highest:significant2} at {highest_step:at}"
+            ),
+            self.clipped_share is not None
+            and Message(
+                "; {clipped_share:percent} of the printed steps were clipped ({setting})",
+                setting=Verbatim("grad_clip={clip:typed}"),
+            ),
+            Message("."),
+        )
+
+
+def _other_units(finding: TrainLoss | Evaluations) -> tuple[Part, Part]:
+    """The same loss as a perplexity, and in bits per character."""
+    small = (finding.perplexity or MOST_PERPLEXITY) < MOST_PERPLEXITY
+    return (
+        small and Message("perplexity {perplexity:significant}"),
+        finding.bits_per_char is not None and Message("{bits_per_char:number2} bits per character"),
+    )

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from nanoscope.analysis.findings.base import Finding
+from nanoscope.messages import Message
 from nanoscope.runs.run import ErrorKind
 
 
@@ -28,12 +29,23 @@ class Reading(Finding):
     ignored: tuple[str, ...]
 
 
+ERRORS: dict[ErrorKind, Message] = {
+    "out_of_memory": Message("Line {line:plain}: memory ran out. {message:line}"),
+    "killed": Message("Line {line:plain}: the system ended the run. {message:line}"),
+    "interrupted": Message("Line {line:plain}: the run was stopped before its end. {message:line}"),
+    "exception": Message("Line {line:plain}: the program stopped with an error. {message:line}"),
+}
+
+
 class LogError(Finding):
     """An error that the log shows (of the log, not of one run)."""
 
     line: int
     kind: ErrorKind
     message: str
+
+    def text(self) -> Message:
+        return ERRORS[self.kind]
 
 
 class RunProgress(Finding):

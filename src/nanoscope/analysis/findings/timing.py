@@ -3,6 +3,7 @@
 from typing import Literal
 
 from nanoscope.analysis.findings.base import Finding, Verdict
+from nanoscope.messages import Message
 from nanoscope.runs.run import TimeSource
 
 Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
@@ -87,6 +88,10 @@ class SlowStepsNormal(Verdict, tone="good"):
     first_step: int | None  # with an evaluation and the start-up
     typical_s: float  # of a normal step
 
+    def title(self) -> Message:
+        one = len(self.steps) + (self.first_step is not None) == 1
+        return Message("The slow step is normal") if one else Message("The slow steps are normal")
+
 
 class SlowingDown(Verdict):
     """Steps take longer at the end than at the beginning, and nothing in the log says that they do more."""
@@ -97,6 +102,8 @@ class SlowingDown(Verdict):
     since_step: int | None = None  # set where the change was sudden
     unit: Literal["step", "epoch"] = "step"
 
+    TITLE = Message("Slowing down")
+
 
 class WaitingForData(Verdict):
     """A noticeable part of a step is spent waiting for its data."""
@@ -105,6 +112,8 @@ class WaitingForData(Verdict):
     step_s: float  # with the waiting
     share: float
     records: int
+
+    TITLE = Message("Waiting for data")
 
 
 class MemoryGrowth(Verdict):
@@ -115,6 +124,8 @@ class MemoryGrowth(Verdict):
     first_step: int
     last_step: int
     share: float
+
+    TITLE = Message("Memory keeps growing")
 
 
 class Scenario(Finding):
@@ -137,14 +148,10 @@ class Eta(Finding):
     eval_each_s: float | None  # None: not visible in the log, or part of no printed time
     checkpoints_left: int
     checkpoint_each_s: float | None  # None: part of eval_each_s, or not visible
-    moving_average_s: float  # over the last `moving_average_lines` normal lines
-    moving_average_lines: int
-    direction: Literal["faster", "slower", "steady"]
     scenarios: tuple[Scenario, ...]
     # 'forecast': none was seen, the run foresees their cost; 'likely': their cost is part of the first step's;
     # 'left_out': how often they come is unknown; 'none': invisible
     evaluations: Literal["known", "forecast", "likely", "left_out", "none"] = "none"
-    drift: float = 0.0  # change of the step time, from each quarter of the log to the next, that is followed
     printed_s: float | None = None  # the time left as the trainer itself prints it
     printed_disagrees: bool = False  # by more than both ranges
     unit: Literal["step", "epoch"] = "step"  # what the steps are

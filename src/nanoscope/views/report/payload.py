@@ -21,9 +21,9 @@ from nanoscope.analysis.findings import (
     Overfitting,
     SlowRecord,
     SlowStepNote,
+    note_findings,
 )
 from nanoscope.analysis.known import known_numbers
-from nanoscope.analysis.notes import note_findings
 from nanoscope.analysis.progress import train_tokens
 from nanoscope.analysis.schema import plain
 from nanoscope.ladder import Rung, knowledge
@@ -38,9 +38,8 @@ from nanoscope.views.report.tiles import evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
-from nanoscope.words.sentences import sentence
+from nanoscope.words.sentences import sentence, verdict_title
 from nanoscope.words.timing import causes_name
-from nanoscope.words.verdicts import verdict_title
 
 MAX_EVALUATIONS = 1000
 MAX_EXPLAINED = 200  # slow steps that get a sentence, the costliest; the others are shown with their cause only

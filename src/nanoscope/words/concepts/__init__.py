@@ -13,15 +13,15 @@ from string import Formatter
 from typing import Any
 from unicodedata import normalize
 
-from nanoscope.analysis.known import KnownNumbers
+from nanoscope.analysis.known import Numbers
 from nanoscope.errors import UsageError
 from nanoscope.messages import LANGUAGES, Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.language import Language
-from nanoscope.words.verdicts import MESSAGES as VERDICTS
+from nanoscope.words.sentences import sentence
 
 NEAR = 0.7  # the least similarity: there are so many names that something is near to any word
-NOTHING_KNOWN = KnownNumbers()
+NOTHING_KNOWN: Numbers = {}
 LISTS = ("aliases", "related", "shown")
 
 _CONCEPT = re.compile(r"^## (\w+): (.+)\n((?:(?!## ).*\n?)*)", re.MULTILINE)
@@ -62,10 +62,10 @@ class Concept:
     related: tuple[str, ...]
     shown: tuple[str, ...]  # it is taught with a run that has one of these numbers
 
-    def is_shown(self, numbers: KnownNumbers) -> bool:
-        return any(getattr(numbers, name) not in (None, False, 0) for name in self.shown)
+    def is_shown(self, numbers: Numbers) -> bool:
+        return any(numbers.get(name) for name in self.shown)
 
-    def teach(self, numbers: KnownNumbers, language: Language) -> Taught:
+    def teach(self, numbers: Numbers, language: Language) -> Taught:
         entry = entries(language.code)[self.key]
         title, summary = (_filled(text, numbers, language) for text in (entry.title, entry.summary))
         here, normal, mistake = (_part(entry, name, numbers, language) for name in ("here", "normal", "mistake"))
@@ -86,7 +86,7 @@ def entries(code: str) -> dict[str, Entry]:
     return found
 
 
-def _part(entry: Entry, name: str, numbers: KnownNumbers, language: Language) -> str:
+def _part(entry: Entry, name: str, numbers: Numbers, language: Language) -> str:
     """The first text of a part whose conditions hold and whose numbers are known."""
     for conditions, text in entry.parts.get(name, ()):
         used = (field for _, field, _, _ in Formatter().parse(text) if field)
@@ -97,22 +97,21 @@ def _part(entry: Entry, name: str, numbers: KnownNumbers, language: Language) ->
     return ""
 
 
-def _holds(condition: str, numbers: KnownNumbers) -> bool:
+def _holds(condition: str, numbers: Numbers) -> bool:
     wanted, name = not condition.startswith("not "), condition.removeprefix("not ")
-    value = getattr(numbers, name)
-    return value is not None and bool(value) == wanted
+    return name in numbers and bool(numbers[name]) == wanted
 
 
-def _value(name: str, numbers: KnownNumbers) -> Any:
-    return getattr(numbers, "overfitting" if name == "verdict" else name)
+def _value(name: str, numbers: Numbers) -> Any:
+    return numbers.get("overfitting" if name == "verdict" else name)
 
 
-def _filled(text: str, numbers: KnownNumbers, language: Language) -> str:
+def _filled(text: str, numbers: Numbers, language: Language) -> str:
     """A text with its numbers; what stands between backticks keeps its own direction, as a whole."""
 
     def value_of(name: str) -> object:
         value = _value(name, numbers)
-        return VERDICTS[type(value)].write(value, language) if name == "verdict" else value
+        return sentence(value, language) if name == "verdict" else value
 
     pieces = [language.fill(piece, value_of, isolated=not at % 2) for at, piece in enumerate(text.split("`"))]
     return "".join(language.isolate(piece) if at % 2 else piece for at, piece in enumerate(pieces))
@@ -152,7 +151,7 @@ def concept_named(name: str) -> Concept:
     )
 
 
-def shown_concepts(numbers: KnownNumbers) -> Sequence[Concept]:
+def shown_concepts(numbers: Numbers) -> Sequence[Concept]:
     """The concepts of the numbers that a run has."""
     return [concept for concept in CONCEPTS.values() if concept.is_shown(numbers)]
 

@@ -1,0 +1,81 @@
+"""A process that is set up as `train` would be, and measures when it is asked to: for `plan` and `tune`.
+
+This is the parent's side, which imports no torch; the child's is `serve` in measure.py.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from nanoscope.child import Child
+from nanoscope.config import TrainConfig
+from nanoscope.hardware.probe import make_cpu_ready
+
+TIMEOUT_SECONDS = 600.0
+
+
+class Job(msgspec.Struct):
+    """What the child is set up for."""
+
+    config: dict[str, Any]
+    data: str
+    """The folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`."""
+    vocab_size: int
+    limit_seconds: float
+    """Of a micro-batch: longer ones are measured with fewer sequences, and evaluations on a part. 0: no limit."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a process says about itself once it is ready to train."""
+
+    device: str
+    """Its kind: cpu, cuda or mps."""
+    device_name: str
+    used: dict[str, Any]
+    """What it really uses: batch_size, dtype, compile, threads, eval_batch_size."""
+    crowded: bool = False
+    """Whether there is too little memory for a second one."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Times are in seconds."""
+
+    step: float
+    eval: float
+    run: float
+    """All iterations and evaluations, and compiling."""
+    startup: float = 0.0
+    checkpoint: float | None = None
+    sample: float | None = None
+    steps: int = 0
+    """How many were measured."""
+    eval_windows: int = 1
+    """That `eval` takes, both splits together."""
+    micro_batch: int = 1
+    """Sequences of each micro-batch that was measured."""
+    peak_bytes: int = 0
+    """The most memory of the device that the process had; of a CPU, its own."""
+    flops_per_token: int = 0
+    peak_flops: float | None = None
+    peak_source: str = ""
+
+
+class Rig:
+    """The parent's side of the process. `close` ends it."""
+
+    def __init__(
+        self, config: TrainConfig, data: str | None = None, vocab_size: int = 0, limit_seconds: float = 0.0
+    ) -> None:
+        make_cpu_ready(config.device, config.dtype, training=True)  # the child has its environment from here
+        self.child = Child("nanoscope.planning.measure:serve")
+        self.close = self.child.close
+        job = Job(asdict(config), config.dataset if data is None else data, vocab_size, limit_seconds)
+        try:
+            self.facts = self.child.ask(job, Facts, timeout=TIMEOUT_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, seconds: float) -> Figures:
+        return self.child.ask(seconds, Figures, timeout=TIMEOUT_SECONDS)
