@@ -170,7 +170,8 @@ def _levels(stretches: Sequence[TokenArray], vocab_size: int, orders: int) -> It
     n-gram stand together, and in the order of the n-grams.
     """
     text = _joined(stretches)
-    left = np.concatenate([np.arange(len(stretch), 0, -1, dtype=np.int32) for stretch in stretches])  # tokens until the end
+    # How many tokens there are from each position to the end of its stretch.
+    left = np.concatenate([np.arange(len(stretch), 0, -1, dtype=np.int32) for stretch in stretches])
 
     def following(distance: int) -> np.ndarray:
         """The token so far after each position, plus one; 0 where the stretch has ended."""
