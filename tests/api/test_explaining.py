@@ -91,7 +91,7 @@ def test_a_comparison_names_the_runs_and_shows_a_table(tmp_path: Path) -> None:
     assert comparison.json()["schema"].startswith("nanoscope.compare/")
     assert comparison.findings
     page = comparison._repr_html_()
-    assert page.count("<tr>") > 3
+    assert page.count("<tr>") == 3
     assert page.count("<table>") == page.count("</table>")
 
 

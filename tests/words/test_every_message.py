@@ -72,7 +72,7 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
         print_comparison(compare(runs, [f"run {number}" for number in range(len(runs))]), page)
         yield text_of(page)
     page = page_of(language)
-    print_comparison(compare(compared_runs.EXAMPLES["unexplained"], ("one", "a name too long for a table")), page)
+    print_comparison(compare(compared_runs.EXAMPLES["unexplained"], ("one", "a name too long for a table" * 2)), page)
     yield text_of(page)
     for scores in made_up_scores.EXAMPLES.values():
         page = page_of(language)

@@ -237,22 +237,21 @@ def _time(
     request: Request, seconds: Mapping[str, float | None], steps: int = 0, startup: float | None = None, **fields: Any
 ) -> TimePlan:
     """From the seconds of each phase, which rest on so many measured steps, or on the usual MFU."""
-
-    def forecast(times: float = 1.0) -> Forecast:
-        pace = Pace(request.config, None, **{phase: each and times * each for phase, each in seconds.items()})
-        return pace.forecast(request.done, measured=steps)
-
-    expected, left = forecast(), left_to_do(request.config, request.done)
-    low, high = expected.seconds_low, expected.seconds_high
+    config, begin = request.config, startup or 0.0
+    forecast, left = (
+        Pace(config, None, **seconds).forecast(request.done, measured=steps),
+        left_to_do(config, request.done),
+    )
+    whole, low, high = forecast.seconds or 0.0, forecast.seconds_low or 0.0, forecast.seconds_high or 0.0
     if not steps:
-        low, high = (forecast(USUAL_MFU / mfu).seconds for mfu in (HIGH_MFU, LOW_MFU))
+        low, high = (whole * USUAL_MFU / mfu for mfu in (HIGH_MFU, LOW_MFU))
+        high = min(high, 60 * config.max_minutes or math.inf)
     phases = [("startup", 1, startup), *((phase, times, seconds.get(phase)) for phase, times in left._asdict().items())]
-    whole, low, high = ((startup or 0.0) + (each or 0.0) for each in (expected.seconds, low, high))
     return TimePlan(
-        seconds=whole,
-        seconds_low=low,
-        seconds_high=high,
-        tokens_per_second=request.config.tokens_per_step / (seconds["step"] or math.inf),
+        seconds=begin + whole,
+        seconds_low=begin + low,
+        seconds_high=begin + high,
+        tokens_per_second=config.tokens_per_step / (seconds["step"] or math.inf),
         parts=[Part(phase, times, each) for phase, times, each in phases if times and each is not None],
         **fields,
     )

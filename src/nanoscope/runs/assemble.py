@@ -132,6 +132,8 @@ def _columns(rows: Rows) -> "dict[str, Any]":
     ):
         column = table.get(*roles)
         found[name] = scaled(column) if column else missing(size)
+        if name == "mfu_pct" and column and not column.unit and 0 < max(column.sample(), default=0) < 1:
+            found[name] = array("d", (100 * value for value in column.values))  # a share
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))
@@ -593,6 +595,10 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     labels = " | ".join(
         {c.label for t in tables for c in t.columns} | {label_of(name) for t in tables for name in t.unused}
     )
+    for key in run.traits.total_keys:  # a number that a step is above is no total
+        said = run.config.get(key)
+        if isinstance(said, int | float) and said < (run.last_step or 0):
+            del run.config[key]
     run.unit, run.doubts, run.steps_are_lines = meaning.unit, meaning.doubts, meaning.steps_are_lines
     if run.unit == "epoch":
         said = run.config.get("epochs")

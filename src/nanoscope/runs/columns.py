@@ -156,7 +156,8 @@ class Table:
         """Whether its only row is the last line of the log, and the first half of another table's line."""
         labels, others = [c.label for c in self.columns], [c.label for c in whole.columns]
         is_last = len(self) == 1 < len(whole) and self.at[0] > whole.at[-1]
-        return is_last and len(labels) <= 0.6 * len(others) and others[: len(labels)] == labels
+        is_short = len(labels) <= 0.6 * len(others) or (len(labels) < len(others) and not self.get(*LOSSES))
+        return is_last and is_short and others[: len(labels)] == labels
 
     def select(self, rows: list[int]) -> "Table":
         """Some of its rows."""

@@ -29,6 +29,7 @@ CLOCK_MAY_DIFFER = 1.4
 LARGEST = 2**53
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
+TIMES = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
     r"|sampl|prepar|encod|pack|saving|upload|fetch|convert|quantiz|calibrat|read|creat|writing|inference|infer)"
@@ -110,6 +111,9 @@ class _Meaning:
         self.bars = [Table.joined(same) for same in bars.values()]
         self.tables = _streams([table for table in found.tables if table.bar is None])
         for bar in [bar for bar in self.bars if bar.bar == "keras"]:
+            if not any(at == of for at, of in zip(bar.columns[0].values, bar.columns[1].values, strict=True)):
+                bar.bar = ""  # its first epoch is not over
+                continue
             self.bars.remove(bar)
             self.result.averaged = True
             self.tables.append(_epochs_of(bar, any(_is_heading(table) and len(table) > 1 for table in self.tables)))
@@ -312,7 +316,7 @@ class _Meaning:
         epoch = next((c for c in whole if c.role == "epoch"), None)
         pairs = [c for c in whole if table.part_of(c, "of") and c.role in (None, "bare_train")]
         named = sorted((c for c in whole if c.role in COUNTERS), key=lambda c: COUNTERS.index(c.role or ""))
-        bare = [c for c in whole if not c.label and not c.unit and c not in pairs]
+        bare = [c for c in whole if not c.label and not c.unit and c not in pairs and not _counts_lines(table, c)]
         if len(named) > 1 and named[0].role == named[1].role == "step":  # 'iter 5 step 2': what tells rows apart
             named[:2] = sorted(named[:2], key=lambda c: -len(set(c.sample())))
         unknown = [c for c in whole if c.role is None and c.label and c not in pairs and c.rises() > 0.9]
@@ -371,9 +375,7 @@ class _Meaning:
             first, self.result.epochs = 0.0, self.result.epochs and self.result.epochs + 1
         values = ((e - first if e == e else 0) * batches + i for i, e in zip(steps, epochs, strict=True))
         rows.steps = array("q", (int(min(1e15, value)) for value in values))
-        rows.total = batches if not rises and inner.role == "step" else None
-        if self.result.epochs:
-            rows.total = self.result.epochs * batches
+        rows.total = self.result.epochs * batches if self.result.epochs else None
 
     # --- rows that only a bar or a share of an epoch counts ---
 
@@ -424,7 +426,7 @@ class _Meaning:
 
     def _steps_per_epoch(self, total: int | None, steps: list[int], epoch: Column | None) -> float | None:
         """By the settings, by the summary of the run, or by a bar that moves with the rows."""
-        epochs = self.settings.get("epochs") or self._summary("epoch")
+        epochs = self._summary("epoch") or self.settings.get("epochs")
         total = total or self._summary_steps()
         if total and isinstance(epochs, int | float) and epochs > 0:
             return total / epochs
@@ -541,7 +543,7 @@ class _Meaning:
             pairs = zip(steps, scaled(eta), times, strict=True)
             whole = [(step + left / time) / batches for step, left, time in pairs if left > 0 and time > 0][-50:]
             epochs = round(_middle(whole) or 0)
-            if epochs > 1 and sum(abs(each / epochs - 1) < 0.1 for each in whole) > 0.8 * len(whole):
+            if epochs > 1 and sum(abs(each / epochs - 1) < 0.03 for each in whole) > 0.8 * len(whole):
                 rows.total = epochs * batches
         last = max(steps, default=0)
         if rows.total and last > rows.total:
@@ -554,29 +556,35 @@ class _Meaning:
         """The time of a step, by whatever the rows show: a time, a rate, a clock that keeps running, a stamp."""
         table = rows.table
         stamp = next((c for c in table.columns if c.part == "stamp"), None)
-        for role in ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed"):
-            column = table.get(role)
-            if column is None:
-                continue
+        assert rows.steps is not None
+        printed: list[tuple[array[float], Column]] = []
+        for column in (c for role in TIMES for c in table.columns if c.role == role):
             values = scaled(column)
-            if role == "steps_s":
+            if column.role == "steps_s":
                 values = array("d", (1 / v if v > 0 else NAN for v in values))
-            rising = role != "steps_s" and _is_clock(values) and not self._means("time_of_step")
-            rows.resolution_s = 1.0 if column.part == "duration" else None
-            if "elapsed" in role:
-                if _falls(values):
+            rises = column.role != "steps_s" and _is_clock(values) and not self._means("time_of_step")
+            if "elapsed" in str(column.role):
+                if _falls(values, 0.8):
                     continue  # it shows the time left
-                rising = rising or len(values) <= 3 or column.rises() >= 0.5
-            elif rising and self._means("time_of_line"):
-                rising = False
-            if rising:
+                rises = rises or len(values) <= 3 or column.rises() >= 0.5
+            elif rises and self._means("time_of_line"):
+                rises = False
+            if rises and not printed:
                 rows.clock, rows.source = values, "cumulative"
+                rows.resolution_s = 1.0 if column.part == "duration" else None
                 return
-            if not self._is_mean(rows, values):
-                rows.time, rows.source = values, "printed"
-                if role in ("time_s", "bare_time"):
-                    self._settle_time(rows, stamp)
-                return
+            if not rises and not self._is_mean(rows, values):
+                printed.append((values, column))
+        if printed:
+            pace = _pace(stamp, rows.steps)
+            values, column = printed[0]
+            if pace and len(printed) > 1:  # the step's is the one next to the clock; the others are parts of it
+                values, column = min(printed, key=lambda each: abs(math.log((_middle(each[0]) or 0) / pace + 1e-9)))
+            rows.time, rows.source = values, "printed"
+            rows.resolution_s = 1.0 if column.part == "duration" else None
+            if column.role != "steps_s":
+                self._settle_time(rows, pace)
+            return
         left = table.get("epoch_left_s")
         batches, steps = rows.batches, rows.steps
         if left is not None and stamp is None and batches and steps:
@@ -597,7 +605,7 @@ class _Meaning:
         near = sum(abs(seconds - whole) <= 0.02 * whole + 1 for seconds, whole in pairs)
         return len(pairs) > 10 and near > 0.9 * len(pairs)
 
-    def _settle_time(self, rows: Rows, stamp: Column | None) -> None:
+    def _settle_time(self, rows: Rows, clock: float | None) -> None:
         """What printed times are the time of: a step, a line, or a step in milliseconds. A step takes no longer than
         what passed on the clock."""
         steps, times = rows.steps, rows.time
@@ -606,7 +614,6 @@ class _Meaning:
         gaps = [b - a for a, b in pairwise(steps)]
         every = _middle([gap for gap in gaps[:SAMPLE] if gap > 0]) or 1
         each = _middle([t for t in times[1:SAMPLE] if t > 0])
-        clock = _pace(stamp, steps)
         if each is None:
             return
         of_line = every >= 5 and not self._means("time_of_step")
@@ -706,7 +713,7 @@ def _seen_again(several: list[Rows]) -> list[Rows]:
 
 def _is_heading(table: Table) -> bool:
     roles = {c.role for c in table.columns if c.part == ""}
-    return bool(roles & {"epoch", "step", "batch"}) and not roles & (LOSSES - {"bare_train"}) and table.width < 120
+    return bool(roles & {"epoch", *COUNTERS}) and not roles & (LOSSES - {"bare_train"}) and table.width < 120
 
 
 def _is_value(table: Table) -> bool:
@@ -745,6 +752,12 @@ def _last(bar: Table | None, column: int) -> int | None:
 def _middle(values: Sequence[float]) -> float | None:
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None
+
+
+def _counts_lines(table: Table, counter: Column) -> bool:
+    """Whether these are the numbers of the lines in a file that the log was copied from."""
+    apart = {value - (at >> LINE_BITS) for value, at in zip(counter.sample(), table.at[:SAMPLE], strict=False)}
+    return len(table) > 1 and len(apart) == 1 and table.get("epoch") is not None
 
 
 def _is_fast(pace: Column | None, seconds: float) -> bool:
@@ -791,9 +804,9 @@ def _is_clock(times: Sequence[float]) -> bool:
     return len(sample) >= 4 and rises >= 0.95 * (len(sample) - 1) and sample[-1] >= 3 * first
 
 
-def _falls(times: Sequence[float]) -> bool:
+def _falls(times: Sequence[float], mostly: float = 0.5) -> bool:
     falls = sum(a > b for a, b in pairwise(times[:SAMPLE]))
-    return falls > 0.5 * (len(times[:SAMPLE]) - 1) > 0
+    return falls > mostly * (len(times[:SAMPLE]) - 1) > 0
 
 
 def _pace(stamp: Column | None, steps: Sequence[int]) -> float | None:
@@ -802,7 +815,7 @@ def _pace(stamp: Column | None, steps: Sequence[int]) -> float | None:
         return None
     pairs = zip(pairwise(stamp.values[:SAMPLE]), pairwise(steps[:SAMPLE]), strict=True)
     passed = [(b - a, (b - a) / (t - s)) for (a, b), (s, t) in pairs if t > s and b >= a]
-    if len(passed) < 3 or sum(seconds for seconds, _ in passed) < 30:
+    if len(passed) < 2 or sum(seconds for seconds, _ in passed) < 30:
         return None
     return sum(each for _, each in passed) / len(passed)
 

@@ -68,7 +68,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("eta_s", _LEFT, _DURATION),
     Meaning("data_s", r"\b(?:data|dataload(?:er|ing)?|fetch)\b", _DURATION),
     Meaning("eval_s", r"\b(?:eval|val|valid|validation|evaluation)\b", _DURATION),
-    Meaning(None, r"\b(?:left|remaining)\b|\b(?:avg|average)$", _DURATION),
+    Meaning(None, r"\b(?:left|remaining)\b|\b(?:avg|average)$|\b(?:forward|backward|optim)", _DURATION),
     Meaning("time_s", r"(?:^| )batch cost$", _DURATION),
     Meaning("elapsed_s", _ELAPSED, _DURATION),
     Meaning("time_s", rf"^$|{_TIME}", _DURATION),
@@ -84,7 +84,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("global_step", r"(?:^| )(?:num updates|global ?step(?:/max steps)?|trainer/global step|current ?steps?)$"),
     Meaning("step", _STEP),
     Meaning("batch", r"(?:^| )(?:batch|mini ?batch|batch i(?:n)?d(?:e)?x)$"),
-    Meaning("epoch", r"^(?!.*\bloss\b).*(?<!\S)(?:epoch|epochs|ep)(?: train)?$"),
+    Meaning("epoch", r"^(?!.*\bloss\b).*(?<!\S)(?:epoch|epochs|ep)(?: train| val)?$"),
     Meaning("eval_s", r"(?:^| )(?:eval|val|validation|evaluation) (?:run)?time$"),
     Meaning("loss_scale", r"(?:^| )(?:loss scal(?:e|ing)|grad scale)$"),
     Meaning(None, rf"(?:scal(?:e|ing)|aux|best|min |lowest|balanc|router|std|delta|last|smooth|total train).*{_LOSS}"),
@@ -92,7 +92,8 @@ MEANINGS = (  # the first that matches counts
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
     Meaning("part_loss", rf"^(?:\S+ ){{0,3}}\S{{0,24}}{_LOSS}"),
-    Meaning("part_loss", r"^loss [dg]$"),
+    Meaning(None, r"^loss (?:weight|coef|fn|type)"),
+    Meaning("part_loss", r"^loss(?: \w+){1,2}$|^l (?:pix|total|percep|rec|adv|[dg])(?:$| )"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning(None, r"\b(?:best|minimum|lowest)\b.*(?:bp[bc]|ppl|perplexity)$"),
     Meaning("val_bpb", r"(?:^| )bp[bc]$", also=_VALIDATION),
@@ -111,6 +112,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("steps_s", rf"(?:^| )(?:{_PER_STEP}(?:e?s)?(?:/| per )s(?:ec(?:ond)?)?|ups|train steps per second)$"),
     Meaning("samples_s", r"(?:samples?|examples?|images?|sentences?|seqs?|sequences?)(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
     Meaning(None, r"(?: ?/ ?| per )s(?:ec(?:ond)?)?$"),
+    Meaning(None, r"(?:forward|backward|optim\w*)(?: step)? time$"),
     Meaning("bare_time", r"^time/(?:batch|step|iter)$"),
     Meaning(None, r"\btime/(?:epoch|batch|sample|token)"),  # Composer's counters
     Meaning("bare_time", r"(?:^| )batch (?:t|cost)$"),
@@ -174,8 +176,10 @@ def role_of(label: str, unit: str) -> tuple[str, float] | None:
                 return None
             if name == "val_loss" and _nearest_is_training(label):
                 name = "loss"  # 'eval: train loss'
-            if kind == "multiple":  # '32k' tokens per second and '8 G' of memory, but not a loss of '2.1 M'
-                factor = _GIGABYTES.get(unit, 1.0) if name == "memory_gb" else factor if name == "tok_s" else 1.0
+            if kind == "multiple" and name == "memory_gb":
+                factor = _GIGABYTES.get(unit, 1.0)
+            elif kind == "multiple" and "loss" in name:  # '32k' tokens per second, but not a loss of '2.1 M'
+                factor = 1.0
             return name, meaning.factor * factor
     return None
 

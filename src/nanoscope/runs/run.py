@@ -207,6 +207,7 @@ class Run:
         self.steps.cut_from(step)
         for series in self.series.values():
             series.cut_from(step)
+        self.evals = [evaluation for evaluation in self.evals if evaluation.step <= step]
         self.failed = self.said_finished = False
         self.last_error = None
 

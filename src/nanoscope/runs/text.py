@@ -50,6 +50,8 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         if not chunk:
             text += decoder.decode(b"", final=True)
         is_clean = _is_clean(text)
+        if "^M" in text:  # a carriage return that somebody's editor spelled out
+            text = text.replace("^M", "\r")
         if not is_clean and "\b\b" in text:  # Keras takes its bar back letter by letter
             text = _BACKSPACES.sub("\r", text)
         *lines, tail = text.split("\n")

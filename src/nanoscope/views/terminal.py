@@ -133,15 +133,14 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
-    from nanoscope.analysis.compare import analyse_experiment  # late: most logs hold one run
+    from nanoscope.analysis.compare import compare_equally_long  # late: most logs hold one run
 
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
-    experiment = analyse_experiment(log.runs, analyses)
-    found = experiment.learnt if experiment else ()
-    page.section(
-        page.language.say("The runs together"),
-        [compared(f, page.language, names) for f in found if isinstance(f, Effect | Repeats | Identical | Confounded)],
-    )
+    comparison = compare_equally_long(log.runs, analyses, names)
+    if comparison is not None:
+        found = [f for f in comparison.findings if isinstance(f, Effect | Repeats | Identical | Confounded)]
+        texts = [compared(finding, page.language, comparison.names) for finding in found]
+        page.section(page.language.say("The runs together"), texts)
 
 
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
