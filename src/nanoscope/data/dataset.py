@@ -158,7 +158,7 @@ def read_meta(folder: Path) -> DatasetMeta:
             )
         return msgspec.json.decode(content, type=DatasetMeta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(path, why(error)) from error
+        raise _damaged(path, str(why(error))[:200]) from error  # it may repeat a value of the file
 
 
 def _damaged(path: Path, reason: Text | str) -> JobError:
