@@ -340,7 +340,10 @@ def main() -> None:
     else:
         print("\n".join(summary(results, compared)))
     if options.markdown:
-        options.markdown.write_text(page(results, compared, versions_of(options.peers)), "utf-8")
+        old = options.markdown.read_text("utf-8") if options.markdown.exists() else ""
+        _, heading, simulated = old.partition("\n## Simulated runs")  # by rates.py
+        new = page(results, compared, versions_of(options.peers))
+        options.markdown.write_text(new + heading + simulated, "utf-8")
 
 
 if __name__ == "__main__":

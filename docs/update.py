@@ -102,9 +102,9 @@ def _output(command: str, language: str, columns: int) -> list[str]:
     return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
-def _letters(line: str) -> str:
-    """What is the same however a line is broken; the time of day may have passed a minute."""
-    return re.sub(r"\d", "0", re.sub(r"[\s\u200e\u200f\u2066-\u2069]", "", line))
+def _letters(line: str) -> list[str]:
+    """What is the same however a line, or each cell of a row, is broken; the time of day may have passed a minute."""
+    return sorted(re.sub(r"\d", "0", re.sub(r"[\s\u200e\u200f\u2066-\u2069]", "", line)))
 
 
 if __name__ == "__main__":

@@ -141,6 +141,14 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "window by window": [
         complete(2.0, own=evaluated_by_window(2.0)), complete(2.2, own=evaluated_by_window(2.2), dropout=0.1),
     ],
+    "window by window, a small difference": [
+        complete(2.0, own=evaluated_by_window(2.0)), complete(2.05, own=evaluated_by_window(2.05), dropout=0.1, seed=2),
+    ],
+    "scatter": [complete(2.0, stderr=None), complete(2.05, stderr=None, dropout=0.1)],
+    "only some show it": [
+        complete(2.0, learning_rate=0.1), complete(2.9, dropout=0.1), complete(2.2, dropout=0.5, n_embd=64),
+        complete(3.9, dropout=0.5),
+    ],
     "a small difference": [complete(2.0), complete(2.07, dropout=0.1)],
     "hardly a difference": [complete(2.0), complete(2.035, dropout=0.1)],
     "no difference": [complete(2.0), complete(2.005, dropout=0.1)],
@@ -189,23 +197,9 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     "one overfits and is shorter": [run(val=_overfitting, loss=falling), run(steps=700)],
     "one diverged": [run(loss=_diverged, eval_every=None), run(steps=700, eval_every=None)],
     "one broke": [run(loss=_broken), run()],
-    "too far": [run(steps=200), run(steps=2000)],
-    "too short": [run(steps=200, eval_every=100), run(steps=300)],
-    "unsteady": [run(val=lambda step: falling(step) + 0.6 * math.sin(step)), run(steps=700)],
-    "to be continued": [run(steps=600), run(steps=1000)],
-    # time
+    # one log names its device, so does the other
     "another device": [
-        complete(device_name="one card"), complete(2.5, device_name="another", learning_rate=0.1, seconds=0.3),
+        complete(device_name="one card"),
+        complete(2.5, device_name="another", learning_rate=0.1, dropout=0.3, seconds=0.3),
     ],
-    "compiled": [complete(compile="inductor"), complete(2.001, seconds=0.3)],
-    "several reasons": [complete(seconds=0.3, n_embd=64, batch_size=16), complete(2.5)],
-    "more work by size": [
-        complete(parameters=10_000), complete(2.5, parameters=40_000, n_embd=64, seconds=0.3),
-    ],
-    "more work by MFU": [run(mfu_pct=10.0, assumes="A100"), run(2.5, mfu_pct=12.0, assumes="A100", seconds=2.0)],
-    "a faster machine": [run(mfu_pct=10.0, assumes="A100"), run(2.5, mfu_pct=5.0, assumes="A100", seconds=0.2)],
-    "the same machine": [
-        complete(device_name="one", parameters=1000), complete(device_name="one", parameters=1000, seconds=0.2),
-    ],
-    "slower for no known reason": [run(), run(2.5, seconds=0.2)],
 }  # fmt: skip

@@ -302,6 +302,8 @@ LOGS: Mapping[str, str] = {
     "interrupted": nanogpt(300, tail=["^C", "KeyboardInterrupt"]),
     "killed": nanogpt(300, val=falling, tail=["slurmstepd: error: *** JOB 1 CANCELLED DUE TO TIME LIMIT ***"]),
     "out of memory": nanogpt(300, head=settings(batch_size=12), tail=["RuntimeError: CUDA out of memory."]),
+    "out of memory in a trainer that works the accumulation out": _nanochat("/01000")
+    + "torch.OutOfMemoryError: CUDA out of memory.\n",
     "exception": nanogpt(300, tail=["Traceback (most recent call last):", "ValueError: boom"]),
     "twice": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, time 100.00ms, mfu 1.00%\n" * 2, _WIDE),
     "wrapped": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, tim\ne 100.00ms, mfu 1.00%", _WIDE),

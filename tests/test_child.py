@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -51,7 +52,7 @@ def started(function: Callable[..., Any], **variables: str) -> Child:
 
 
 def test_each_question_has_an_answer() -> None:
-    with started(echo, GREETING="good day") as child:
+    with closing(started(echo, GREETING="good day")) as child:
         for question in ("first", "second"):
             assert child.ask(question, Echoed, timeout=60) == Echoed("good day", question)
 
@@ -66,7 +67,7 @@ def test_each_question_has_an_answer() -> None:
     ],
 )
 def test_a_child_without_an_answer_says_why(how: str, problem: str, out_of_memory: bool) -> None:
-    with started(fail) as child:
+    with closing(started(fail)) as child:
         for question in (how, "and again"):
             with pytest.raises(ChildError, match=problem) as caught:
                 child.ask(question, str, timeout=60)
@@ -76,7 +77,7 @@ def test_a_child_without_an_answer_says_why(how: str, problem: str, out_of_memor
 
 
 def test_a_child_that_takes_too_long_is_killed_with_its_own_children() -> None:
-    with started(hang) as child:
+    with closing(started(hang)) as child:
         grandchild = psutil.Process(child.ask("", int, timeout=60))
         with pytest.raises(ChildError, match="does not finish"):
             child.ask("", int, timeout=0.1)

@@ -1,6 +1,6 @@
 """A function of this package in a process of its own, asked in lines of JSON: for what may crash, hang or fill memory.
 
-    with Child("nanoscope.planning.measure:serve") as child:
+    with closing(Child("nanoscope.planning.measure:serve")) as child:
         facts = child.ask(job, Facts, timeout=600)
         figures = child.ask(2.0, Figures, timeout=600)
 
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from subprocess import PIPE
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import psutil
@@ -89,12 +89,6 @@ class Child:
                     process.kill()
             psutil.wait_procs(processes, timeout=5)
         self._errors.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _read(self) -> None:
         for line in self.process.stdout:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Literal
 
 Verdict = Literal["better", "worse", "too_small", "unclear"]
@@ -63,8 +63,13 @@ def settle(pair: Callable[[int], float], looks: Sequence[int], worth: float, con
 
 
 @cache
-def t_quantile(confidence: float, freedom: int) -> float:
-    """The value that Student's t stays below with this probability, between 0.5 and 1. Exact to 12 digits."""
+def t_quantile(confidence: float, freedom: int | None) -> float:
+    """The value that Student's t stays below with this probability, between 0.5 and 1. Exact to 12 digits.
+
+    Without a number of degrees of freedom, the normal distribution.
+    """
+    if freedom is None:
+        return NormalDist().inv_cdf(confidence)
     low, high = 0.0, math.pi / 2
     while high - low > 1e-14:
         middle = (low + high) / 2

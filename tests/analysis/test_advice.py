@@ -1,8 +1,12 @@
+# ruff: noqa: E501 (a log line is as long as it is)
 """Advice with a reason in the log, and none without."""
 
 import math
 
 import pytest
+
+from nanoscope.analysis.findings import Advice
+from nanoscope.words.language import Language
 
 
 def test_evaluating_less_often_is_advised_with_what_it_saves(explain, nanogpt_log) -> None:
@@ -59,11 +63,10 @@ def test_a_healthy_finished_run_that_still_improves_is_told_to_go_on(explain, na
     assert (advice.action, advice.from_value, advice.to_value) == ("train_longer", 1000, 2000)
 
 
-def test_too_few_evaluations_to_tell_what_more_steps_bring_give_no_advice(explain, nanogpt_log) -> None:
+def test_a_short_run_that_improves_and_is_done_is_completed(explain, nanogpt_log) -> None:
     analysis = explain(nanogpt_log(last=500, eval_s=0.1), max_iters=500)
 
-    assert [v.code for v in analysis.verdicts] == ["improving"]
-    assert analysis.advice == ()
+    assert [v.code for v in analysis.verdicts] == ["completed", "improving"]
 
 
 def test_a_loss_that_was_not_finite_for_a_moment_needs_no_checkpoint(explain, nanogpt_log) -> None:
@@ -81,3 +84,40 @@ def test_a_loss_that_is_not_finite_to_the_end_leads_back_to_the_last_good_checkp
 
     assert analysis.eta.reason == "not_finite"
     assert (analysis.advice[0].action, analysis.advice[0].step) == ("resume_from_checkpoint", 500)
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB\n"
+NANOCHAT = "".join(
+    f"step {s:05d}/00400 (2.50%) | loss: {9 - s / 100:.6f} | lrm: 1.00 | dt: 512.00ms | tok/sec: 64,000 | "
+    f"bf16_mfu: 11.20 | total time: 0.10m\n"
+    for s in range(20)
+)
+HUGGING_FACE = "".join(
+    f"{{'loss': {3 - s / 100:.4f}, 'grad_norm': 0.4, 'learning_rate': 0.0002, 'epoch': {s / 100:.2f}}}\n"
+    f" {s}%|#         | {s}/100 [00:{s:02d}<03:00,  1.00s/it]\n"
+    for s in range(1, 20)
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (NANOCHAT, "Halve --device-batch-size: the trainer accumulates twice as much, for the same training in less memory."),
+        (HUGGING_FACE, "Halve per_device_train_batch_size and double gradient_accumulation_steps: the same training in less memory."),
+        ("".join(f"iter {s}: loss 4.0000, time 100.00ms, mfu 5.00%\n" for s in range(20)), "Halve batch_size and double gradient_accumulation_steps: the same training in less memory."),
+    ],
+)  # fmt: skip
+def test_advice_calls_settings_as_the_trainer_does(explain, log, said) -> None:
+    (advice,) = [a for a in explain(log + OOM).advice if a.action == "less_memory"]
+    assert advice.setting == "batch_size"
+    assert Language("en").render(advice.text(), advice) == said
+    assert "batch_size" in Language("ar").render(advice.text(), advice).replace("-", "_")
+
+
+def test_values_of_settings_go_with_their_names() -> None:
+    longer = Advice("train_longer", "max_iters", 100, 200, trainer="megatron")
+    assert "Set --train-iters=200 from the start" in Language("en").render(longer.text(), longer)
+    rate = Advice("lower_learning_rate", "learning_rate", trainer="fairseq")
+    assert Language("en").render(rate.text(), rate) == "Lower --lr, and clip gradients (--clip-norm=1.0)."
+    rare = Advice("checkpoint_less", trainer="hf-trainer")
+    assert "(save_strategy=best)" in Language("en").render(rare.text(), rare)

@@ -1,15 +1,10 @@
 """Overfitting is decided in one place: what it needs, what is not enough, and that every view says the same."""
 
-import io
 import random
 
 import pytest
 
-import example_logs
 from nanoscope import cli
-from nanoscope.analysis.compare import compare
-from nanoscope.runs.reader import read_stream
-from nanoscope.words.compare import compared
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 
@@ -103,13 +98,6 @@ def test_what_does_not_see_a_turn_in_a_single_evaluation(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "one evaluation, which can't show" in told
     assert "1.8112" not in told
-
-
-def test_a_comparison_does_not_say_that_a_loss_rises_where_only_a_gap_was_seen():
-    ends = example_logs.GPU_END, example_logs.LAPTOP_END
-    runs = [read_stream(io.BytesIO(text.encode()), "x").runs[0] for text in ends]
-    (fault,) = [f for f in compare(runs, ["a", "b"]).experiment.learnt if f.code == "fault"]
-    assert "is far above its training loss" in compared(fault, ENGLISH, ("a", "b"))
 
 
 def test_correlated_noise_around_a_flat_validation_loss_is_hardly_ever_a_turn(explain):

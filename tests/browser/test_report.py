@@ -652,7 +652,7 @@ def test_a_table_is_saved_as_csv_without_formulas(folder, open_file):
     page = open_file(folder / "two.html")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV: Side by side").click()
-    assert Path(download.value.path()).read_text("utf-8").splitlines()[0] == ",laptop,gpu"
+    assert Path(download.value.path()).read_text("utf-8").splitlines()[0].startswith(",validation at step")
     assert page.evaluate("csvOf(['a'], [['=1+1'], ['-2'], ['x,\"y\"']])") == 'a\r\n\'=1+1\r\n-2\r\n"x,""y"""\r\n'
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 import nanoscope.runs.trainers
+from nanoscope.analysis.analyse import analyse
 from nanoscope.runs.run import Traits
-from nanoscope.runs.trainers import load
+from nanoscope.runs.trainers import OWN_SETTINGS, load
+from nanoscope.words.language import Language
 
 FOLDER = Path(nanoscope.runs.trainers.__file__).parent
 TRAINERS = dict(zip((file.stem for file in sorted(FOLDER.glob("*.toml"))), load(FOLDER, samples=True), strict=True))
@@ -47,6 +49,31 @@ def clear_caches() -> None:
     module = nanoscope.runs.trainers
     for cached in (module.trainers, module.vocabulary, module._common_labels):
         cached.cache_clear()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
+
+
+def test_the_page_about_trainers_has_a_file_that_works(read, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "nanoscope" / "trainers"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(PAGE.read_text("utf-8").split("```toml\n")[1].split("```")[0], "utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    rounds = "".join(f"round {n}0 ~ cost {4 - n / 9:.2f} ~ pace 0.52 ~ norm 0.9\n" for n in range(1, 9))
+    clear_caches()
+    log = read("rounds in all: 900\nrows=8\n" + rounds + "RuntimeError: CUDA out of memory.\n")
+    analysis = analyse(log.runs[0], log=log)
+    (advice,) = analysis.advice
+    said = Language("en").render(advice.text(), advice)
+    clear_caches()
+    assert (analysis.progress.last_step, analysis.progress.total_steps) == (80, 900)
+    assert (analysis.timing.typical_s, advice.from_value) == (pytest.approx(0.52), 8)
+    assert said.startswith("Halve --rows: the trainer accumulates")
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_advice_only_names_settings_that_there_are(name) -> None:
+    assert {setting.partition("=")[0] for setting in TRAINERS[name].flags} <= {*OWN_SETTINGS}
 
 
 def test_a_trainer_of_ones_own_is_a_file_in_the_configuration_folder(read, tmp_path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nanoscope.data.loader import Batch, BatchLoader
-from nanoscope.training import saving
+from nanoscope.training import run as run_module
 from nanoscope.training.checkpoint import CheckpointWriter, Snapshot
 from nanoscope.training.engine import Engine, Step
 from nanoscope.training.phases import PhaseClock
@@ -118,7 +118,7 @@ def _without_room_from(step: int, folder: Folder, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointWriter, "save", full_disk)
-        patch.setattr(saving, "LAST_TRIES", 1)
+        patch.setattr(run_module, "LAST_TRIES", 1)
         return folder.train(HERE, status=1)
 
 

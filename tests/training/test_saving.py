@@ -11,7 +11,6 @@ from nanoscope.config_sources import resolve
 from nanoscope.model.checkpoint import load_checkpoint
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Terminal
-from nanoscope.training.saving import retry_save, save
 from nanoscope.training.startup import Started, start
 from small_runs import TINY, Folder
 
@@ -57,9 +56,9 @@ def saved_names(started: Started) -> list[str]:
 
 
 def test_a_failed_save_is_reported_once_with_the_reason(started: Started, terminal: Lines) -> None:
-    save(started.run, started.engine)
+    started.run.save(started.engine)
     started.run.checkpoints.retry_at = 0
-    retry_save(started.run)
+    started.run.retry_save()
     (line,) = terminal.lines
     assert line.startswith("warning: checkpoint of iteration 10 not saved: ")
     assert str(Path("run/checkpoints")) in line
@@ -71,39 +70,39 @@ def test_it_is_tried_again_when_its_time_has_come_with_the_weights_of_its_step(
     started: Started, terminal: Lines
 ) -> None:
     weights = {name: parameter.detach().clone() for name, parameter in started.engine.plain_model.named_parameters()}
-    save(started.run, started.engine, best=True)
+    started.run.save(started.engine, best=True)
     change_weights(started)
     repair(started)
-    retry_save(started.run)
+    started.run.retry_save()
     assert started.run.checkpoints.saved_step is None  # 30 s are not over
     started.run.checkpoints.retry_at = 0
     started.run.state.step = 12
-    retry_save(started.run)
+    started.run.retry_save()
     assert terminal.lines[1:] == ["note: checkpoint of iteration 10 is saved now"]
     assert started.run.checkpoints.saved_step == 10
     found = load_checkpoint(started.run.folder.checkpoints / "step-000010")
     assert all(torch.equal(found.model[name], weight) for name, weight in weights.items())
     assert (started.run.folder.checkpoints / "best").read_text() == "step-000010\n"
-    retry_save(started.run, last_try=True)
+    started.run.retry_save(last_try=True)
     assert len(terminal.lines) == 2
 
 
 def test_a_newer_checkpoint_takes_the_place_of_one_that_could_not_be_saved(started: Started) -> None:
-    save(started.run, started.engine)
+    started.run.save(started.engine)
     repair(started)
     started.run.state.step = 20
-    save(started.run, started.engine)
-    retry_save(started.run, last_try=True)
+    started.run.save(started.engine)
+    started.run.retry_save(last_try=True)
     assert saved_names(started) == ["step-000020"]
     assert started.run.checkpoints.saved_step == 20
 
 
 def test_after_its_last_try_it_is_forgotten(started: Started) -> None:
-    save(started.run, started.engine)
-    retry_save(started.run, last_try=True)
+    started.run.save(started.engine)
+    started.run.retry_save(last_try=True)
     repair(started)
     started.run.checkpoints.retry_at = 0
-    retry_save(started.run)
+    started.run.retry_save()
     assert saved_names(started) == []
     assert started.run.checkpoints.saved_step is None
 
@@ -116,9 +115,9 @@ def test_a_save_without_memory_for_a_copy_is_reported_and_not_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "to", no_memory)
-        save(started.run, started.engine)
+        started.run.save(started.engine)
     repair(started)
-    retry_save(started.run, last_try=True)
+    started.run.retry_save(last_try=True)
     assert saved_names(started) == []
     assert len(terminal.lines) == 1
     assert "trying again" not in terminal.lines[0]

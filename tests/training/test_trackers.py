@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,12 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
-from nanoscope.runs.events import AnyEvent, Start
+from nanoscope.messages import Text
+from nanoscope.runs.events import AnyEvent, Note, Start
 from nanoscope.training import trackers
+from nanoscope.training.lock import RunLock
+from nanoscope.training.reporter import EventsFile, Reporter, Terminal
+from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.trackers import Wandb, check_trackers, wandb_id
 from small_runs import TINY, TORCHRUN, Folder
 
@@ -278,6 +283,9 @@ class Broken:
             f"""
 import atexit, sys, threading, time
 from nanoscope.training import trackers
+from nanoscope.training.lock import RunLock
+from nanoscope.training.reporter import EventsFile, Reporter, Terminal
+from nanoscope.training.run_folder import RunFolder
 trackers.WAIT_SECONDS, trackers.QUIET_SECONDS = 1.0, 0.1
 run, Settings = None, dict
 def hang(): threading.Event().wait()
@@ -374,10 +382,39 @@ def test_only_the_first_of_several_processes_has_trackers(broken: Broken) -> Non
     assert (broken.folder.path / "opened").read_text("utf-8") == "once\n"
 
 
+class FakeWandb(Wandb):
+    """Takes events without the package."""
+
+    def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
+        wandb_id(self.folder)
+        self.taken = list(events)
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="can't say where a folder is")
+def test_a_run_that_took_the_place_of_a_renamed_folder_is_left_alone(tmp_path: Path) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    run.mkdir()
+    lock = RunLock(run).acquire()
+    folder = RunFolder(run, lock)
+    tracker = FakeWandb(run)
+    reporter = Reporter(folder, EventsFile(folder.events, Terminal()), tracker)
+    reporter.emit(Start(run="run"))
+    while not (run / "trackers.json").exists():
+        time.sleep(0.01)
+    run.rename(moved)
+    run.mkdir()
+    reporter.emit(Note(text=Text("later")))
+    reporter.close()
+    lock.release()
+    assert list(run.iterdir()) == []
+    assert [type(event) for event in tracker.taken].count(Note) == 2  # and the one about the new place
+    assert (moved / "trackers.json").exists()
+
+
 def test_a_hanging_tracker_does_not_fill_the_memory_and_never_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hanging(Wandb):
+    class Hanging(FakeWandb):
         def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
             threading.Event().wait()
 

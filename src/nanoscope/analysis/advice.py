@@ -1,6 +1,7 @@
 """What to do, ranked by what this log says it would bring; nothing without a finding behind it."""
 
 import math
+from dataclasses import replace
 
 from nanoscope.analysis.findings import (
     Advice,
@@ -64,7 +65,7 @@ def advise(
     found: dict[str, Advice] = {}
     for advice in (*urgent, *savings, *_align(timing.hidden)):
         found.setdefault(advice.action, advice)
-    return tuple(found.values())
+    return tuple(replace(advice, trainer=run.format) for advice in found.values())
 
 
 def _for_verdict(verdict: Verdict, run: Run, progress: RunProgress, timing: Timing, learning: Learning) -> list[Advice]:

@@ -7,8 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nanoscope.analysis.numbers import mean, standard_error
 from nanoscope.estimates import median, scatter
+from nanoscope.paired import t_quantile
 
+ROUNDING = 5e-5  # of losses printed with four decimals
+SURE, LIKELY = 0.01, 0.05  # how often chance alone may look like a difference
+FEWEST_WINDOWS = 8
 FEW_FOR_SCATTER = 8  # from fewer values, their scatter is not known well enough to rely on
 
 
@@ -154,3 +159,22 @@ def in_blocks(steps: Sequence[int], values: Sequence[float], most: int = 40) -> 
     middles = [steps[i + size // 2] for i in firsts]
     expected = scatter(values) / math.sqrt(size)
     return Points(middles, means, max(expected, scatter(means) if len(means) >= FEW_FOR_SCATTER else 0.0))
+
+
+def beyond_chance(chance: float, pairs: int = 1, freedom: int | None = None) -> float:
+    """How many standard errors a difference has to be, up or down, before chance alone explains it so rarely.
+
+    `pairs`: of how many it is the largest, as the best of k values against the worst is of k (k - 1) / 2. `freedom`:
+    of the spread that the error rests on; None if that is known. One degree needs 12.7 errors for 5 %, not 2.
+    """
+    return t_quantile(1 - chance / 2 / pairs, freedom)
+
+
+def mean_difference(one: Sequence[float], two: Sequence[float]) -> tuple[float, float] | None:
+    """How much higher the first losses are than the second, window by window in the order of the text, and the
+    standard error of that; None for too few windows. What is hard in the text is hard for both, so it cancels out.
+    """
+    if len(one) < FEWEST_WINDOWS:
+        return None
+    differences = [a - b for a, b in zip(one, two, strict=True)]
+    return mean(differences), standard_error(differences) or 0.0

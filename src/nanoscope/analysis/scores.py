@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Judgement
-from nanoscope.analysis.compare.windows import mean_difference
+from nanoscope.analysis.evidence import ROUNDING, Estimate, mean_difference
 from nanoscope.analysis.numbers import mean, standard_error
 from nanoscope.analysis.schema import plain
 from nanoscope.runs.scores import Measured, MeasuredText
 
 SCHEMA = "nanoscope.eval/1"
+SURE_SIGMAS, DOUBT_SIGMAS = 3.0, 2.0
 Unit = Literal["loss", "bits_per_byte"]
+Judgement = Literal["differs", "within_noise", "unclear"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,10 @@ def _difference(best: Measured, other: Measured, scores: dict[str, Score], unit:
     if found is None:
         return None
     difference, error = found
-    verdict = Doubt(None if error is None else max(error, ROUNDING), "windows").judge(difference)
+    verdict: Judgement = "unclear"
+    if error is not None:
+        sigmas = abs(Estimate(difference, max(error, ROUNDING)).sigmas)
+        verdict = "within_noise" if sigmas < DOUBT_SIGMAS else "differs" if sigmas >= SURE_SIGMAS else "unclear"
     worse, better = (other, best) if difference >= 0 else (best, other)
     return ScoreDifference(worse.name, better.name, unit, unit == "loss", abs(difference), error, verdict)
 

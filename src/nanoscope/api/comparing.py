@@ -5,20 +5,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nanoscope.analysis.compare import compare as compare_runs
-from nanoscope.analysis.compare.document import comparison_json
+from nanoscope.analysis.compare import comparison_json
 from nanoscope.analysis.findings import Comparison as ComparedRuns
 from nanoscope.analysis.findings import Finding
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source
 from nanoscope.errors import UsageError
-from nanoscope.runs.named import Warn, trained_runs
+from nanoscope.runs.load_many import Warn, trained_runs
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language
 
 
 def compare(logs: Source | Iterable[Source], *, lang: str | None = None) -> "Comparison":
-    """Compare runs at equal steps, tokens and time, and say what explains their difference.
+    """Compare runs at equal steps, and say what explains their difference.
 
     >>> print(nanoscope.compare(["runs/small", "runs/large"]))
 
@@ -51,8 +51,7 @@ class Comparison(Shown):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What explains the difference, and what doesn't."""
-        experiment = self.found.experiment
-        return (*experiment.data, *experiment.learnt, *experiment.does_not_explain, *experiment.speed)
+        return self.found.findings
 
     def json(self) -> dict[str, Any]:
         """The document of `nanoscope compare --json`."""

@@ -7,7 +7,7 @@ from nanoscope.cli.logs import LogPath, check_logs, warn
 
 
 def compare(*logs: LogPath, json: bool = False) -> None:
-    """Compare runs: at equal steps, tokens and time, and say what explains the difference.
+    """Compare runs at equal steps, and say what explains the difference.
 
     Examples:
 
@@ -23,7 +23,7 @@ def compare(*logs: LogPath, json: bool = False) -> None:
         Log files or directories of nanoscope runs; a directory that contains runs stands for all of them. Or one log
         that contains several runs.
     json
-        Print the comparison as JSON (schema nanoscope.compare/2).
+        Print the comparison as JSON (schema nanoscope.compare/3).
     """
     from nanoscope.api.comparing import Comparison
     from nanoscope.views.terminal_page import Page

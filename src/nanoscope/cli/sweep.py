@@ -101,7 +101,7 @@ def _print_ranking(finished: Sequence["SweepRun"]) -> None:
     from nanoscope.words.language import choose_language
 
     trained = [read_log(str(run.folder)).runs[-1] for run in finished]
-    print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()), ranked=True)
+    print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()))
     print()
 
 

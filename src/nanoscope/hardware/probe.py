@@ -55,7 +55,7 @@ def probe_cpu_dtype(dtype: str) -> ProbeResult:
     print(on_terminal(text), file=sys.stderr, flush=True)
     for environment in ({}, SAFE_ISA):
         try:
-            with Child(CHILD, environment) as child:
+            with contextlib.closing(Child(CHILD, environment)) as child:
                 result = ProbeResult("", environment, child.ask(dtype, float, timeout=TIMEOUT_SECONDS))
             break
         except ChildError as error:

@@ -116,7 +116,7 @@ class CheckpointWriter:
     def __init__(self, run: RunFolder, keep: int) -> None:
         self.run, self.keep = run, keep
         self.unsaved: Snapshot | None = None
-        """A copy of a state that could not be saved, until there is a newer one; saving.py tries again."""
+        """A copy of a state that could not be saved, until there is a newer one; Run.retry_save tries again."""
         self.retry_at = 0.0
         self.saved_step: int | None = None
         """The step of the newest checkpoint that this run has."""

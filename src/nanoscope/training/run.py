@@ -1,22 +1,37 @@
 """A run that is being trained: how far it is, where it is kept, how it reports. startup.py puts one together."""
 
+import math
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
-from nanoscope.messages import Text
+from nanoscope.messages import Count, Text
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
-from nanoscope.runs.events import EndReason, Iter, Note, OutOfMemory, Start
-from nanoscope.training.checkpoint import CheckpointWriter
+from nanoscope.runs.events import (
+    Checkpoint,
+    CheckpointFailed,
+    CheckpointSaved,
+    EndReason,
+    Iter,
+    Note,
+    OutOfMemory,
+    Start,
+)
+from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
+from nanoscope.training.checkpoint import CheckpointWriter, take_snapshot
 from nanoscope.training.distributed import Processes
-from nanoscope.training.engine import Step
+from nanoscope.training.engine import Engine, Step
+from nanoscope.training.evaluate import Estimate, Evaluator
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine_metrics import MachineMetrics
 from nanoscope.training.pace import Pace, evaluation_due
@@ -26,6 +41,7 @@ from nanoscope.training.resume import Changes, Resumed, out_of_patience
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.stopping import StopRequest
 
+LAST_TRIES = 20  # every 30 s: ten minutes to make room
 ENVIRONMENT = (
     "nanoscope",
     "torch",
@@ -139,6 +155,84 @@ class Run:
         """Memory ran out: the engine continues with smaller micro-batches, and so will a resumed run."""
         self.state.micro_batch = now
         self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
+
+    def save(self, engine: Engine, *, best: bool = False, retry: bool = True) -> bool:
+        """Save the current state and report it. Returns whether it is saved.
+
+        If not, training continues, and with `retry`, `retry_save` tries again from a copy.
+        """
+        if not self.processes.first:
+            return True
+        writer, seconds = self.checkpoints, self.checkpoints.RETRY_SECONDS
+        writer.unsaved = None  # a newer state takes its place
+        self.write_config(if_missing=True)
+        with self.clock.phase("checkpoint") as timed:
+            about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
+            about["evaluation"] = self.evaluation
+            facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": self.settings}
+            snapshot = take_snapshot(engine.plain_model, engine.optimizer, self.state, facts, self.tokenizer, best)
+            failure = writer.save(snapshot)
+        if failure is not None:
+            with suppress(RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
+                if retry:
+                    writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + seconds
+                    failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
+            self.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
+            return False
+        if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
+            self.pace.add("checkpoint", timed.seconds)
+        path = f"{self.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
+        self.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
+        return True
+
+    def retry_save(self, *, last_try: bool = False) -> None:
+        """Try again to save what could not be saved. Called after every iteration; does something every 30 s.
+
+        `last_try`: try at once, and forget it if that fails.
+        """
+        writer = self.checkpoints
+        if writer.unsaved is None or (not last_try and time.monotonic() < writer.retry_at):
+            return
+        step = writer.unsaved.step
+        with self.clock.phase("checkpoint"):
+            failure = writer.save(writer.unsaved)
+        writer.retry_at = time.monotonic() + writer.RETRY_SECONDS
+        if failure is None:
+            self.reporter.emit(CheckpointSaved(step=step))
+        if failure is None or last_try:
+            writer.unsaved = None
+
+    def save_at_the_end(self, engine: Engine, stop: StopRequest) -> None:
+        """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
+        state, seconds = self.state, self.checkpoints.RETRY_SECONDS
+        if self.checkpoints.saved_step == state.step:
+            return
+        for left in reversed(range(1 if stop.requested else LAST_TRIES)):
+            if self.save(engine, best=state.best_step == state.step, retry=False) or not left:
+                return
+            text = Count(
+                "trying again in {seconds:g} s, once (Ctrl-C gives up)",
+                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
+                left,
+                seconds=seconds,
+            )
+            self.reporter.emit(Note(text=text))
+            with self.clock.phase("checkpoint"):
+                if stop.wait(seconds):
+                    return
+
+    def keep_window_losses(self, evaluator: Evaluator, val: Estimate, best: bool) -> None:
+        """Write windows/last.bin, and windows/best.bin if this evaluation is the best so far.
+
+        Losses window by window let runs be compared more exactly than their means do.
+        """
+        if not self.processes.first or len(val.losses) > MOST_WINDOWS or not math.isfinite(val.loss):
+            return
+        numbers = [int(start) // evaluator.block_size for start in evaluator.starts["val"]]
+        content = encode_windows(self.state.step, evaluator.block_size, numbers, val.losses)
+        with suppress(OSError):  # a disk that is full is reported with the next checkpoint
+            for name in ("last.bin", *(["best.bin"] if best else [])):
+                write_atomically(self.folder.path / FOLDER / name, content)
 
     def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
         """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""

@@ -17,7 +17,6 @@ from nanoscope.training.forecast import SAMPLE_TOKENS
 from nanoscope.training.progress import Progress
 from nanoscope.training.resume import flags_to_continue, update_records
 from nanoscope.training.run import Run
-from nanoscope.training.saving import keep_window_losses, retry_save, save, save_at_the_end
 from nanoscope.training.stopping import StopRequest
 
 MAX_ROLLBACKS = 3
@@ -29,7 +28,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
     run.clock.enter("other")
     run.reporter.advance(run.state.step)
     if run.config.on_nan == "rollback" and run.checkpoints.saved_step is None:
-        save(run, engine)  # so that there is always a place to return to
+        run.save(engine)  # so that there is always a place to return to
 
     while True:
         step = run.state.step
@@ -56,7 +55,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             break
         run.report_step(step, done, waiting.seconds, engine.flops_per_token)
         run.advance(data.loader.sequences_read)
-        retry_save(run)
+        run.retry_save()
 
     return finish(run, engine, data, stop, reason)
 
@@ -90,9 +89,9 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     )
     run.reporter.emit(evaluation)
     if not run.read_only:
-        keep_window_losses(run, data.evaluator, val, best)
+        run.keep_window_losses(data.evaluator, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
-        save(run, engine, best=best)
+        run.save(engine, best=best)
 
 
 def sample(run: Run, engine: Engine) -> None:
@@ -116,7 +115,7 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
     before = run.state
     if run.config.on_nan != "rollback" or before.rollbacks == MAX_ROLLBACKS:
         return False
-    retry_save(run, last_try=True)
+    run.retry_save(last_try=True)
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
     run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
@@ -138,11 +137,11 @@ def finish(run: Run, engine: Engine, data: Data, stop: StopRequest, reason: EndR
     """Save what is not saved yet, and report the end."""
     state = run.state
     data.close()
-    retry_save(run, last_try=True)
+    run.retry_save(last_try=True)
     if reason == "non_finite":
         run.reporter.emit(NonFinite(step=state.step))
     elif reason != "eval_only" and state.step > 0:
-        save_at_the_end(run, engine, stop)
+        run.save_at_the_end(engine, stop)
     end = End(
         reason=reason,
         step=state.step,

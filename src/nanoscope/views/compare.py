@@ -1,26 +1,34 @@
 """Several runs side by side: the texts and tables that every view shows, and how a terminal prints them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from string import ascii_uppercase
 
-from nanoscope.analysis.findings import Comparison, ComparisonRow, Experiment, Identical, Repeats, Speed, WithinNoise
+from nanoscope.analysis.findings import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
 from nanoscope.messages import printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.compare import MEASURES, compared, leader, row_value
+from nanoscope.words.compare import WithError, compared
 from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.sentences import verdict_title
+from nanoscope.words.templates import Say
 
-LONG_NAME, LONG_NAME_IN_LIST = 16, 40  # characters: runs with longer names are called A, B, C
-MOST_COLUMNS = 4  # runs beside each other; more are listed below each other, the best first
-MOST_SETTINGS = 3  # columns of such a list
-# The columns of such a list, as far as the logs have them.
-RANKED = ("last_step", "val_at_equal_steps", "train_at_equal_steps", "best_val_loss", "best_val_bpb", "step_time",
-          "total_time")  # fmt: skip
+LONG_NAME = 40  # characters: runs with longer names are called A, B, C
+MOST_COLUMNS = 4  # runs beside each other in the table of settings; of more, a terminal shows none
+MOST_SETTINGS = 3  # that the table of runs shows
+MUCH_SLOWER = 1.5  # times: steps that differ by less may do so by chance
+# fmt: off
+BEST = {
+    "loss": Say("Best validation loss: {run} ({value}).").message,
+    "bpb": Say("Best validation, in bits per byte: {run} ({value}).").message,
+}
+# fmt: on
+TRAINED, VALIDATED = Say("training loss at step {at:plain}"), Say("validation at step {at:plain}")
+MEAN, HIGHER = WithError("loss", "spread", digits=2), WithError("difference", "difference_error")
 
 
 @dataclass(eq=False)
 class ComparisonTexts:
-    """A comparison in one language; the first column of a table has no header unless it lists runs."""
+    """A comparison in one language."""
 
     key: list[str]  # which letter stands for which run
     leads: list[str]
@@ -33,143 +41,108 @@ class ComparisonTexts:
     settings: list[list[str]]
 
 
-def short_names(names: Sequence[str], in_list: bool = False) -> tuple[str, ...]:
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
     """The names of the runs, safe to print, or letters if one of them is too long for a table."""
-    in_list = in_list or len(names) > MOST_COLUMNS
-    if max(map(len, names)) <= (LONG_NAME_IN_LIST if in_list else LONG_NAME):
+    if max(map(len, names)) <= LONG_NAME:
         return tuple(map(printable, names))
     return tuple(ascii_uppercase[index % 26] * (1 + index // 26) for index in range(len(names)))
 
 
 def comparison_texts(
-    comparison: Comparison, language: Language, *, ranked: bool = False, names: tuple[str, ...] | None = None
+    comparison: Comparison, language: Language, names: tuple[str, ...] | None = None
 ) -> ComparisonTexts:
-    """What makes the difference, what the runs reached, and which settings differ.
-
-    `ranked`: list the runs, the best first, however few they are. `names`: what to call the runs.
-    """
+    """What makes the difference, what each run reached, and which settings differ; `names`: what to call the runs."""
     say = language.say
-    is_list = ranked or len(comparison.names) > MOST_COLUMNS
-    names = names or short_names(comparison.names, is_list)
+    names = names or short_names(comparison.names)
     key = zip(names, map(printable, comparison.names), strict=True)
-    experiment = comparison.experiment
-    grouped = is_list and bool(comparison.ranking)
-    if grouped:  # the table has the repeats
-        learnt = tuple(finding for finding in experiment.learnt if not isinstance(finding, Repeats))
-        experiment = replace(experiment, learnt=learnt)
-    table = _ranked_settings if grouped else _ranking if is_list else _columns
-    headers, measures = table(comparison, language, names)
-    settings = [] if grouped or (is_list and len(comparison.config) <= MOST_SETTINGS) else _settings(comparison)
+    headers, measures = _table(comparison, language, names)
     return ComparisonTexts(
         key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
         leads=_leads(comparison, language, names),
-        sections=[
-            *experiment_sections(experiment, language, names),
-            (say("If training continued"), [compared(c, language, names) for c in comparison.continued]),
-        ],
+        sections=[(say("Learning"), [compared(finding, language, names) for finding in comparison.findings])],
         measures_title=say("Side by side"),
         measures_headers=headers,
         measures=measures,
         settings_title=say("Settings that differ"),
         settings_headers=["", *names],
-        settings=settings,
+        settings=[[printable(each.key), *map(_setting, each.values)] for each in comparison.config],
     )
-
-
-def experiment_sections(
-    experiment: Experiment, language: Language, names: tuple[str, ...]
-) -> list[tuple[str, list[str]]]:
-    """Titles with what several runs show together."""
-    say = language.say
-    return [
-        (say("Learning"), [compared(f, language, names) for f in (*experiment.data, *experiment.learnt)]),
-        (say("Ruled out"), [compared(f, language, names) for f in experiment.does_not_explain]),
-        (say("Timing"), [compared(f, language, names) for f in experiment.speed]),
-    ]
 
 
 def _leads(comparison: Comparison, language: Language, names: tuple[str, ...]) -> list[str]:
-    """Which run is the fastest and which has the lowest loss, unless they are all the same."""
-    experiment = comparison.experiment
-    without = set()
-    if not any(isinstance(f, Speed) and f.reason != "equal" for f in experiment.speed):
-        without.add("step_time")
-    is_noise = [isinstance(f, Repeats | Identical | WithinNoise) or _no_difference(f) for f in experiment.learnt]
-    if is_noise and all(is_noise):
-        without |= {"best_val_loss", "best_val_bpb"}
-    rows = [row for row in comparison.rows if row.measure not in without]
-    return [text for row in rows if (text := leader(row, language, names))]
+    """The run with the lowest loss, unless all differences are noise, and the one with the fastest steps, if by far."""
+    found = []
+    known = list(zip(comparison.analyses, names, strict=True))
+    vals = [(a.evals.best_val, a.evals.metric, name) for a, name in known if a.evals and a.evals.best_val is not None]
+    noise = [isinstance(f, Repeats | Identical) or _is_noise(f) for f in comparison.findings]
+    if comparison.ranked and vals and not (noise and all(noise)):
+        value, metric, name = min(vals)
+        found.append(language.say(BEST[metric], run=name, value=language.loss(value)))
+    times = [(a.timing.typical_s, name) for a, name in known if a.timing]
+    if times and max(times)[0] > MUCH_SLOWER * min(times)[0]:
+        seconds, name = min(times)
+        found.append(language.say("Fastest step: {run} ({value}).", run=name, value=language.duration(seconds)))
+    return found
 
 
-def _no_difference(finding: object) -> bool:
-    return getattr(finding, "verdict", "") == "within_noise"
+def _is_noise(finding: Compared) -> bool:
+    return isinstance(finding, Effect) and finding.verdict == "within_noise"
 
 
-def _columns(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
-    rows = [
-        [MEASURES.write(row, language), *(row_value(row, value, language) for value in row.values)]
-        for row in comparison.rows
+def _table(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
+    """A line for each run, the lowest loss at equal steps first, with what sets it apart from that run in its last
+    column. A column that says the same in all lines is left out."""
+    say, rows = language.say, comparison.rows
+    where = TRAINED if comparison.measure == "train" else VALIDATED
+    columns = [
+        ("", [_name(row, names) for row in rows]),
+        (say(where.message, at=comparison.step or 0), [_loss(row, language) for row in rows]),
+        (say("above the best"), [_higher(row, language) for row in rows]),
+        (say("best validation loss"), [_best_val(row, "loss", language) for row in rows]),
+        (say("best validation, bits per byte"), [_best_val(row, "bpb", language) for row in rows]),
+        (say("last step"), [language.write(row.steps, "typed") for row in rows]),
+        (say("normal step"), [language.duration(row.step_seconds) for row in rows]),
+        (say("why"), [_why(comparison, row, language) for row in rows]),
     ]
-    return ["", *names], rows
+    # At equal steps all runs have a loss; without such a step there is only the best one that each has reached.
+    columns = [*columns[:3], *columns[5:]] if comparison.measure else [columns[0], *columns[3:]]
+    shown = [*columns[:2], *((header, cells) for header, cells in columns[2:] if len(set(cells)) > 1)]
+    return [header for header, _ in shown], [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
 
 
-def _ranking(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
-    """One line for each run, the lowest loss first."""
-    columns = [row for measure in RANKED for row in comparison.rows if row.measure == measure]
-    columns = [row for row in columns if not _is_redundant(row, comparison)]
-    settings = comparison.config[:MOST_SETTINGS]
-    losses = comparison.experiment.losses
-    order = sorted(range(len(names)), key=lambda place: losses[place]) if losses else range(len(names))
-    headers = [language.say("run"), *(printable(d.key) for d in settings)]
-    headers += [MEASURES.write(row, language) for row in columns]
-    cells = [
-        [
-            names[place],
-            *(_setting(difference.values[place]) for difference in settings),
-            *(row_value(row, row.values[place], language) for row in columns),
-        ]
-        for place in order
-    ]
-    return headers, cells
+def _name(row: ComparisonRow, names: tuple[str, ...]) -> str:
+    return names[row.runs[0]] + (f" (+{len(row.runs) - 1})" if len(row.runs) > 1 else "")
 
 
-def _is_redundant(row: ComparisonRow, comparison: Comparison) -> bool:
-    """Whether a column would say the same in each line, or the same as another column."""
-    if row.measure == "last_step":
-        return len(set(row.values)) == 1
-    return row.measure == "best_val_loss" and any(
-        other.measure == "val_at_equal_steps" and other.values == row.values for other in comparison.rows
-    )
+def _best_val(row: ComparisonRow, metric: str, language: Language) -> str:
+    return language.loss(row.best_val) if row.metric == metric else NOTHING
 
 
-def _ranked_settings(
-    comparison: Comparison, language: Language, names: tuple[str, ...]
-) -> tuple[list[str], list[list[str]]]:
-    """One line for settings with all their repeats, the lowest mean first."""
-    rows = {row.measure: row for row in comparison.rows}
-    loss = rows["val_at_equal_steps" if comparison.experiment.measure == "val" else "train_at_equal_steps"]
-    headers = [language.say("settings"), language.say("runs"), MEASURES.write(loss, language), language.say("best run")]
-    lines = []
-    for group in comparison.ranking:
-        best = group.runs[0]
-        mean = language.loss(group.mean) if group.spread is None else language.measured((group.mean, group.spread))  # type: ignore[arg-type]
-        settings = ", ".join(f"{key}={value}" for key, value in group.settings)
-        run = f"{names[best]} ({row_value(loss, loss.values[best], language)})"
-        lines.append([printable(settings), str(len(group.runs)), mean, run])
-    return headers, lines
+def _loss(row: ComparisonRow, language: Language) -> str:
+    return language.loss(row.loss) if row.spread is None else MEAN.write(row, language)
 
 
-def _settings(comparison: Comparison) -> list[list[str]]:
-    return [[printable(d.key), *(_setting(value) for value in d.values)] for d in comparison.config]
+def _higher(row: ComparisonRow, language: Language) -> str:
+    return NOTHING if row.difference is None else HIGHER.write(row, language)
+
+
+def _why(comparison: Comparison, row: ComparisonRow, language: Language) -> str:
+    """What is wrong with a run, by its own verdicts, and the settings in which it differs from the best one."""
+    bad = [verdict for verdict in comparison.analyses[row.runs[0]].verdicts if verdict.tone == "bad"]
+    texts = [] if row.ranked else [language.say("not comparable")]
+    texts += [verdict_title(verdict, language) for verdict in bad]
+    texts += [printable(f"{key}={value}") for key, value in row.settings[:MOST_SETTINGS]]
+    texts += ["…"] * (len(row.settings) > MOST_SETTINGS)
+    return language.say(", ").join(map(language.isolate, texts))
 
 
 def _setting(value: object) -> str:
     return NOTHING if value is None else printable(str(value))
 
 
-def print_comparison(comparison: Comparison, page: Page, ranked: bool = False) -> None:
+def print_comparison(comparison: Comparison, page: Page) -> None:
     """Print a comparison on a terminal."""
-    texts = comparison_texts(comparison, page.language, ranked=ranked)
+    texts = comparison_texts(comparison, page.language)
     for text in texts.key:
         page.paragraph(text, style="dim")
     page.line()
@@ -178,7 +151,8 @@ def print_comparison(comparison: Comparison, page: Page, ranked: bool = False) -
     for title, found in texts.sections:
         page.section(title, found)
     page.heading(texts.measures_title)
-    page.table(texts.measures_headers, texts.measures, numeric=len(texts.measures_headers) - 1)
-    if texts.settings:
+    numbers = len(texts.measures_headers) - 1 - (texts.measures_headers[-1] == page.language.say("why"))
+    page.table(texts.measures_headers, texts.measures, numeric=numbers)
+    if texts.settings and len(comparison.names) <= MOST_COLUMNS:
         page.heading(texts.settings_title)
         page.table(texts.settings_headers, texts.settings, numeric=len(comparison.names))

@@ -1,4 +1,4 @@
-"""`explain` and `eta` on a terminal: verdict first, then timing, progress, learning, efficiency, and advice."""
+"""`explain` and `eta` on a terminal: verdict and advice first, then timing, progress, learning, efficiency."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -56,14 +56,26 @@ def print_report(
     _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
 
 
+def print_how_to_go_on(page: Page) -> None:
+    """Print what else can be asked about a log."""
+    text = page.language.say(
+        "{teach} explains these numbers, {annotate} the log line by line; {report} writes a page to share.",
+        teach="--teach",
+        annotate="--annotate",
+        report="nanoscope report",
+    )
+    page.line()
+    page.paragraph(text, style="dim")
+
+
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
+    _advice(analysis, page)
     _errors(analysis, errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
     page.section(page.language.say("Noted by the run"), [sentence(note, page.language) for note in notes[-MOST_NOTES:]])
     _charts(run, analysis, page)
-    _advice(analysis, page)
 
 
 def _verdicts(verdicts: Sequence[Verdict], page: Page) -> None:
@@ -133,15 +145,14 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
-    from nanoscope.analysis.compare import analyse_experiment  # late: most logs hold one run
+    from nanoscope.analysis.compare import compare_equally_long  # late: most logs hold one run
 
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
-    experiment = analyse_experiment(log.runs, analyses)
-    found = experiment.learnt if experiment else ()
-    page.section(
-        page.language.say("The runs together"),
-        [compared(f, page.language, names) for f in found if isinstance(f, Effect | Repeats | Identical | Confounded)],
-    )
+    comparison = compare_equally_long(log.runs, analyses, names)
+    if comparison is not None:
+        found = [f for f in comparison.findings if isinstance(f, Effect | Repeats | Identical | Confounded)]
+        texts = [compared(finding, page.language, comparison.names) for finding in found]
+        page.section(page.language.say("The runs together"), texts)
 
 
 def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:

@@ -1,40 +1,35 @@
-"""Several runs side by side: which losses can be compared, what the settings do, why some are faster."""
+"""Several runs side by side: which losses can be compared, what the settings do, what each run reached."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from typing import Any
 
 from nanoscope.analysis.analyse import Options, analyse
-from nanoscope.analysis.compare.continued import continued
-from nanoscope.analysis.compare.data import comparable_groups
-from nanoscope.analysis.compare.effects import learnt
-from nanoscope.analysis.compare.lengths import fewer_steps
-from nanoscope.analysis.compare.losses import Levels, levels_at_equal_steps
-from nanoscope.analysis.compare.ranking import ranked_settings
-from nanoscope.analysis.compare.settings import changed_settings, differs, is_shown, settings_of
-from nanoscope.analysis.compare.side import Side
-from nanoscope.analysis.compare.speed import DEVICE_KEYS, speeds
-from nanoscope.analysis.compare.table import rows
+from nanoscope.analysis.clock import wall_seconds
+from nanoscope.analysis.compare.effects import by_settings, findings_of
+from nanoscope.analysis.compare.losses import Losses, difference, losses_of
+from nanoscope.analysis.compare.runs import (
+    BOOKKEEPING,
+    ComparedRun,
+    Group,
+    differs,
+    knows_data,
+    learning_factors,
+    obstacle,
+    settings_in,
+)
 from nanoscope.analysis.findings import (
     Analysis,
+    Compared,
     Comparison,
+    ComparisonRow,
     ConfigDifference,
-    Diverged,
-    Effect,
-    Experiment,
-    Fault,
-    FewerSteps,
-    Identical,
-    Learnt,
-    NoEffect,
-    NonFinite,
-    Overfitting,
-    ResumedWith,
-    Unexplained,
     UnknownData,
 )
+from nanoscope.analysis.numbers import sample_deviation
+from nanoscope.analysis.schema import plain
 from nanoscope.runs.run import Run
 
-MOST_FAULTS = 3  # runs whose own trouble is told; the table shows the others
+SCHEMA = "nanoscope.compare/3"
 
 
 def compare(
@@ -46,104 +41,102 @@ def compare(
 ) -> Comparison:
     """Put two or more runs side by side; `same_log`: they come from one log, so they learn from the same data."""
     analyses = tuple(analyses or (analyse(run, options) for run in runs))
-    sides = _sides(runs, analyses)
-    experiment, levels = _experiment(sides, same_log)
+    compared = [ComparedRun.of(index, *pair) for index, pair in enumerate(zip(runs, analyses, strict=True))]
+    groups = _comparable(compared)
+    found: list[Compared] = []
+    for group in groups:
+        found += [why for why in [obstacle(groups[0][0], group[0])] if why and group is not groups[0]]
+        known = same_log or knows_data(group)
+        if len(group) > 1:
+            found += [*([] if known else [UnknownData(tuple(each.index for each in group), confidence="hint")])]
+            found += findings_of(group, known)
+    losses = losses_of(groups[0]) if len(groups) == 1 else None
     return Comparison(
         names=tuple(names),
         analyses=analyses,
-        experiment=experiment,
-        rows=tuple(rows(sides, levels, experiment.ranked)),
-        ranking=ranked_settings(sides, levels),
-        config=_config_differences(sides),
-        continued=tuple(continued(sides)) if experiment.ranked else (),
+        findings=tuple(found),
+        rows=tuple(row for group in groups for row in _rows(group, losses, group is groups[0])),
+        config=_config_differences(compared),
+        ranked=len(groups) == 1,
+        measure=losses.measure if losses else None,
+        step=losses.step if losses else None,
     )
 
 
-def analyse_experiment(runs: Sequence[Run], analyses: Sequence[Analysis]) -> Experiment | None:
+def compare_equally_long(runs: Sequence[Run], analyses: Sequence[Analysis], names: Sequence[str]) -> Comparison | None:
     """What the runs of one log show together; None if fewer than two went equally far."""
-    sides = _sides(runs, analyses)
-    longest = max((side.last_step for side in sides), default=0)
-    whole = [side for side in sides if longest and side.last_step >= 0.95 * longest]
-    return _experiment(whole, same_log=True)[0] if len(whole) > 1 else None
+    lengths = [analysis.progress.last_step or 0 for analysis in analyses]
+    whole = [index for index, length in enumerate(lengths) if length and length >= 0.95 * max(lengths)]
+    parts = [[each[index] for index in whole] for each in (runs, names, analyses)]
+    return compare(parts[0], parts[1], analyses=parts[2], same_log=True) if len(whole) > 1 else None  # type: ignore[arg-type]
 
 
-def _sides(runs: Sequence[Run], analyses: Sequence[Analysis]) -> list[Side]:
-    return [
-        Side(place, run, analysis, settings_of(run, analysis))
-        for place, (run, analysis) in enumerate(zip(runs, analyses, strict=True))
-    ]
+def comparison_json(comparison: Comparison, sources: Sequence[str]) -> dict[str, Any]:
+    """The document of `compare --json`; `explain --json` has the analyses of the single runs."""
+    document = {name: value for name, value in vars(comparison).items() if name not in ("analyses", "findings")}
+    findings = [{"code": finding.code, **plain(finding)} for finding in comparison.findings]
+    return plain({"schema": SCHEMA, "sources": list(sources), "findings": findings, **document})  # type: ignore[no-any-return]
 
 
-def _experiment(sides: list[Side], same_log: bool) -> tuple[Experiment, Levels | None]:
-    groups, data = comparable_groups(sides, same_log)
-    ranked = len(groups) == 1
-    levels = levels_at_equal_steps(sides) if ranked else None
-    sure_of_data = not any(isinstance(finding, UnknownData) for finding in data)
-    found = [finding for group in groups if len(group) > 1 for finding in _learnt(group, sure_of_data)]
-    experiment = Experiment(
-        data=tuple(data),
-        learnt=tuple(found),
-        does_not_explain=tuple(_no_effects(sides, found)),
-        speed=tuple(speeds(sides, same_log)),
+def _comparable(compared: Group) -> list[list[ComparedRun]]:
+    """Groups of runs whose losses can be held against each other."""
+    groups: list[list[ComparedRun]] = []
+    for each in compared:
+        home = next((group for group in groups if not any(obstacle(other, each) for other in group)), None)
+        if home is None:
+            groups.append([each])
+        else:
+            home.append(each)
+    return groups
+
+
+def _rows(group: Group, losses: Losses | None, ranked: bool) -> list[ComparisonRow]:
+    """A row a run; where many were repeated with other seeds, one for all repeats."""
+    factors = learning_factors(group)
+    cells = by_settings(group, factors)
+    is_repeated = len(cells) > 1 and len(group) > 4 and any(differs(cell, "seed") for cell in cells)
+    if losses is None:
+        cells = [[each] for each in group]
+    else:
+        level = losses.of
+        cells = cells if is_repeated else [[each] for each in group]
+        cells = [sorted(cell, key=lambda each: level[each.index].loss) for cell in cells]
+        cells.sort(key=lambda cell: losses.mean(cell))
+    return [_row(cell, cells[0], factors, losses, ranked) for cell in cells]
+
+
+def _row(cell: Group, first: Group, factors: Sequence[str], losses: Losses | None, ranked: bool) -> ComparisonRow:
+    best = cell[0]
+    timing, evals = best.analysis.timing, best.analysis.evals
+    values = losses.finite(cell) if losses else []
+    loss = losses.mean(cell) if losses and len(values) == len(cell) else None
+    higher = loss - losses.mean(first) if losses and loss is not None and cell is not first else None
+    error = None
+    if losses and len(cell) == len(first) == 1 and cell is not first:
+        error, _ = difference(losses, best, first[0])
+    known = [*factors, "seed"] if len(cell) == 1 else factors
+    telling = factors if cell is first else [key for key in known if differs([best, first[0]], key)]
+    return ComparisonRow(
+        runs=tuple(each.index for each in cell),
+        steps=best.last_step,
+        loss=loss,
+        spread=sample_deviation(values) if loss is not None and len(cell) > 1 else None,
+        difference=error.value if error else higher,
+        difference_error=error.error if error else None,
+        best_val=evals.best_val if evals else None,
+        metric=evals.metric if evals else "loss",
+        step_seconds=timing.typical_s if timing else None,
+        wall_seconds=wall_seconds(best.run, best.analysis),
+        settings=settings_in(telling, best),
         ranked=ranked,
-        measure=levels.measure if levels else None,
-        step=levels.step if levels else None,
-        losses=tuple(levels.of[side.place].loss for side in sides) if levels else (),
-    )
-    return experiment, levels
-
-
-def _learnt(group: list[Side], sure_of_data: bool) -> list[Learnt]:
-    found = learnt(group, sure_of_data)
-    faults = [fault for side in group if (fault := _fault(side))]
-    broken = {fault.run for fault in faults if fault.kind != "overfitting"}
-    lengths = sorted((side for side in group if side.place not in broken), key=lambda side: side.last_step)
-    shorter = fewer_steps(lengths[0], lengths[-1]) if len(lengths) > 1 else None
-    if shorter is not None and not _is_told(shorter, found):
-        found.append(shorter)
-    return [*found, *(resumed for side in group for resumed in _resumed(side)), *faults[:MOST_FAULTS]]
-
-
-def _is_told(shorter: FewerSteps, found: Sequence[Learnt]) -> bool:
-    """Whether the lengths of two runs are part of another finding."""
-    pair = {shorter.run, shorter.other}
-    return any(
-        (isinstance(f, Effect) and f.step is None) or (isinstance(f, Identical) and pair <= set(f.runs)) for f in found
     )
 
 
-def _resumed(side: Side) -> list[ResumedWith]:
-    """Where settings that can change what is learnt were changed."""
-    resumes = side.run.details.resumes if side.run.details else []
-    found = [(event.step, changed_settings({key: now for key, (_, now) in event.changed.items()})) for event in resumes]
-    return [ResumedWith(side.place, step, settings, confidence="sure") for step, settings in found if settings]
-
-
-def _fault(side: Side) -> Fault | None:
-    """What went wrong in a run, by its own verdicts."""
-    for verdict in side.analysis.verdicts:
-        if isinstance(verdict, NonFinite) and not verdict.recovered:
-            return Fault(side.place, "non_finite", verdict.step, verdict.last_finite_loss, confidence="sure")
-        if isinstance(verdict, Diverged):
-            return Fault(side.place, "diverged", verdict.step, verdict.best, confidence=verdict.confidence)
-        if isinstance(verdict, Overfitting):
-            best = verdict.best_val
-            return Fault(side.place, "overfitting", verdict.onset_step, best, confidence=verdict.confidence)
-    return None
-
-
-def _no_effects(sides: list[Side], found: Sequence[Learnt]) -> list[NoEffect]:
-    """Differences that people suspect first, where something else explains the losses."""
-    explained = any(isinstance(f, Effect) and f.verdict == "differs" for f in found) or any(
-        not isinstance(f, Unexplained) for f in found
-    )
-    if not explained or not any(differs([a, b], key) for a, b in combinations(sides, 2) for key in DEVICE_KEYS):
-        return []
-    return [NoEffect("device")]
-
-
-def _config_differences(sides: list[Side]) -> tuple[ConfigDifference, ...]:
-    keys = dict.fromkeys(key for side in sides for key in side.settings if is_shown(key))
+def _config_differences(compared: Group) -> tuple[ConfigDifference, ...]:
+    hidden = BOOKKEEPING - {"eval_interval", "eval_iters"}
+    keys = dict.fromkeys(key for each in compared for key in each.settings if key not in hidden)
     return tuple(
-        ConfigDifference(key, tuple(side.settings.get(key) for side in sides)) for key in keys if differs(sides, key)
+        ConfigDifference(key, tuple(each.settings.get(key) for each in compared))
+        for key in keys
+        if differs(compared, key)
     )

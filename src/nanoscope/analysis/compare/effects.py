@@ -1,171 +1,282 @@
 """What the settings of runs do to the loss.
 
-Runs of equal settings are repeats: their spread is the noise. Runs that differ in one setting show what it does. What
-always changes together with something else cannot be told apart from it.
+Runs of equal settings are repeats: their spread is the noise that a setting is judged by. The error of an evaluation
+says how sure the loss of one model is, not what another seed would give: without repeats, a difference is one between
+two models, and is put down to a setting only where it is far larger than seeds usually make it.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
-from nanoscope.analysis.compare.groups import Group, by_settings, equally_long, places_of, settings_in, values_of
-from nanoscope.analysis.compare.losses import SAME_STEPS, Levels, levels_at_equal_steps, levels_at_the_ends
-from nanoscope.analysis.compare.next_values import Edge, next_values
-from nanoscope.analysis.compare.noise import ROUNDING, Doubt, Noise, doubt
-from nanoscope.analysis.compare.repeats import identical_runs, noise_of_repeats, repeats
-from nanoscope.analysis.compare.settings import (
+from nanoscope.analysis.compare.losses import SAME_STEPS, Losses, difference, is_identical, losses_of
+from nanoscope.analysis.compare.runs import (
     LENGTH_KEYS,
-    MANY_SETTINGS,
     RESULTS,
-    as_numbers,
+    ComparedRun,
+    Group,
     differs,
     learning_factors,
-    shown_in_all,
-    shows_all_settings,
-    written,
+    settings_in,
+    shows_all,
+    shows_enough,
+    value_of,
 )
-from nanoscope.analysis.compare.windows import paired_difference
-from nanoscope.analysis.findings import Confidence, Confounded, Effect, Learnt
-from nanoscope.analysis.numbers import mean
+from nanoscope.analysis.evidence import LIKELY, SURE, beyond_chance
+from nanoscope.analysis.findings import Compared, Confidence, Confounded, Effect, Identical, Repeats
+from nanoscope.analysis.numbers import mean, sample_deviation
 
+ASSUMED_SPREAD = 0.02  # of the loss, between seeds, where none was repeated: usually it is half of that
+FEWEST_FREEDOM = 3  # from fewer repeats a spread is hardly known: it counts as at least the assumed one
 MOST_GROUPS = 3  # in which the effect of one setting is given, with the other settings as they are there
 MOST_SETTINGS = 4  # that a run is suggested for
-SMALL_DIFFERENCE = 0.05  # of the loss: another seed may well change as much
+REPEATS_SPREAD = 0.01  # of the loss: runs that nothing tells apart and that differ by more are no repeats
+LARGEST = 1e15
+ORDER = ("differs", "models", "unclear", "within_noise")
 
-ORDER = ("differs", "unclear", "within_noise")
 
-
-def learnt(sides: Group, sure_of_data: bool) -> list[Learnt]:
+def findings_of(runs: Group, sure_of_data: bool) -> list[Compared]:
     """What runs of the same data show, the most important first; `sure_of_data`: that it is the same is known."""
-    same, sides = identical_runs(sides)
-    if len(sides) < 2:
-        return list(same)
-    factors = learning_factors(sides)
-    cells = by_settings(sides, factors)
-    noise = noise_of_repeats(cells)
-    effects = [effect for factor in factors for effect in _effects(factor, factors, sides, noise, sure_of_data)]
+    same, runs = _identical(runs)
+    factors = learning_factors(runs)
+    cells = by_settings(runs, factors)
+    repeated = [part for cell in cells for part in _equally_long(cell) if len(part) > 1]
+    noise = SeedNoise.of(repeated)
+    effects = [effect for factor in factors for effect in _effects(factor, factors, runs, noise, sure_of_data)]
     effects.sort(key=lambda effect: (ORDER.index(effect.verdict), -effect.difference))
-    explained = {effect.setting for effect in effects}
-    entangled = [factor for factor in factors if factor not in explained]
-    found: list[Learnt] = [*same, *effects]
-    if entangled:
-        found.extend(_confounded(sides, factors, entangled))
-    repeated = [group for cell in cells for group in equally_long(cell) if len(group) > 1]
-    telling = [factor for factor in factors if differs([group[0] for group in repeated], factor)]
-    for group in repeated:
-        found.extend(repeats(group, telling))
-    return found
+    entangled = [factor for factor in factors if factor not in {effect.setting for effect in effects}]
+    telling = [factor for factor in factors if differs([part[0] for part in repeated], factor)]
+    found = [*same, *effects, *_confounded(runs, factors, entangled)]
+    return [*found, *(repeats for part in repeated if (repeats := _repeats(part, telling)))]
+
+
+def by_settings(runs: Group, factors: Sequence[str]) -> list[list[ComparedRun]]:
+    """Groups of runs that are equal in these settings."""
+    groups: dict[tuple[str, ...], list[ComparedRun]] = {}
+    for each in runs:
+        groups.setdefault(tuple(value_of(each, factor) for factor in factors), []).append(each)
+    return list(groups.values())
+
+
+def _equally_long(runs: Group) -> list[list[ComparedRun]]:
+    groups: list[list[ComparedRun]] = []
+    for each in sorted(runs, key=lambda each: -each.last_step):
+        if groups and each.last_step >= (1 - SAME_STEPS) * groups[-1][0].last_step:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return [sorted(group, key=lambda each: each.index) for group in groups]
+
+
+def _places(runs: Group) -> tuple[int, ...]:
+    return tuple(each.index for each in runs)
 
 
 # --- one setting ---
 
 
-def _effects(factor: str, factors: Sequence[str], sides: Group, noise: Noise, sure_of_data: bool) -> list[Effect]:
+@dataclass(frozen=True)
+class SeedNoise:
+    """How far apart runs of the same settings end: pooled over all repeats, or assumed where there are too few."""
+
+    spread: float
+    freedom: int
+
+    @classmethod
+    def of(cls, repeated: Sequence[Group]) -> "SeedNoise":
+        squares, freedom = 0.0, 0
+        for runs in repeated:
+            losses = losses_of(runs)
+            finite = losses.finite(runs) if losses else []
+            if len(finite) > 1:
+                squares += (len(finite) - 1) * sample_deviation(finite) ** 2
+                freedom += len(finite) - 1
+        return cls(math.sqrt(squares / freedom) if freedom else 0.0, freedom)
+
+    @property
+    def is_measured(self) -> bool:
+        return self.freedom >= FEWEST_FREEDOM
+
+    def spread_at(self, loss: float) -> float:
+        return self.spread if self.is_measured else max(self.spread, ASSUMED_SPREAD * abs(loss))
+
+
+def _effects(factor: str, factors: Sequence[str], runs: Group, noise: SeedNoise, sure_of_data: bool) -> list[Effect]:
     """What one setting does, in each group of runs that are equal in all others."""
     others = [other for other in factors if other != factor]
-    groups = [g for g in by_settings(sides, others) if len(values_of(g, factor)) > 1]
-    groups.sort(key=lambda group: -len(group))
-    groups = groups[:MOST_GROUPS]
+    groups = [[each for each in group if factor in each.settings] for group in by_settings(runs, others)]
+    groups = sorted((group for group in groups if differs(group, factor)), key=len, reverse=True)[:MOST_GROUPS]
     others = [other for other in others if differs([group[0] for group in groups], other)]
-    found = (_effect(factor, others, group, noise, sure_of_data) for group in groups)
+    found = (_effect(factor, others, group, noise, sure_of_data, len(group) < len(runs)) for group in groups)
     return [effect for effect in found if effect is not None]
 
 
-def _effect(factor: str, others: Sequence[str], group: Group, noise: Noise, sure_of_data: bool) -> Effect | None:
-    longest = max(side.last_step for side in group)
-    is_length = factor in LENGTH_KEYS and min(side.last_step for side in group) < (1 - SAME_STEPS) * longest
+def _effect(
+    factor: str, others: Sequence[str], group: Group, noise: SeedNoise, sure_of_data: bool, some: bool
+) -> Effect | None:
     # Runs of other lengths follow other schedules: each is judged by its end.
-    levels = levels_at_the_ends(group) if is_length else levels_at_equal_steps(group)
-    if levels is None:
+    losses = losses_of(group, at_the_ends=factor in LENGTH_KEYS and len(_equally_long(group)) > 1)
+    if losses is None or (factor in RESULTS and not shows_enough(group)):  # what it follows from may be hidden
         return None
-    values = values_of(group, factor)
-    places = [places_of([side for side in group if written(side.settings.get(factor)) == value]) for value in values]
-    losses = [mean([levels.of[place].loss for place in each]) for each in places]
-    order = sorted(range(len(values)), key=losses.__getitem__)
-    best = order[0]
-    if not math.isfinite(losses[best]):
+    cells = by_settings(group, [factor])
+    numbers = _numbers([value_of(cell[0], factor) for cell in cells])
+    if numbers:
+        cells = [cell for _, cell in sorted(zip(numbers, cells, strict=True), key=lambda pair: pair[0])]
+    means = [losses.mean(cell) for cell in cells]
+    finite = sorted((index for index in range(len(cells)) if math.isfinite(means[index])), key=means.__getitem__)
+    if not finite:
         return None
-    finite = [index for index in order if math.isfinite(losses[index])]
-    above = {index: _difference(group, levels, places[index], places[best], noise) for index in finite[1:]}
-    difference, unsure = above[finite[-1]] if above else (0.0, Doubt(None, None))
-    broke = len(finite) < len(losses)
-    verdict = "differs" if broke else unsure.judge(difference)
-    ties = [index for index, (size, error) in above.items() if error.judge(size) == "within_noise"]
-    lonely = verdict == "differs" and not broke and unsure.source != "repeats"
-    small = lonely and difference < SMALL_DIFFERENCE * losses[best]
-    numbers = as_numbers(values)
-    edge: Edge | None = None
-    try_next: tuple[str, ...] = ()
-    if verdict == "differs" and numbers is not None and len(values) > max(2, 2 * len(ties)):
-        edge, try_next = next_values(numbers, {best, *ties})
+    best, worst = finite[0], finite[-1]
+    judged = _judge(losses, cells, means, best, worst, noise)
+    differs_ = judged.verdict == "differs"
+    edge = ("low" if best == 0 else "high" if best == len(cells) - 1 else "inside") if differs_ and numbers else None
+    ties = [i for i in finite[1:] if differs_ and means[i] - means[best] < judged.smallest]
     return Effect(
-        factor,
-        tuple(values),
-        tuple(None if math.isinf(loss) else loss for loss in losses),
-        tuple(places),
-        levels.measure,
-        levels.step,
-        verdict,
-        best,
-        difference,
-        unsure.error,
-        unsure.source,
-        tuple(values[index] for index in sorted(ties)) if verdict == "differs" else (),
-        edge,
-        try_next,
-        settings_in(others, group[0]),
-        small,
-        confidence=_confidence(group, verdict, noise, small, sure_of_data),
+        setting=factor,
+        values=tuple(value_of(cell[0], factor) for cell in cells),
+        losses=tuple(loss if math.isfinite(loss) else None for loss in means),
+        runs=tuple(map(_places, cells)),
+        measure=losses.measure,
+        step=losses.step,
+        verdict=judged.verdict,  # type: ignore[arg-type]
+        best=best,
+        difference=judged.difference,
+        noise=judged.error,
+        noise_from=judged.source,  # type: ignore[arg-type]
+        ties=tuple(value_of(cells[index][0], factor) for index in sorted(ties)),
+        edge=edge if len(cells) > max(2, 2 * len(ties)) else None,  # type: ignore[arg-type]
+        fixed=settings_in(others, group[0]),
+        among=_places(group) if some and not others else (),
+        seed_differs=not noise.freedom and differs(group, "seed"),
+        confidence=judged.confidence if sure_of_data and shows_enough(group) else "hint",
     )
 
 
-def _difference(
-    group: Group, levels: Levels, one: Sequence[int], two: Sequence[int], noise: Noise
-) -> tuple[float, Doubt]:
-    """How much higher the mean loss of some runs is than that of others, and the doubt about it."""
-    difference = mean([levels.of[place].loss for place in one]) - mean([levels.of[place].loss for place in two])
-    if len(one) == len(two) == 1 and not noise.freedom and levels.measure == "val":
-        sides = {side.place: side for side in group}
-        paired = paired_difference(sides[one[0]], sides[two[0]], levels.step)
-        if paired is not None:
-            return paired[0], Doubt(max(paired[1], ROUNDING), "windows")
-    return difference, doubt(levels, one, two, noise)
+@dataclass(frozen=True)
+class _Judged:
+    verdict: str
+    confidence: Confidence
+    difference: float
+    error: float | None  # the one that the verdict rests on
+    source: str | None
+    smallest: float = 0.0  # difference from the best value that is no chance
 
 
-def _confidence(group: Group, verdict: str, noise: Noise, small: bool, sure_of_data: bool) -> Confidence:
-    if verdict == "unclear" or not sure_of_data or len({side.run.format for side in group}) > 1:
-        return "hint"
-    if all(map(shows_all_settings, group)):
-        return "likely" if small or (noise.freedom < 2 and differs(group, "seed")) else "sure"
-    return "likely" if shown_in_all(group) >= MANY_SETTINGS else "hint"
+def _judge(
+    losses: Losses, cells: Sequence[Group], means: Sequence[float], best: int, worst: int, noise: SeedNoise
+) -> _Judged:
+    """The best value against the worst: the more values there are, the further apart chance alone puts these two."""
+    pairs = len(cells) * (len(cells) - 1) // 2
+    size = means[worst] - means[best]
+    freedom = noise.freedom if noise.is_measured else None
+    per_run = noise.spread_at(means[best])
+    error = per_run * math.sqrt(1 / len(cells[best]) + 1 / len(cells[worst]))
+    source = "repeats" if noise.is_measured else "seeds"
+    likely = beyond_chance(LIKELY, pairs, freedom) * error
+    if len(cells) > sum(map(math.isfinite, means)):  # one value broke its runs
+        return _Judged("differs", "likely", size, error if best != worst else None, source, likely)
+    if size > likely:
+        surely = beyond_chance(SURE, pairs, freedom) * error * (1 if noise.is_measured else 2)
+        printed = error if noise.is_measured else per_run
+        return _Judged("differs", "sure" if size > surely else "likely", size, printed, source, likely)
+    if noise.is_measured:
+        return _Judged("unclear" if size > 2 * error else "within_noise", "likely", size, error, source)
+    model, by = difference(losses, cells[worst][0], cells[best][0])
+    if model is None or max(len(cells[worst]), len(cells[best])) > 1:
+        return _Judged("unclear", "hint", size, None if model is None else per_run, None if model is None else source)
+    beyond = abs(model.sigmas) > beyond_chance(SURE, pairs)
+    verdict = "models" if beyond else "within_noise" if abs(model.sigmas) < 2 else "unclear"
+    return _Judged(verdict, "likely", abs(model.value), model.error, by)
+
+
+def _numbers(values: Sequence[str]) -> list[float]:
+    """The values as numbers; empty if one of them is none, or too large to reckon with."""
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        return []
+    return numbers if all(abs(number) < LARGEST for number in numbers) else []
 
 
 # --- several settings, or none ---
 
 
-def _confounded(sides: Group, factors: Sequence[str], entangled: Sequence[str]) -> list[Confounded]:
+def _confounded(runs: Group, factors: Sequence[str], entangled: Sequence[str]) -> list[Confounded]:
     """Of the pairs that an entangled setting tells apart, one with the fewest differences."""
     pairs = [
-        (sum(differs([a, b], factor) for factor in factors), -abs(b.last_step - a.last_step), a, b)
-        for a, b in combinations(sides, 2)
+        (sum(differs([a, b], factor) for factor in factors), abs(b.last_step - a.last_step), a.index, b.index, a, b)
+        for a, b in combinations(runs, 2)
         if any(differs([a, b], factor) for factor in entangled)
     ]
-    fewest = min(count for count, *_ in pairs)
-    _, _, one, two = next(pair for pair in pairs if pair[0] == fewest)
+    if not pairs:
+        return []
+    *_, one, two = min(pairs)
     settings = tuple(factor for factor in factors if differs([one, two], factor))
     if len(settings) < 2:  # the one setting has no effect to speak of: the runs have no step in common
         return []
-    can_be_set = [key for key in settings if key not in RESULTS][: min(MOST_SETTINGS, len(settings) - 1)]
-    levels = levels_at_equal_steps([one, two])
-    finite = levels is not None and all(level.is_finite for level in levels.of.values())
-    finding = Confounded(
-        one.place,
-        two.place,
-        settings,
-        levels.difference(one.place, two.place) if levels and finite else None,
-        levels.measure if levels else None,
-        levels.step if levels else None,
-        settings_in(can_be_set, two),
-        confidence="sure",
+    can_be_set = [key for key in settings if key not in RESULTS and key in two.settings]
+    losses = losses_of([one, two])
+    finite = losses is not None and len(losses.finite([one, two])) == 2
+    return [
+        Confounded(
+            run=one.index,
+            other=two.index,
+            settings=settings,
+            difference=losses.mean([one]) - losses.mean([two]) if losses and finite else None,
+            measure=losses.measure if losses else None,
+            step=losses.step if losses else None,
+            tell_apart=settings_in(can_be_set[: min(MOST_SETTINGS, len(settings) - 1)], two),
+            device_differs=differs([one, two], "device_name") or differs([one, two], "device"),
+            confidence="sure",
+        )
+    ]
+
+
+def _identical(runs: Group) -> tuple[list[Identical], Group]:
+    """Runs that printed the same losses to the digit, and the runs of which only one of each such group is left."""
+    groups: list[list[ComparedRun]] = []
+    for each in runs:
+        home = next((group for group in groups if is_identical(group[0], each)), None)
+        if home is None:
+            groups.append([each])
+        else:
+            home.append(each)
+    found = []
+    for group in groups:
+        losses = losses_of(group) if len(group) > 1 else None
+        if losses:
+            settings = (*learning_factors(group), *(["seed"] if differs(group, "seed") else []))
+            level = losses.of[group[0].index].loss
+            found.append(Identical(_places(group), settings, shows_all(group), level, losses.measure, losses.step))
+    return found, [max(group, key=lambda each: each.last_step) for group in groups]
+
+
+def _repeats(runs: Group, factors: Sequence[str]) -> Repeats | None:
+    """Runs that differ in their seed alone, or that nothing in the logs tells apart."""
+    losses = losses_of(runs)
+    values = losses.finite(runs) if losses else []
+    if losses is None or len(values) < 2:
+        return None
+    spread = sample_deviation(values)
+    has_seeds = differs(runs, "seed")
+    unexplained = None
+    if not has_seeds and not (len(runs) > 2 and spread < REPEATS_SPREAD * abs(mean(values))):
+        ordered = sorted(runs, key=lambda each: losses.of[each.index].loss)
+        apart, _ = difference(losses, ordered[-1], ordered[0])
+        if apart is None or apart.sigmas > 2:
+            stated = [each.run.config for each in runs]
+            unexplained = "settings" if shows_all(runs) else "some_settings" if all(stated) else "no_settings"
+    return Repeats(
+        runs=_places(runs),
+        differ="seed" if has_seeds else "nothing",
+        mean=mean(values),
+        spread=spread,
+        low=min(values),
+        high=max(values),
+        measure=losses.measure,
+        step=losses.step,
+        fixed=settings_in(factors, runs[0]),
+        unexplained=unexplained,  # type: ignore[arg-type]
+        confidence="sure" if has_seeds else "likely",
     )
-    return [finding]

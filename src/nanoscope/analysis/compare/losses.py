@@ -2,177 +2,139 @@
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nanoscope.analysis.compare.side import Side
+from nanoscope.analysis.compare.runs import ComparedRun, Group
+from nanoscope.analysis.evidence import FEW_FOR_SCATTER, ROUNDING, Estimate, mean_difference
 from nanoscope.analysis.findings import LossMeasure, NoiseSource
-from nanoscope.analysis.numbers import between
-from nanoscope.estimates import scatter, spread_indices
-from nanoscope.runs.run import NOT_FINITE, Run
+from nanoscope.analysis.numbers import between, mean
+from nanoscope.estimates import scatter
+from nanoscope.runs.run import NOT_FINITE
+from nanoscope.runs.windows import WindowLosses
 
 LARGEST_GAP = 0.25  # of the step: evaluations further apart are not joined by a line
 WINDOW = 0.1  # of the steps before a step: the training lines that its training loss is the mean of
 FEWEST_LINES = 5
 FEWEST_EVALS = 5  # of which the scatter says something
 FEWEST_EQUAL = 3  # losses, for runs to be called identical
-SAMPLE = 100  # losses that are looked at first
-BATCHES = 20  # of an evaluation, if the log does not say
 SAME_STEPS = 0.05  # runs whose lengths differ by less have the same length
+SAME_MEAN = 0.002  # between the losses by window and the evaluation's: further apart, they are of another evaluation
 
 
 @dataclass(eq=False)
-class Level:
+class LossEstimate:
     """A loss with its standard error; None: unknown. The loss is infinite where the run broke."""
 
     loss: float
-    error: float | None
-    source: NoiseSource | None
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.loss)
+    error: float | None = None
+    source: NoiseSource | None = None
 
 
 @dataclass(eq=False)
-class Levels:
+class Losses:
     """The losses of several runs by one measure; at one step, or each at its own end."""
 
     measure: LossMeasure
     step: int | None
-    of: dict[int, Level]  # by the run's place
+    of: Mapping[int, LossEstimate]  # by the run's index
 
-    def difference(self, one: int, two: int) -> float:
-        return self.of[one].loss - self.of[two].loss
+    def mean(self, runs: Group) -> float:
+        return mean([self.of[each.index].loss for each in runs])
+
+    def finite(self, runs: Group) -> list[float]:
+        return [loss for each in runs if math.isfinite(loss := self.of[each.index].loss)]
 
 
-def levels_at_equal_steps(sides: Sequence[Side]) -> Levels | None:
+def losses_of(runs: Group, at_the_ends: bool = False) -> Losses | None:
     """The losses at the last step that all runs have: of validation if all have it, else of training."""
-    whole = [side for side in sides if not is_broken(side)]
-    if not whole:
+    whole = [each for each in runs if not each.is_broken]
+    for measure, estimate in (("val", _validation), ("train", _training)):
+        ends = [_evals(each)[-1][0] if _evals(each) else 0 for each in whole]
+        ends = ends if measure == "val" else [each.last_step for each in whole]
+        step = min(ends, default=0)
+        if not step:
+            continue
+        steps = dict(zip((each.index for each in whole), ends, strict=True)) if at_the_ends else {}
+        found = {
+            each.index: LossEstimate(NOT_FINITE) if each.is_broken else estimate(each, steps.get(each.index, step))
+            for each in runs
+        }
+        known = {index: level for index, level in found.items() if level is not None}
+        if len(known) == len(runs):
+            return Losses(measure, None if at_the_ends else step, known)  # type: ignore[arg-type]
+    return None
+
+
+def difference(losses: Losses, one: ComparedRun, two: ComparedRun) -> tuple[Estimate | None, NoiseSource | None]:
+    """How much higher the loss of one model is than that of the other: window by window where both kept their losses.
+
+    Its error is that of the two models' evaluations. It knows nothing of what another seed would do.
+    """
+    if losses.measure == "val" and (paired := _paired(one, two, losses.step)):
+        return Estimate(paired[0], max(paired[1], ROUNDING)), "windows"
+    a, b = losses.of[one.index], losses.of[two.index]
+    if a.error is None or b.error is None:
+        return None, None
+    source: NoiseSource = "errors" if a.source == b.source == "errors" else "scatter"
+    return Estimate(a.loss - b.loss, max(math.hypot(a.error, b.error), ROUNDING)), source
+
+
+def _paired(one: ComparedRun, two: ComparedRun, step: int | None) -> tuple[float, float] | None:
+    ours, theirs = _windows(one, step), _windows(two, step)
+    same_data = one.fingerprint is not None and one.fingerprint == two.fingerprint
+    if ours is None or theirs is None or ours.block_size != theirs.block_size or not same_data:
         return None
-    if all(_evals(side) for side in whole):
-        step = min(_evals(side)[-1][0] for side in whole)
-        levels = _levels("val", step, sides, lambda side: _validation(side, step))
-        if levels is not None:
-            return levels
-    step = min(side.last_step for side in whole)
-    return _levels("train", step, sides, lambda side: _training(side, step))
+    both = sorted(ours.losses.keys() & theirs.losses.keys())
+    return mean_difference([ours.losses[number] for number in both], [theirs.losses[number] for number in both])
 
 
-def levels_at_the_ends(sides: Sequence[Side]) -> Levels | None:
-    """The last losses of all runs, by the same measure."""
-    if all(_evals(side) for side in sides if not is_broken(side)):
-        return _levels("val", None, sides, lambda side: _validation(side, _evals(side)[-1][0]))
-    return _levels("train", None, sides, lambda side: _training(side, side.last_step))
+def _windows(each: ComparedRun, step: int | None) -> WindowLosses | None:
+    """The losses by window of the evaluation at a step (None: of the last), if they belong to it."""
+    vals = {e.step: e.val for e in each.run.evals if step in (None, e.step)}
+    for windows in each.run.details.windows if each.run.details and vals else []:
+        losses = list(windows.losses.values())
+        if losses and windows.step == max(vals) and math.isclose(mean(losses), vals[max(vals)], rel_tol=SAME_MEAN):
+            return windows
+    return None
 
 
-def is_broken(side: Side) -> bool:
-    """Whether the run ended with a loss that is not finite."""
-    run = side.run
-    return (bool(run.steps) and run.steps.loss[-1] == NOT_FINITE) or (
-        bool(run.evals) and run.evals[-1].val == NOT_FINITE
-    )
-
-
-def _levels(
-    measure: LossMeasure, step: int | None, sides: Sequence[Side], level: Callable[[Side], Level | None]
-) -> Levels | None:
-    found = {side.place: Level(NOT_FINITE, None, None) if is_broken(side) else level(side) for side in sides}
-    known = {place: level for place, level in found.items() if level is not None}
-    return Levels(measure, step, known) if step != 0 and len(known) == len(sides) else None
-
-
-def loss_at(side: Side, step: float) -> float | None:
-    """The validation loss at a step, between evaluations that are close to each other; None elsewhere."""
-    points = _evals(side)
-    steps = [at for at, _ in points]
-    right = bisect_left(steps, step)
-    if right < len(steps) and steps[right] == step:
-        return points[right][1]
-    if right in (0, len(steps)) or steps[right] - steps[right - 1] > LARGEST_GAP * step:
-        return None
-    return between(step, steps, [value for _, value in points])
-
-
-def step_of(side: Side, loss: float) -> float | None:
-    """The step at which the validation loss was first reached; None if never, or not visible closely enough."""
-    points = _evals(side)
-    index = next((i for i, (_, value) in enumerate(points) if value <= loss), None)
-    if index is None or index == 0:
-        return None if index is None else float(points[0][0])
-    (before, above), (after, below) = points[index - 1 : index + 1]
-    if after - before > LARGEST_GAP * after:
-        return float(after) if below == loss else None
-    return before + (above - loss) / (above - below) * (after - before)
-
-
-def is_identical(one: Side, two: Side) -> bool:
+def is_identical(one: ComparedRun, two: ComparedRun) -> bool:
     """Whether two runs printed the same losses at every step that both printed."""
-    some = _equal_lines(one.run, two.run, SAMPLE)
-    if some is None:
-        return False
-    all_lines = _equal_lines(one.run, two.run, len(two.run.steps)) if len(two.run.steps) > SAMPLE else some
-    mine = {e.step: e.val for e in one.run.evals if e.step > 0}
-    evals = [mine[e.step] == e.val for e in two.run.evals if e.step in mine]
-    return all_lines is not None and all(evals) and all_lines + len(evals) >= FEWEST_EQUAL
+    equal = (one.printed[at] == loss for at, loss in two.printed.items() if at in one.printed)
+    return all(equal) and len(one.printed.keys() & two.printed.keys()) >= FEWEST_EQUAL
 
 
-def _equal_lines(one: Run, two: Run, at_most: int) -> int | None:
-    """How many printed training losses of some steps agree; None if one does not."""
-    steps, count = one.steps.step, 0
-    for index in spread_indices(len(two.steps), at_most):
-        place = bisect_left(steps, two.steps.step[index])
-        if place < len(steps) and steps[place] == two.steps.step[index]:
-            losses = one.steps.loss[place], two.steps.loss[index]
-            if not any(map(math.isnan, losses)):
-                if losses[0] != losses[1]:
-                    return None
-                count += 1
-    return count
-
-
-def _evals(side: Side) -> list[tuple[int, float]]:
-    evals = side.run.evals
+def _evals(each: ComparedRun) -> list[tuple[int, float]]:
+    evals = each.run.evals
     return [(e.step, e.val) for e in evals if math.isfinite(e.val) and e.metric == evals[-1].metric]
 
 
-def _validation(side: Side, step: int) -> Level | None:
-    loss = loss_at(side, step)
-    if loss is None:
+def _validation(each: ComparedRun, step: int) -> LossEstimate | None:
+    points = _evals(each)
+    steps = [at for at, _ in points]
+    right = bisect_left(steps, step)
+    if right == len(steps) or (steps[right] != step and not 0 < steps[right] - steps[right - 1] <= LARGEST_GAP * step):
         return None
-    near = min((e for e in side.run.evals if math.isfinite(e.val)), key=lambda e: abs(e.step - step))
+    loss = between(step, steps, [value for _, value in points])
+    near = min((e for e in each.run.evals if math.isfinite(e.val)), key=lambda e: abs(e.step - step))
     if near.stderr is not None and math.isfinite(near.stderr):
-        return Level(loss, near.stderr, "errors")
-    values = [value for at, value in _evals(side) if at > 0]
+        return LossEstimate(loss, near.stderr, "errors")
+    values = [value for at, value in points if at > 0]
     late = values[len(values) // 2 :] if len(values) >= 2 * FEWEST_EVALS else values[1:]
     if len(late) >= FEWEST_EVALS:
-        return Level(loss, scatter(late), "scatter")
-    lines = _noise_of_lines(side, step)
-    batches = side.settings.get("eval_iters", BATCHES)
-    count = batches if isinstance(batches, int) and batches > 0 else BATCHES
-    return Level(loss, lines / math.sqrt(count), "scatter") if lines is not None else Level(loss, None, None)
+        return LossEstimate(loss, scatter(late), "scatter")
+    return LossEstimate(loss)
 
 
-def _training(side: Side, step: int) -> Level | None:
+def _training(each: ComparedRun, step: int) -> LossEstimate | None:
     """The mean of the training lines that lead up to a step."""
-    steps, losses = side.run.steps.step, side.run.steps.loss
+    steps, losses = each.run.steps.step, each.run.steps.loss
     end = bisect_right(steps, step)
     if end == 0 or steps[end - 1] < (1 - LARGEST_GAP) * step:
         return None
     begin = min(bisect_left(steps, (1 - WINDOW) * step), max(0, end - FEWEST_LINES))
-    window = losses[begin:end]
-    finite = [loss for loss in window if math.isfinite(loss)]
-    if not finite:
-        return None
-    noise = _noise_of_lines(side, step)
-    error = noise / math.sqrt(len(finite)) if noise is not None else None
-    return Level(sum(finite) / len(finite), error, "scatter" if error is not None else None)
-
-
-def _noise_of_lines(side: Side, step: int) -> float | None:
-    """The scatter of single training lines before a step."""
-    steps, losses = side.run.steps.step, side.run.steps.loss
-    end = bisect_right(steps, step)
-    finite = [loss for loss in losses[end // 2 : end] if math.isfinite(loss)]
-    return scatter(finite) if len(finite) >= 8 else None
+    finite = [loss for loss in losses[begin:end] if math.isfinite(loss)]
+    calm = [loss for loss in losses[end // 2 : end] if math.isfinite(loss)]
+    error = scatter(calm) / math.sqrt(len(finite)) if finite and len(calm) >= FEW_FOR_SCATTER else None
+    return LossEstimate(mean(finite), error, "scatter" if error is not None else None) if finite else None

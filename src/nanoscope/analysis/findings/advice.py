@@ -4,6 +4,7 @@ import math
 
 from nanoscope.analysis.findings.base import Finding
 from nanoscope.messages import Message, Phrases, Said, Verbatim
+from nanoscope.runs.trainers import flag
 
 ACTIONS = {
     "raise_eval_interval": Message("Raise {setting} from {from_value:typed} to {to_value:typed}."),
@@ -25,7 +26,7 @@ ACTIONS = {
     "train_longer": Message(
         "Train longer: it still improves. Set {assignment} from the start (with a learning-rate "
         "schedule of that length).",
-        assignment=Verbatim("{setting}={to_value:typed}"),
+        assignment=None,  # setting=value
     ),
     "lower_learning_rate": Message(
         "Lower {setting} from {from_value:typed}, for example to {to_value:typed}, and clip gradients ({clip}).",
@@ -59,6 +60,8 @@ ACTIONS = {
         "Train in bfloat16 or float32 ({setting}), and lower the learning rate if that doesn't help."
     ),
 }
+# Where the trainer works the accumulation out by itself.
+ACCUMULATES = Message("Halve {setting}: the trainer accumulates twice as much, for the same training in less memory.")
 # Where the log does not say what the setting is now.
 WITHOUT_VALUES = {
     "lower_eval_iters": Message(
@@ -73,6 +76,7 @@ class Advice(Finding):
 
     `setting`, `from_value`, `to_value` are set if the advice is a setting ('eval_interval', 500, 2000).
     `saves_s` of `of_s`: seconds of the run's whole time (or of the time left, if that is known).
+    The text calls settings as `trainer` does.
     """
 
     action: str  # of ACTIONS
@@ -83,6 +87,7 @@ class Advice(Finding):
     of_s: float | None = None
     step: int | None = None  # of the best validation loss, or of the last good checkpoint
     factor: int | None = None  # by which something is divided
+    trainer: str = ""
 
     @property
     def times(self) -> float:
@@ -91,7 +96,18 @@ class Advice(Finding):
 
     def text(self) -> Said:
         actions = ACTIONS if self.to_value is not None else ACTIONS | WITHOUT_VALUES
-        return Phrases(actions[self.action], self._saving())
+        said = actions[self.action]
+        names: dict[str, object] = {
+            key: flag(self.trainer, value)
+            for key, value in {"setting": self.setting, **said.values}.items()
+            if isinstance(value, str)
+        }
+        names["setting"] = names.get("setting") or self.setting
+        if "assignment" in said.values:
+            names["assignment"] = Verbatim("{setting}={to_value:typed}", setting=names["setting"])
+        if names.get("accumulation") == "":
+            said = ACCUMULATES
+        return Phrases(Message(said.template, **names), self._saving())
 
     def _saving(self) -> Said:
         if self.saves_s is None:

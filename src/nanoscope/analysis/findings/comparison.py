@@ -6,26 +6,26 @@ from typing import Literal
 from nanoscope.analysis.findings.analysis import Analysis
 from nanoscope.analysis.findings.base import Confidence, Finding
 
-RowMeasure = Literal[
-    "last_step", "last_train_loss", "last_val_loss", "best_val_loss", "last_val_bpb", "best_val_bpb",
-    "val_at_equal_steps", "train_at_equal_steps", "val_at_equal_tokens", "val_at_equal_time", "time_to_loss",
-    "step_time", "throughput", "total_time", "mfu",
-]  # fmt: skip
 LossMeasure = Literal["val", "train"]
-NoiseSource = Literal["windows", "repeats", "errors", "scatter"]
+NoiseSource = Literal["windows", "errors", "scatter"]
 Setting = tuple[str, str]  # name and value
 
 
 class ComparisonRow(Finding):
-    """One measure of all runs; None: not in that log.
+    """A run at the step at which all are compared, or repeats of the same settings; the lowest loss first."""
 
-    `at` is the step, the tokens, the seconds or the loss at which it is taken.
-    """
-
-    measure: RowMeasure
-    values: tuple[float | None, ...]
-    best: int | None  # index of the run that is ahead, if runs can be ranked by it
-    at: float | None
+    runs: tuple[int, ...]  # the lowest loss first
+    steps: int
+    loss: float | None  # of repeats, the mean; None: not finite, or nothing to compare it with
+    spread: float | None  # of repeats, the standard deviation
+    difference: float | None  # to the first row, and the error of the two models' evaluations
+    difference_error: float | None
+    best_val: float | None
+    metric: Literal["loss", "bpb"]
+    step_seconds: float | None
+    wall_seconds: float | None
+    settings: tuple[Setting, ...]  # in which it differs from the first row
+    ranked: bool  # whether its loss can be held against that of the first row
 
 
 class ConfigDifference(Finding):
@@ -35,22 +35,10 @@ class ConfigDifference(Finding):
     values: tuple[str | int | float | bool | None, ...]
 
 
-class RankedSettings(Finding):
-    """Runs of equal settings, and the mean of their losses at the step at which all runs are compared."""
-
-    settings: tuple[Setting, ...]  # those that differ between groups
-    runs: tuple[int, ...]  # the lowest loss first
-    mean: float | None  # None: one of them is not finite
-    spread: float | None  # standard deviation; None: one run
-
-
 class Compared(Finding):
     """Base of what is said about several runs. Runs are numbers: their places in the comparison."""
 
     confidence: Confidence = field(default="likely", kw_only=True)
-
-
-# --- which losses can be compared ---
 
 
 class NotComparable(Compared):
@@ -58,18 +46,8 @@ class NotComparable(Compared):
 
     run: int
     other: int
-    reason: Literal["unit", "vocabulary", "data", "size", "start"]
-    values: tuple[str, str]  # what differs
-
-
-class SameData(Compared):
-    """`run` and `other` name their data differently, but it is the same."""
-
-    run: int
-    other: int
-    names: tuple[str, str]
-    evidence: Literal["fingerprint", "size", "vocabulary"]
-    vocab_size: int | None
+    reason: Literal["unit", "vocabulary", "data", "start"]
+    values: tuple[str, ...]  # what differs, where it can be told
 
 
 class UnknownData(Compared):
@@ -78,13 +56,11 @@ class UnknownData(Compared):
     runs: tuple[int, ...]
 
 
-# --- the loss ---
-
-
 class Effect(Compared):
     """These runs differ in one setting and in nothing else that matters to what is learnt.
 
-    `losses` are those of the `values`, averaged over the runs that have that value; None: not finite.
+    `losses` are those of the `values`, averaged over the runs that have that value; None: not finite. The verdict is
+    `models` where the two models differ, but repeats would have to show that it is the setting which does that.
     """
 
     setting: str
@@ -93,16 +69,16 @@ class Effect(Compared):
     runs: tuple[tuple[int, ...], ...]
     measure: LossMeasure
     step: int | None  # at which the losses are compared; None: each at its own end
-    verdict: Literal["differs", "within_noise", "unclear"]
+    verdict: Literal["differs", "models", "unclear", "within_noise"]
     best: int  # index into `values`
     difference: float  # between the best and the worst finite loss
-    noise: float | None  # standard error of that difference
-    noise_from: NoiseSource | None
+    noise: float | None  # what the verdict rests on: the error of that difference, or the assumed spread of seeds
+    noise_from: NoiseSource | Literal["repeats", "seeds"] | None
     ties: tuple[str, ...]  # other values that are as good as the best one, within the noise
     edge: Literal["low", "high", "inside"] | None  # where the best lies in the range tried
-    try_next: tuple[str, ...]
     fixed: tuple[Setting, ...]  # other settings of these runs, where they vary in the comparison
-    small: bool  # so small a difference, without repeats, may be due to the seed
+    among: tuple[int, ...]  # these runs, where others are compared too and no setting of these tells which
+    seed_differs: bool  # as well, and no run was repeated
 
 
 class Repeats(Compared):
@@ -117,6 +93,7 @@ class Repeats(Compared):
     measure: LossMeasure
     step: int | None
     fixed: tuple[Setting, ...]
+    unexplained: Literal["settings", "some_settings", "no_settings"] | None  # that the logs show
 
     @property
     def count(self) -> int:
@@ -148,124 +125,7 @@ class Confounded(Compared):
     measure: LossMeasure | None
     step: int | None
     tell_apart: tuple[Setting, ...]  # `run` again with one of these values would tell
-
-
-class Unexplained(Compared):
-    """Two runs differ by more than their noise, and no setting in the logs explains it."""
-
-    run: int
-    other: int
-    difference: float
-    noise: float | None
-    measure: LossMeasure
-    step: int
-    knows: Literal["settings", "some_settings", "no_settings"]  # that the logs show
-
-
-class WithinNoise(Compared):
-    """Two runs of the same settings differ by no more than their measured noise."""
-
-    run: int
-    other: int
-    difference: float
-    noise: float
-    noise_from: NoiseSource
-    measure: LossMeasure
-    step: int
-
-
-class FewerSteps(Compared):
-    """`run` did fewer steps than `other`; both losses at the ends and at the last step that both reached."""
-
-    run: int
-    other: int
-    steps: int
-    other_steps: int
-    equal_step: int | None  # None: the logs share no step
-    losses_then: tuple[float, float] | None
-    verdict: Literal["explains", "differs_too", "unclear", "no_common_step"]
-    measure: LossMeasure
-
-
-class ResumedWith(Compared):
-    """A run was resumed with other settings: those that it has now hold only from there on."""
-
-    run: int
-    step: int
-    settings: tuple[Setting, ...]
-
-
-class Fault(Compared):
-    """What went wrong in one run: its last loss is no measure of its settings."""
-
-    run: int
-    kind: Literal["overfitting", "diverged", "non_finite"]
-    step: int | None
-    best: float | None
-
-
-class NoEffect(Compared):
-    """A difference that does not explain another loss."""
-
-    kind: Literal["device"]
-
-
-# --- the time ---
-
-
-class Work(Compared):
-    """A step of `run` does `ratio` times the arithmetic of a step of `other`."""
-
-    run: int
-    other: int
-    ratio: float
-    source: Literal["mfu", "sizes"]
-    time_ratio: float
-
-
-class Speed(Compared):
-    """How fast the steps are, from the fastest run to the slowest, and why."""
-
-    run: int  # the slowest
-    other: int  # the fastest
-    seconds: float
-    other_seconds: float
-    reason: Literal["equal", "setting", "device", "several", "work", "machine", "same_machine", "unexplained"]
-    settings: tuple[str, ...]
-    values: tuple[str, str] | None  # of the one setting, in the slowest and in the fastest run
-
-    @property
-    def times_slower(self) -> float:
-        return self.seconds / self.other_seconds
-
-
-class Continued(Compared):
-    """Where the shorter run would be at the longer one's last step, or why that is unknown."""
-
-    run: int
-    to_step: int
-    low: float | None
-    high: float | None
-    measure: LossMeasure
-    why_not: Literal["overfitting", "too_short", "too_far", "unsteady", "diverged"] | None
-
-
-Data = NotComparable | SameData | UnknownData
-Learnt = Effect | Repeats | Identical | Confounded | Unexplained | WithinNoise | FewerSteps | ResumedWith | Fault | Work
-
-
-@dataclass(eq=False, repr=False)
-class Experiment:
-    """What several runs show together."""
-
-    data: tuple[Data, ...]
-    learnt: tuple[Learnt, ...]
-    does_not_explain: tuple[NoEffect, ...]
-    speed: tuple[Speed | Work, ...]
-    ranked: bool  # whether the losses are of the same data, tokens and unit
-    measure: LossMeasure | None  # of `losses`; None: the runs have no measure and step in common
-    step: int | None
-    losses: tuple[float, ...]
+    device_differs: bool
 
 
 @dataclass(eq=False, repr=False)
@@ -274,8 +134,9 @@ class Comparison:
 
     names: tuple[str, ...]
     analyses: tuple[Analysis, ...]
-    experiment: Experiment
+    findings: tuple[Compared, ...]
     rows: tuple[ComparisonRow, ...]
-    ranking: tuple[RankedSettings, ...]  # where settings were repeated with other seeds: the best settings first
     config: tuple[ConfigDifference, ...]
-    continued: tuple[Continued, ...]
+    ranked: bool  # whether the losses are of the same data, tokens and unit
+    measure: LossMeasure | None  # of the losses in the rows; None: the runs have no measure and step in common
+    step: int | None

@@ -127,6 +127,13 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(trainers())
 
 
+def flag(trainer: str, setting: str) -> str:
+    """What a setting of ours ('batch_size', 'grad_clip=1.0') is called on this trainer's command line."""
+    flags = {ours: theirs for each in trainers() if each.name == trainer for ours, theirs in each.flags.items()}
+    name, equals, value = setting.partition("=")
+    return flags.get(setting) or flags.get(name, name) + equals + value
+
+
 def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:
     """The trainer whose signs are all among the labels of a line, and how telling they are: a label that few trainers
     print tells more."""

@@ -143,7 +143,7 @@ function showComparison(payload, words, frame, tools) {
   const head = make("div", { class: "name-line" }, make(`h${level}`, { class: "run-name" }, make("bdi", { dir: "auto" }, title)),
     make("span", { class: "facts" }, labels.count_runs.replace("{n}", String(names.length))), make("div", { class: "actions" }, ...actions));
   const learnt = comparison.sections[0] ? comparison.sections[0][1] : [];
-  const leads = [...comparison.leads].reverse(); // the loss before the speed
+  const { leads } = comparison;
   const [lead, ...more] = [leads[0], ...learnt, ...leads.slice(1)].filter(Boolean);
   const verdict = lead ? make("section", { class: "card verdicts", "data-key": "verdicts", "aria-label": labels.verdict },
     make("div", { class: "verdict" }, make("p", {}, make("strong", {}, lead), ...(more.length ? [" ", more[0]] : []))),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nanoscope.analysis.analyse import Options, analyse, log_errors
+from nanoscope.analysis.clock import seconds_at
 from nanoscope.analysis.compare import compare
-from nanoscope.analysis.compare.clock import seconds_at
 from nanoscope.analysis.findings import (
     Analysis,
     AsleepNote,
@@ -45,7 +45,8 @@ MAX_EVALUATIONS = 1000
 MAX_EXPLAINED = 200  # slow steps that get a sentence, the costliest; the others are shown with their cause only
 CLOCK_POINTS = 100
 MAX_SETTINGS = 6  # that differ between runs and get a chart of their own
-RESULTS = {"parameters", "tokens_per_step", "total_batch_size", "device", "device_name", "seed"}  # nothing to choose
+# Nothing to choose.
+RESULTS = {"parameters", "tokens_per_step", "total_batch_size", "device", "device_name", "seed", "trainer"}
 PHASE_NAMES = {"step": "steps", "evaluation": "eval"}
 
 Json = dict[str, Any]
@@ -120,7 +121,7 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language
         "labels": labels(language),
         "runs": [each.texts[language.code] for each in runs],
         "lessons": {key: lesson(key, language.code) for each in runs for key in each.texts[language.code]["here"]},
-        "comparison": comparison and vars(comparison_texts(comparison, language, names=_names(runs))),
+        "comparison": comparison and vars(comparison_texts(comparison, language, _names(runs))),
     }
 
 
@@ -236,7 +237,7 @@ def _state(source: Source, analysis: Analysis) -> str:
 
 def _chosen_settings(comparison: Comparison) -> list[Json]:
     """The settings that somebody chose differently, those first that a finding is about."""
-    effects = [finding.setting for finding in comparison.experiment.learnt if isinstance(finding, Effect)]
+    effects = [finding.setting for finding in comparison.findings if isinstance(finding, Effect)]
     chosen = [each for each in comparison.config if each.key not in RESULTS]
     chosen.sort(key=lambda each: effects.index(each.key) if each.key in effects else len(effects))
     return [{"key": printable(each.key), "values": _safe(each.values)} for each in chosen[:MAX_SETTINGS]]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nanoscope.analysis.compare.clock import wall_seconds
+from nanoscope.analysis.clock import wall_seconds
 from nanoscope.analysis.findings import Analysis, Eta, NoEta
 from nanoscope.analysis.mfu import believable_mfu, mfu_peak
 from nanoscope.runs.run import Run

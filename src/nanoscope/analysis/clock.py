@@ -32,15 +32,3 @@ def seconds_at(step: float, run: Run, analysis: Analysis) -> float | None:
     measured = run.wall_seconds
     whole = estimate(last) if last and measured is not None else 0.0
     return estimate(step) * measured / whole if measured is not None and whole > 0 else estimate(step)
-
-
-def step_at(seconds: float, run: Run, analysis: Analysis) -> float:
-    """The step at which a run was after so many seconds."""
-    low, high = 0.0, float(analysis.progress.last_step or 0)
-    for _ in range(40):
-        middle = (low + high) / 2
-        if (seconds_at(middle, run, analysis) or 0.0) < seconds:
-            low = middle
-        else:
-            high = middle
-    return high
