@@ -166,6 +166,27 @@ def test_two_long_intervals_are_enough_to_doubt_a_time(read) -> None:
     assert [doubt.name for doubt in run.doubts] == ["step_time_s"]
 
 
+def test_a_time_that_begins_anew_with_each_epoch_is_a_clock(read) -> None:
+    text = "".join(
+        f"epoch {e} batch {b} loss {4 - e - b / 900:.3f} time {b * 0.2:.1f}\n"
+        for e in (0, 1)
+        for b in range(0, 500, 50)
+    )
+    (run,) = read(text).runs
+    assert [t for t in run.steps.time_s if t == t] == pytest.approx([0.2] * 18)
+
+
+def test_a_time_left_tells_the_time_of_a_step_where_nothing_else_does(read) -> None:
+    text = "".join(
+        f"Epoch {e}/3, Step {b}/500, Loss: {4 - e / 2 - b / 900:.3f}, ETA: 0:{left // 60:02d}:{left % 60:02d}\n"
+        for e in (1, 2)
+        for b in range(100, 501, 100)
+        if (left := (1500 - (e - 1) * 500 - b) // 5)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.time_s) == pytest.approx([0.2] * 10)
+
+
 def test_a_time_in_thousands_is_one(read) -> None:
     text = "".join(
         f"iteration: {s} / 900 | elapsed_time_per_iteration_ms: 11.5K | tokens_per_sec: 22.8K | lm_loss: 2.{s}\n"

@@ -583,6 +583,15 @@ class _Meaning:
             pairs = zip(scaled(left), (batches - (step - 1) % batches - 1 for step in steps), strict=True)
             rows.time = array("d", (seconds / n if n > 0 < seconds else NAN for seconds, n in pairs))
             rows.source = "printed"
+        eta, steps = table.get("eta_s"), rows.steps
+        if eta is not None and rows.total and stamp is None and rows.clock is None and steps[-1] > steps[0]:
+            to_go = scaled(eta)
+            ahead = (rows.total - step for step in steps)
+            values = array("d", (t / n if n > 0 else NAN for t, n in zip(to_go, ahead, strict=True)))
+            each = _middle([value for value in values if value > 0])
+            passed = (to_go[0] - to_go[-1]) / (steps[-1] - steps[0])
+            if each and abs(passed / each - 1) < 0.25:  # it falls by what it says that a step takes
+                rows.time, rows.source = values, "printed"
         if stamp is not None and rows.clock is None:
             rows.clock, rows.source = stamp.values, "timestamps"
             rows.resolution_s = 0.001 if any(not v.is_integer() for v in stamp.sample()[:20]) else 1.0
@@ -789,11 +798,12 @@ def _unrolled(steps: Sequence[int], epochs: Sequence[float]) -> "array[int]":
 
 
 def _is_clock(times: Sequence[float]) -> bool:
-    """Whether times only ever rise: then they are a clock that keeps running."""
+    """Whether times only ever rise, or begin anew now and then (with the epoch): a clock that keeps running."""
     sample = times if len(times) < SAMPLE else times[: SAMPLE // 2]
-    rises = sum(a < b for a, b in pairwise(sample))
+    pairs = [(a, b) for a, b in pairwise(sample) if not b < a / 2]
+    rises, restarts = sum(a < b for a, b in pairs), len(sample) - 1 - len(pairs)
     first = next((value for value in sample if value > 0), 0.0)
-    return len(sample) >= 4 and rises >= 0.95 * (len(sample) - 1) and sample[-1] >= 3 * first
+    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and 4 * restarts < rises and max(sample) >= 3 * first
 
 
 def _falls(times: Sequence[float], mostly: float = 0.5) -> bool:
