@@ -73,7 +73,7 @@ Written by `python benchmarks/watch.py --growth 20 --training 6 --markdown bench
 every step is logged with all fields, every 1000th has an evaluation, and five steps of each run are slow. Server and
 Chromium share the machine. Times are from the click, or from opening the address, until the result is on the page. They
 are medians of three, each with a server that has just started, from files in the page cache. Memory is that of the
-server; the processes that read long runs take 75 MB each while they read, and have ended by then."""
+server."""
 
 Row = tuple[str, str]
 

@@ -30,7 +30,9 @@ def test_the_text_is_that_of_the_command(nanoscope: Nanoscope, tmp_path: Path, l
     import nanoscope as api
 
     printed = nanoscope("explain", EXAMPLE, "--lang", lang, cwd=tmp_path, env={"COLUMNS": "100"}).stdout
-    assert str(api.explain(EXAMPLE, lang=lang)) == printed.strip("\n")
+    report, _, how_to_go_on = printed.strip("\n").rpartition("\n\n")
+    assert str(api.explain(EXAMPLE, lang=lang)) == report
+    assert "--teach" in how_to_go_on
 
 
 def test_the_json_is_that_of_the_command(nanoscope: Nanoscope, tmp_path: Path) -> None:

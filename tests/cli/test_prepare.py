@@ -127,7 +127,7 @@ def test_ctrl_c_cleans_up_and_ends_with_130(here):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list(here.glob("data/.x.preparing-*/*")):  # Ctrl-C inside an import, before that, leaves an empty folder
+    while not list(here.glob("data/.x.preparing/*")):  # Ctrl-C inside an import, before that, leaves an empty folder
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

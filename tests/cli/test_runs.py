@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from nanoscope.cli import run
-from nanoscope.runs.events import AnyEvent, End, EndReason, Eval, Iter, Start
+from nanoscope.runs.events import AnyEvent, End, EndReason, Eval, Iter, Resume, Start
 from nanoscope.runs.listing import list_runs
 from nanoscope.views.runs import print_runs
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language
-from written_runs import write_events
+from written_runs import EventFile, write_events
 
 Capture = pytest.CaptureFixture[str]
 
@@ -110,7 +110,7 @@ def test_settings_can_be_columns(here: Path, capsys: Capture) -> None:
 
 
 def test_a_setting_that_a_resume_changed_has_its_new_value(here: Path, capsys: Capture) -> None:
-    (here / "runs/old/config.toml").write_text("learning_rate = 0.5\n", "utf-8")
+    EventFile(here / "runs/old").write(Start(first_step=100, config={"learning_rate": 0.5}), Resume(step=100))
     assert run(["runs", "--columns=learning_rate", "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert {each["name"]: each["settings"]["learning_rate"] for each in runs}["old"] == 0.5
@@ -129,13 +129,11 @@ def test_json_is_one_document_with_what_the_table_shows(here: Path, capsys: Capt
 
 
 def test_the_list_of_watch_says_the_same(here: Path, capsys: Capture) -> None:
-    from dataclasses import asdict
-
     from nanoscope.views.dashboard.folder import WatchedFolder
 
     assert run(["runs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["runs"]
-    watched = [asdict(each.glance) for each in WatchedFolder(here / "runs").look().values()]
+    watched = [json.loads(each.text) for each in WatchedFolder(here / "runs").look().values()]
     pairs = {"name": "name", "state": "state", "step": "step", "best_val_loss": "best", "eta_seconds": "eta_seconds"}
     assert [[each[key] for key in pairs] for each in listed] == [
         [each[key] for key in pairs.values()] for each in watched

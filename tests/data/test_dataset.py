@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conftest import make_dataset
-from nanoscope.data import shards
+from nanoscope.data import dataset as module
 from nanoscope.data.dataset import open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.prepare import prepare
@@ -41,7 +41,7 @@ def edit_meta(folder, **changes):
 
 
 def test_tokens_are_read_across_shards(tmp_path, text_of, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_TOKENS", 100)
+    monkeypatch.setattr(module, "SHARD_TOKENS", 100)
     text = text_of("english", 20)
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     dataset = open_dataset(prepare([tmp_path / "a.txt"], tmp_path / "out", tokenizer="char"))

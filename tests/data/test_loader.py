@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from nanoscope.data.dataset import TokenSplit
+from nanoscope.data.dataset import TokenSplit, mapped
 from nanoscope.data.loader import BatchLoader, WindowOrder
 from nanoscope.errors import JobError
 
 
 def make_split(path: Path, tokens: np.ndarray, vocab_size: int = 1000) -> TokenSplit:
     tokens.astype("<u2").tofile(path / "train-00000.bin")
-    return TokenSplit([path / "train-00000.bin"], vocab_size)
+    return mapped([path / "train-00000.bin"], vocab_size)
 
 
 def batches(split: TokenSplit, steps: int, first_step: int = 0, **changes: object) -> list[torch.Tensor]:
@@ -83,4 +83,4 @@ def test_closing_ends_the_thread_even_with_unread_batches(split: TokenSplit) -> 
         split, block_size=8, sequences_per_step=2, micro_batch=2, seed=1, order="random", first_step=0, first_sequence=0
     )
     loader.close()
-    assert not loader._thread.is_alive()
+    assert not any(thread.is_alive() for thread in loader._thread._threads)

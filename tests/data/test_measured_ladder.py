@@ -45,7 +45,7 @@ def test_the_unit_is_what_a_token_is(tmp_path: Path, text_of, tokenizer: str, un
 
 def test_the_first_token_of_the_split_is_no_target() -> None:
     ids = np.array([0, 1, 1, 1, 1, 1], np.uint16)
-    splits = {name: TokenSplit.in_memory(ids, 2, name) for name in ("train", "val")}
+    splits = {name: TokenSplit({name: ids}, 2) for name in ("train", "val")}
     found = measure(Dataset(Path(), None, 2, "", splits))  # type: ignore[arg-type]
     (unigram,) = module.probabilities([ids], [ids], 2, 1)
     assert found.losses[0] == pytest.approx(float(-np.log(unigram[1])), abs=1e-6)

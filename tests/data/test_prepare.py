@@ -3,13 +3,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nanoscope.data import shards
+from nanoscope.data import dataset as module
 from nanoscope.data.dataset import open_dataset
 from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.data.tokenizer import CharTokenizer, Gpt2Tokenizer
@@ -67,7 +68,7 @@ def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of
     text = "  ".join(text_of(name, 30) for name in ("english", "hindi", "arabic")) + "\n\n \n  end  "
     path = write("a.txt", text)
     whole = open_dataset(prepare([path], tmp_path / "whole", tokenizer="bpe", vocab_size=600))
-    monkeypatch.setattr(shards, "BATCH_CHARACTERS", 40)  # longer than any word
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 40)  # longer than any word
     cut = open_dataset(prepare([path], tmp_path / "cut", tokenizer="bpe", vocab_size=600))
     assert cut.fingerprint == whole.fingerprint
     for split in ("train", "val"):
@@ -76,7 +77,7 @@ def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of
 
 @pytest.mark.parametrize("text", ["x" * 5000, " " * 5000, "न" * 5000, "\n" * 5000])
 def test_a_text_without_word_boundaries_is_decoded_to_the_original_text(text, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "BATCH_CHARACTERS", 64)
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 64)
     dataset = open_dataset(prepare([write("a.txt", text)], tmp_path / "out", tokenizer="bpe", vocab_size=300))
     assert "".join(texts(dataset)) == text
 
@@ -221,9 +222,9 @@ def test_a_read_only_output_folder_is_named(write, tmp_path):
 SLOWLY = """
 import sys
 from pathlib import Path
-from nanoscope.data import shards
+from nanoscope.data import dataset as module
 from nanoscope.data.prepare import prepare
-shards.BATCH_CHARACTERS = 16  # a write for every word
+module.BATCH_CHARACTERS = 16  # a write for every word
 prepare([sys.argv[1]], Path(sys.argv[2]), tokenizer="char")
 """
 
@@ -233,13 +234,13 @@ def test_a_killed_preparation_leaves_no_dataset_and_the_next_one_cleans_up(write
     source, out = write("a.txt", "some words to go through " * 200_000), tmp_path / "data" / "out"
     process = subprocess.Popen([sys.executable, "-c", SLOWLY, str(source), str(out)])
     try:
-        while not list(tmp_path.glob("data/.out.preparing-*/train-00000.bin")):
+        while not list(tmp_path.glob("data/.out.preparing/train-00000.bin")):
             assert process.poll() is None
             time.sleep(0.01)
     finally:
         process.kill()
         process.wait()
-    assert [path.name.startswith(".out.preparing-") for path in out.parent.iterdir()] == [True]
+    assert sorted(path.name for path in out.parent.iterdir()) == [".out.lock", ".out.preparing"]
     open_dataset(prepare([source], out, tokenizer="char"))
     assert list(out.parent.iterdir()) == [out]
 
@@ -249,7 +250,7 @@ def test_a_killed_preparation_leaves_no_dataset_and_the_next_one_cleans_up(write
 def test_an_interrupted_preparation_leaves_nothing(write, tmp_path):
     source, out = write("a.txt", "some words to go through " * 200_000), tmp_path / "data" / "out"
     process = subprocess.Popen([sys.executable, "-c", SLOWLY, str(source), str(out)], stderr=subprocess.DEVNULL)
-    while not list(tmp_path.glob("data/.out.preparing-*/train-00000.bin")):
+    while not list(tmp_path.glob("data/.out.preparing/train-00000.bin")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -273,17 +274,25 @@ def test_a_full_disk_is_reported_and_leaves_nothing(write, tmp_path):
     assert list(out.parent.iterdir()) == []
 
 
-def test_the_preparation_of_another_running_process_is_left_alone(write, tmp_path):
-    running = tmp_path / f".out.preparing-{shards._this_machine()}-{os.getppid()}"
-    running.mkdir()
-    prepare([write("a.txt", "text " * 9)], tmp_path / "out")
-    assert running.exists()
+def test_of_two_preparations_of_the_same_folder_one_waits(write, tmp_path):
+    source, out = write("a.txt", "text " * 9), tmp_path / "[out]"
+    done = []
+    with module.dataset_folder(out, overwrite=False) as folder:
+        (folder / "half").touch()
+        thread = threading.Thread(target=lambda: done.append(prepare([source], out)))
+        thread.start()
+        thread.join(0.5)
+        assert (done, list(folder.iterdir())) == ([], [folder / "half"])
+        (folder / "half").unlink()
+    thread.join()
+    assert done == [out]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["[out]", "a.txt"]
 
 
-def test_a_leftover_of_a_process_with_our_number_is_removed(write, tmp_path):
-    leftover = tmp_path / f".[out].preparing-{shards._this_machine()}-{os.getpid()}"
+def test_a_leftover_of_a_killed_process_is_removed(write, tmp_path):
+    leftover = tmp_path / ".out.preparing"
     leftover.mkdir()
-    prepare([write("a.txt", "text " * 9)], tmp_path / "[out]")
+    prepare([write("a.txt", "text " * 9)], tmp_path / "out")
     assert not leftover.exists()
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from nanoscope.data import readers, sources
-from nanoscope.data.readers import Documents
+from nanoscope.data import readers
+from nanoscope.data.sources import Documents
 from nanoscope.errors import JobError, UsageError
 
 
@@ -120,7 +120,7 @@ def test_a_field_can_be_chosen(file):
         ("a.jsonl", '{"text": "a"}\n{"text": \n', r"a\.jsonl is not a valid JSONL file: line 3: Expecting value"),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "record 2: the field 'text' is int"),
         ("a.jsonl", '{"text": 5}\n', "record 1: the field 'text' is int"),
-        ("a.jsonl", '{"texts": "a", "note": "long"}\n', r"It has: texts, note\.\n.*a\.jsonl --field=texts$"),
+        ("a.jsonl", '{"texts": "long", "note": "a"}\n', r"It has: texts, note\.\n.*a\.jsonl --field=texts$"),
         ("a.csv", "id,content\n1,some words\n", r"no field 'text'\. It has: id, content\.\n.* --field=content$"),
         ("a.txt.gz", b"\x1f\x8b\x08\0 not gzip", r"Cannot read .*a\.txt\.gz"),
         ("a.parquet", b"PAR1 this is not parquet", r"a\.parquet is not a valid PARQUET file"),
@@ -187,7 +187,7 @@ def test_a_truncated_compressed_file_is_named(file, suffix, compress):
 
 
 def test_a_file_that_unpacks_to_an_absurd_size_is_refused(file, monkeypatch):
-    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
     with pytest.raises(JobError, match=r"a\.txt\.bz2 was not read: it unpacks to over"):
         texts(file("a.txt.bz2", bz2.compress(b"a" * (1 << 23))))
 
@@ -201,7 +201,7 @@ def test_a_parquet_file_that_unpacks_to_an_absurd_size_is_refused(tmp_path, monk
     rows = ["a" * (1 << 16) + ("" if repeated else str(number)) for number in range(1000)]
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, compression="zstd", use_dictionary=repeated)
-    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
     assert path.stat().st_size < 64_000
     with pytest.raises(JobError, match=r"a\.parquet was not read: it unpacks to over"):
         texts(path)
@@ -228,7 +228,12 @@ def test_an_archive_that_cannot_be_read_gets_a_way_out(file, name):
 
 def test_reading_reports_its_progress(file, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_SIZE", 10)
-    documents = Documents([file("a.txt", "x" * 25), file("b.txt", "y" * 15)])
-    seen = [documents.read_bytes for _ in documents.pieces()]
-    assert seen == sorted(seen)
-    assert seen[-1] == documents.total_bytes == documents.read_bytes == 40
+    seen = []
+    documents = Documents(
+        [file("a.txt", "x" * 25), file("b.txt", "y" * 15)], on_progress=lambda stage, done: seen.append((stage, done))
+    )
+    for _ in documents.pieces("reading"):
+        pass
+    assert documents.total_bytes == 40
+    assert seen == sorted(set(seen))
+    assert seen[-1] == ("reading", 1.0)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nanoscope.cli import run
-from nanoscope.data import sources
-from nanoscope.data.readers import Documents
+from nanoscope.data import readers
+from nanoscope.data.sources import Documents
 from nanoscope.errors import JobError, UsageError
 
 FILES = {
@@ -104,14 +104,6 @@ def test_an_extension_that_nothing_has_is_named(collection) -> None:
         texts(collection(), ext=["rs"])
 
 
-def test_extensions_need_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a", "utf-8")
-    with pytest.raises(UsageError, match="selects the files of folders"):
-        Documents([tmp_path / "a.txt"], ext=["py"])
-    with pytest.raises(UsageError, match="--ext=py,md"):
-        Documents([tmp_path], ext=[","])
-
-
 def test_links_that_lead_nowhere_or_in_circles_are_skipped(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "in", {"a.txt": b"a"})
     try:
@@ -146,7 +138,7 @@ def test_a_member_that_points_outside_is_read_like_any_other(tmp_path: Path) -> 
 
 
 def test_an_archive_that_unpacks_to_an_absurd_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
     path = write_zip(tmp_path / "a.zip", {"a.txt": b"a" * (1 << 23)})
     with pytest.raises(JobError, match=r"a\.zip was not read: it unpacks to over"):
         Documents([path])

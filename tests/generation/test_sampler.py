@@ -17,8 +17,8 @@ from nanoscope.generation.sampler import (
     choose,
     encode_prompt,
     generate,
+    generate_pieces,
     generate_text,
-    generate_texts,
     window_start,
 )
 from nanoscope.model import LanguageModel, ModelConfig, build_model
@@ -219,10 +219,13 @@ def streamed(
     tokenizer: Tokenizer, *scripts: list[int], prompt: str = "x", padding: int = 0
 ) -> tuple[list[str], list[str]]:
     """Return the texts, and the pieces in which the first was streamed."""
-    pieces: list[str] = []
+    texts, pieces = [""] * len(scripts), []
     model = Scripted(list(scripts), tokenizer.vocab_size + padding, tokenizer.vocab_size if padding else None)
     settings = Sampling(max_new_tokens=len(scripts[0]))
-    texts = generate_texts(model, tokenizer, prompt, settings, len(scripts), pieces.append)  # type: ignore[arg-type]
+    for number, piece in generate_pieces(model, tokenizer, prompt, settings, len(scripts)):  # type: ignore[arg-type]
+        texts[number] += piece
+        if number == 0:
+            pieces.append(piece)
     return texts, pieces
 
 

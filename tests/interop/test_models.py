@@ -1,4 +1,4 @@
-"""Any model is opened in the same way: a run, a checkpoint, weights alone, nanoGPT's ckpt.pt."""
+"""Any model is opened in the same way: a run, a checkpoint, nanoGPT's ckpt.pt."""
 
 import pickle
 import shutil
@@ -8,8 +8,6 @@ import pytest
 import torch
 
 import nanogpt_files
-from conftest import DatasetFactory
-from nanoscope import cli
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interop.models import OpenedModel, open_model, open_models
 from nanoscope.model.weights import read_tensors
@@ -70,37 +68,11 @@ def test_damaged_weights_are_replaced_by_an_older_checkpoint(run: Path, checkpoi
     assert "step-000002" in str(found.problems[0])
 
 
-def test_the_state_is_not_needed_if_the_settings_are_there(run: Path, checkpoint: Path) -> None:
-    whole = open_model(run)
+def test_weights_without_their_state_are_refused(run: Path, checkpoint: Path) -> None:
     (checkpoint / "state.json").unlink()
     for source in (checkpoint, checkpoint / "model.safetensors"):
-        found = open_model(source)
-        assert same(found, whole)
-        assert found.step == 2
-        assert "state.json is missing" in str(found.problems[0])
-
-
-@pytest.fixture
-def classic(small_dataset: DatasetFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    small_dataset()
-    monkeypatch.chdir(tmp_path)
-    shape = ["--n_layer=1", "--n_head=2", "--n_embd=8", "--block_size=8", "--bias=True"]
-    words = ["train", "laptop-classic", "--dataset=data/song", "--max_iters=1", "--eval_iters=1", "--device=cpu"]
-    assert cli.run([*words, *shape, "--out_dir=classic"]) == 0
-    return tmp_path / "classic"
-
-
-def test_the_shape_of_a_classic_model_is_found_in_its_weights_too(classic: Path) -> None:
-    whole = open_model(classic)
-    (classic / "checkpoints/step-000001/state.json").unlink()
-    assert same(open_model(classic / "checkpoints/step-000001"), whole)
-
-
-def test_weights_without_anything_else_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "alone").mkdir()
-    shutil.copy(checkpoint / "model.safetensors", tmp_path / "alone")
-    with pytest.raises(JobError, match=r"config\.toml of its run is missing"):
-        open_model(tmp_path / "alone")
+        with pytest.raises(JobError, match=r"state\.json is missing"):
+            open_model(source)
 
 
 def test_a_run_without_checkpoints_says_when_one_is_saved(run: Path) -> None:

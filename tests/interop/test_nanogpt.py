@@ -138,7 +138,7 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [[1, 2], {"model": [1], "model_args": ARGUMENTS}, torch.zeros(3), "text"])
 def test_another_file_of_torch_is_refused(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "ckpt.pt")
-    with pytest.raises(JobError, match="is not a complete nanoGPT checkpoint"):
+    with pytest.raises(JobError, match="is not a nanoGPT checkpoint"):
         load_nanogpt(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_the_state_of_the_optimizer_is_that_of_each_parameter(tmp_path: Path) ->
 def test_without_the_optimizer_its_state_is_not_read(tmp_path: Path) -> None:
     nanogpt_files.write_checkpoint(tmp_path, optimizer="damaged")
     assert read_nanogpt(tmp_path).optimizer == {}
-    with pytest.raises(JobError, match="is not a complete nanoGPT checkpoint"):
+    with pytest.raises(JobError, match="is not a nanoGPT checkpoint"):
         read_nanogpt(tmp_path, optimizer=True)
 
 

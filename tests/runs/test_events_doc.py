@@ -11,8 +11,8 @@ from msgspec import NODEFAULT, Struct, structs
 
 from nanoscope import cli
 from nanoscope.runs.events import AnyEvent, Event
-from nanoscope.runs.glance import glance, version_of
 from nanoscope.runs.reader import read_log
+from nanoscope.runs.summary import summary_of
 
 DOC = (Path(__file__).parents[2] / "docs/events.md").read_text("utf-8")
 KINDS: tuple[type[Struct], ...] = get_args(AnyEvent)
@@ -68,6 +68,6 @@ def test_the_example_gets_its_report(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_example_is_listed_as_finished(folder: Path) -> None:
-    found = glance("mine", folder, version_of(folder))
+    found = summary_of(folder)
     assert (found.state, found.step, found.total) == ("finished", 200, 200)
     assert found.val == pytest.approx(1.6 + 2.5 * 0.98**200)

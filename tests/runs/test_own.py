@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from nanoscope.runs import own
-from nanoscope.runs.events import EVENTS_VERSION, MAX_EXTRAS, End, Eval, Iter, NewerVersionError, Start
-from nanoscope.runs.glance import TAIL_BYTES, glance, version_of
+from nanoscope.runs import growing
+from nanoscope.runs.events import EVENTS_VERSION, MAX_EXTRAS, NewerVersionError
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log
-from written_runs import write_events, write_run
+from nanoscope.runs.summary import summary_of
+from written_runs import write_run
 
 EARLIER_RUN = Path(__file__).parent / "run_of_0.1.0"
 
@@ -111,7 +111,7 @@ def test_a_loss_that_is_not_finite_may_be_null_or_nan(folder: Path) -> None:
 
 
 def test_a_line_longer_than_any_event_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(growing, "PIECE_BYTES", 4096)
     whole = seen(OwnRun(folder).read())
     with (folder / "events.jsonl").open("ab") as file:
         file.write(b"x" * 20_000 + b"\n")
@@ -182,45 +182,10 @@ def test_another_trainers_log_with_a_version_of_its_own_is_read(tmp_path: Path) 
 
 
 def test_a_run_of_a_newer_version_is_listed_as_unreadable_with_the_reason(folder: Path) -> None:
-    found = glance("run", newer(folder), version_of(folder))
+    found = summary_of(newer(folder))
     assert found.state == "unreadable"
     assert found.reason is not None
     assert "newer nanoscope" in found.reason
-
-
-# --- the glance ---
-
-
-def test_the_last_evaluation_is_found_whatever_the_order_of_its_keys(folder: Path) -> None:
-    filler = b"".join(b'{"step": %d, "loss": 1.5, "event": "iter"}\n' % step for step in range(201, 5000))
-    with (folder / "events.jsonl").open("ab") as file:
-        file.write(b'{"val_loss": 1.25, "step": 200, "event": "eval"}\n' + filler)
-    found = glance("run", folder, version_of(folder))
-    assert (found.val, found.step) == (1.25, 4999)
-
-
-@pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
-def test_the_lowest_validation_loss_is_found_however_long_ago_it_was(end: bool, tmp_path: Path) -> None:
-    evals = [Eval(step=step, val_loss=abs(step - 300) / 100 + 1, best=step <= 300) for step in range(100, 1000, 100)]
-    iterations = [Iter(step=step, loss=2.0) for step in range(1000, 4000)]
-    ended = [End(reason="finished", step=4000, best_val_loss=1.0)] if end else []
-    folder = write_events(tmp_path / "run", [Start(), *evals, *iterations, *ended])
-    assert (folder / "events.jsonl").stat().st_size > 2 * TAIL_BYTES
-    found = glance("run", folder, version_of(folder))
-    assert (found.best, found.val) == (1.0, 7.0)
-
-
-def test_a_best_loss_beyond_the_events_that_are_searched_is_the_one_of_its_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    iterations = [Iter(step=step, loss=2.0) for step in range(1, 4000)]
-    folder = write_events(tmp_path / "run", [Start(), Eval(step=0, val_loss=1.5, best=True), *iterations])
-    monkeypatch.setattr("nanoscope.runs.glance.EVAL_SEARCH_BYTES", TAIL_BYTES)
-    assert glance("run", folder, version_of(folder)).best is None
-    (folder / "checkpoints/step-000000").mkdir(parents=True)
-    (folder / "checkpoints/best").write_text("step-000000", "utf-8")
-    (folder / "checkpoints/step-000000/state.json").write_text('{"progress": {"best_val_loss": 1.5}}', "utf-8")
-    assert glance("run", folder, version_of(folder)).best == 1.5
 
 
 # --- numbers under names of their own ---

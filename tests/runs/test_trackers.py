@@ -1,6 +1,10 @@
 """Folders of experiment trackers: they are read like the console's lines."""
 
+import json
+import sqlite3
 import sys
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -172,3 +176,68 @@ def test_a_damaged_event_file_is_no_run(tmp_path: Path) -> None:
     file.write_bytes(b"\x18\0\0\0\0\0\0\0" + bytes(range(256)) * 40)
 
     assert read_log(str(file)).runs == []
+
+
+def write_trackio(file: Path, earlier: bool = False) -> Path:
+    """A project's database; earlier versions had no ids of runs, and no settings."""
+    run_id = [] if earlier else ["ab12"]
+    with closing(sqlite3.connect(file)) as base, base:
+        ids = "" if earlier else "run_id TEXT NOT NULL, "
+        base.execute(
+            f"CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, {ids}timestamp TEXT NOT NULL, "
+            "run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL)"
+        )
+        places = ", ".join("?" * (len(run_id) + 4))
+        columns = ("run_id, " if run_id else "") + "timestamp, run_name, step, metrics"
+        rows: dict[tuple[float, int], dict[str, object]] = {}
+        for name, points in metrics().items():
+            for at, step, value in points:
+                rows.setdefault((at, step), {"note": "text", "table": {"rows": []}})[name] = value
+        insert = f"INSERT INTO metrics ({columns}) VALUES ({places})"
+        base.execute(insert, [*run_id, "2025-10-08T09:00:00", "before", 7, '{"train/loss": 9.0}'])
+        for (at, step), logged in sorted(rows.items()):
+            time = datetime.fromtimestamp(at, UTC).isoformat()
+            base.execute(insert, [*run_id, time, "second", step, json.dumps(logged).encode()])
+        if not earlier:
+            base.execute("CREATE TABLE configs (id INTEGER PRIMARY KEY, run_name TEXT, config TEXT)")
+            base.execute("INSERT INTO configs VALUES (1, 'second', ?)", ['{"max_steps": 400, "optimizer": "adam"}'])
+    return file
+
+
+@pytest.mark.parametrize("given", ["project.db", "."])
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier"])
+def test_a_database_of_trackio_stands_for_the_run_that_logged_last(tmp_path: Path, given: str, earlier: bool) -> None:
+    write_trackio(tmp_path / "project.db", earlier)
+    (run,) = read_log(str(tmp_path / given)).runs
+
+    assert_read(run)
+    assert run.config.get("max_steps") == (None if earlier else 400)
+    assert [path.name for path in tmp_path.iterdir()] == ["project.db"]
+
+
+def test_a_database_of_trackio_is_read_while_its_run_logs(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(write_trackio(tmp_path / "project.db"))) as base:
+        base.execute("PRAGMA journal_mode = wal")
+        values = json.dumps({"train/loss": float("nan"), "val/loss": "Infinity", "train/global_step": 250})
+        base.execute("INSERT INTO metrics VALUES (NULL, 'ab12', '2025-10-09T09:00:00', 'second', 3, ?)", [values])
+        base.commit()
+        (run,) = read_log(str(tmp_path / "project.db")).runs
+
+    assert run.steps.step[-1] == 250
+    assert run.steps.loss[-1] == float("inf")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "another", "values"])
+def test_a_damaged_database_of_trackio_is_refused_with_one_message(tmp_path: Path, damage: str) -> None:
+    file = write_trackio(tmp_path / "project.db")
+    content = file.read_bytes()
+    if damage == "truncated":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "overwritten":
+        file.write_bytes(b"not a database" * 1000)
+    else:
+        with closing(sqlite3.connect(file)) as base, base:
+            base.execute("DROP TABLE metrics" if damage == "another" else "UPDATE metrics SET metrics = '[1'")
+
+    with pytest.raises(JobError, match=r"^Cannot read .*project\.db as a database of trackio: .+\.$"):
+        read_log(str(file))

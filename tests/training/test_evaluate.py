@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nanoscope.data.dataset import TokenSplit
+from nanoscope.data.dataset import mapped
 from nanoscope.errors import JobError
 from nanoscope.hardware.device import DeviceConfig
 from nanoscope.hardware.memory import SequenceTooLargeError
@@ -30,7 +30,7 @@ def make_evaluator(
     path: Path, tokens: np.ndarray, windows: int | None, block_size: int = 4, batch: int | Literal["auto"] = "auto"
 ) -> Evaluator:
     tokens.astype("<u2").tofile(path / "tokens.bin")
-    split = TokenSplit([path / "tokens.bin"], VOCAB)
+    split = mapped([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
         machine=Machine(DeviceConfig("cpu", "a CPU", "float32", False, Joined("", ())), Processes()), batch=batch,

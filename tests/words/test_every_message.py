@@ -31,7 +31,7 @@ from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.report.tiles import evidence, tiles
 from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
 from nanoscope.views.scores import print_scores
-from nanoscope.views.terminal import print_eta, print_report
+from nanoscope.views.terminal import print_eta, print_how_to_go_on, print_report
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
@@ -81,6 +81,9 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     (folder / "events.jsonl").write_text(generated_logs.own_events(), "utf-8")
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
         yield report(read_log(str(folder)), language, notes=note_findings(some))
+    page = page_of(language)
+    print_how_to_go_on(page)
+    yield text_of(page)
     yield report(read(generated_logs.LOGS["gpu"], "-"), language)
     console = read(generated_logs.LOGS["gpu"], "console.log")
     console.read_instead = "events.jsonl"

@@ -9,6 +9,7 @@ from nanoscope.analysis.advice import advise
 from nanoscope.analysis.eta import analyse_eta
 from nanoscope.analysis.findings import (
     Analysis,
+    Completed,
     Error,
     LogError,
     LogSummary,
@@ -16,16 +17,20 @@ from nanoscope.analysis.findings import (
     NonFinite,
     NoTraining,
     Reading,
+    RunProgress,
+    ScheduleEnded,
     TooShort,
     Verdict,
 )
-from nanoscope.analysis.loss import analyse_learning, eval_interval_of
+from nanoscope.analysis.loss import Learning, analyse_learning, eval_interval_of
 from nanoscope.analysis.mfu import analyse_achieved, analyse_mfu
 from nanoscope.analysis.pressure import judge_pressure
 from nanoscope.analysis.progress import analyse_progress, tokens_in_step
 from nanoscope.analysis.reconcile import reconcile
 from nanoscope.analysis.timing import analyse_timing, slow_steps_normal
 from nanoscope.runs.run import Log, LoggedError, Run, Traits
+
+NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th step ends before its last one
 
 # Series whose names carry a unit.
 _SERIES_NAMES = {"memory_gb": "memory", "data_s": "data_time", "eta_s": "eta"}
@@ -46,6 +51,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     timing = analyse_timing(run, interval, tokens_in_step(run))
     progress = analyse_progress(run, options.max_iters, timing.log_interval)
     learning = analyse_learning(run, progress, timing, interval)
+    summary = _summary(run, log, timing.log_interval)
     eta = analyse_eta(run, progress, timing) if run.steps or run.evals else None
     if not progress.finished and any(isinstance(v, NonFinite) and not v.recovered for v in learning.verdicts):
         eta = NoEta("not_finite", None)
@@ -55,6 +61,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         verdicts = (slow, *verdicts)
     if not run.steps and not run.evals:
         verdicts = (NoTraining(log.lines if log else 0, confidence="sure"),)
+    verdicts = _completed(verdicts, progress, learning, summary)
     last_error = next(iter(log_errors(_last_errors(run, log))), None)
     interrupted = last_error is not None and last_error.kind == "interrupted"
     if last_error is not None and not interrupted:
@@ -65,7 +72,7 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     mismatches = reconcile(run, progress, timing.normal_step)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
-        summary=_summary(run, log, timing.log_interval),
+        summary=summary,
         reading=_reading(run),
         verdicts=verdicts,
         progress=progress,
@@ -90,6 +97,26 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         mismatches=mismatches,
         advice=advise(run, progress, timing, eta, learning, verdicts, errors, mismatches),
     )
+
+
+def _completed(
+    verdicts: tuple[Verdict, ...], progress: RunProgress, learning: Learning, summary: LogSummary
+) -> tuple[Verdict, ...]:
+    """The verdicts, headed by the good end of a run that did all its steps and has nothing worse to be told.
+
+    That its training lines are flat by then is what its schedule was for.
+    """
+    total, last = progress.total_steps, progress.last_step
+    if total is None or last is None or not progress.finished or last < NEARLY_ALL * total:
+        return verdicts
+    if any(verdict.lasts and not verdict.harmless for verdict in verdicts):
+        return verdicts
+    train, evals = learning.train, learning.evals
+    val = evals.last_val if evals is not None and evals.metric == "loss" else None
+    stderr = evals.stderr if evals is not None and val is not None else None
+    first = None if summary.begins_mid_run else train.first
+    done = Completed(total, progress.unit, first, train.smoothed_last, val, stderr, confidence="sure")
+    return (done, *(verdict for verdict in verdicts if verdict.lasts or not isinstance(verdict, ScheduleEnded)))
 
 
 def main_run(analyses: Sequence[Analysis]) -> int:

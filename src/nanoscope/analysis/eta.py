@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # explaining a log needs no events
 
 COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
 FORECAST_LOW, FORECAST_HIGH = 0.7, 1.5  # times what a run foresees for an evaluation that it has not done yet
-PRINTED_MAY_VARY = 0.1  # a trainer's own estimate, which comes without a range
 OTHER_STEP_TIMES = 1 / 2, 1 / 5, 1 / 20  # of the present one, to show what a faster step would bring
 INTERVALS = "eval_interval", "eval_every", "eval_steps", "val_every", "val_loss_every"
 
@@ -51,19 +50,15 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
     ahead = left / max(1, run.steps.step[-1] - run.steps.step[0])
     pace = measure_pace(timing.steady_s, timing.steady_steps, ahead)
     known, evals = _evaluations_left(run, timing, last, last_step_of(run, total))
-    parts = [
-        Part(left, pace.step_s, left * pace.low_s, left * pace.high_s),
-        evals,
-        _checkpoints_left(run, progress, timing, evals),
-    ]
+    steps = Part(left, pace.step_s, left * pace.low_s, left * pace.high_s)
+    saves = _checkpoints_left(run, progress, timing, evals)
+    parts = [steps, evals, saves]
     expected, low = sum(part.expected_s for part in parts), sum(part.low_s for part in parts)
     high = sum(part.high_s for part in parts) + _stalls_s(timing, ahead)
     if (share := _share_before_limit(run, progress, expected)) < 1:  # then the time is known, and what it holds is not
         expected, low, high = share * expected, share * low, share * expected
-        parts = [part._replace(number=int(share * part.number)) for part in parts]
-    steps, evals, saves = parts
+        steps, evals, saves = (part._replace(number=int(share * part.number)) for part in parts)
     printed = _printed(run, progress, timing.log_interval or 1)
-    is_near = printed is None or low * (1 - PRINTED_MAY_VARY) <= printed <= high * (1 + PRINTED_MAY_VARY)
     return Eta(
         expected_s=expected,
         low_s=low,
@@ -78,7 +73,7 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
         scenarios=tuple(scenario(steps.number, float(f"{pace.step_s * x:.1g}")) for x in OTHER_STEP_TIMES),
         evaluations=known,
         printed_s=printed,
-        printed_disagrees=not is_near,
+        printed_disagrees=printed is not None and not 0.9 * low <= printed <= 1.1 * high,  # it comes without a range
         unit=run.unit,
     )
 
@@ -157,9 +152,11 @@ def _checkpoints_left(run: Run, progress: RunProgress, timing: Timing, evals: Pa
 
 
 def _stalls_s(timing: Timing, ahead: float) -> float:
-    """What stalls may add if they go on as before. One is not a habit."""
+    """What stalls may add if they go on as before. One or two are no habit; of more, the lines show only a part."""
     stalls = [slow.extra_s for slow in timing.slow_steps if slow.causes == ("stall",)]
-    return sum(stalls) * ahead if len(stalls) > 1 else max(stalls, default=0.0) * min(1.0, ahead)
+    if len(stalls) > 2 and timing.steady_steps is None:
+        return sum(stalls) * ahead * (timing.log_interval or 1)
+    return sum(stalls) * min(1.0, ahead)
 
 
 def _share_before_limit(run: Run, progress: RunProgress, expected: float) -> float:

@@ -33,7 +33,7 @@ def measure_pace(values: Sequence[float], weights: Sequence[int] | None, ahead: 
     usual_error = mean([error**2 for error in errors]) ** 0.5 if errors else 0.0
     share = max(LEAST + LEAST_OF_ONE_LINE / len(values) ** 0.5, PAST_ERRORS * usual_error)
     farther = _drift(past) * (0.5 + 1.5 * ahead) / step_s  # by the middle of what is to come, if it goes on to the end
-    return Pace(step_s, step_s / (1 + max(share, -farther)), step_s * (1 + max(share, farther)))
+    return Pace(step_s, step_s / (1 + max(share, LEAST - farther)), step_s * (1 + max(share, LEAST + farther)))
 
 
 def _level(past: list[float]) -> float:

@@ -8,10 +8,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import ne
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nanoscope.analysis.findings import Cause
 from nanoscope.analysis.numbers import Baseline, common_gap, is_slow, robust_sigma
@@ -33,90 +33,144 @@ class SlowRecords:
     """The slow records of a run, by index."""
 
     measured: Sequence[int]  # records that have a time
-    is_normal_known: bool  # False: every time is that of a step with an evaluation
-    causes: dict[int, tuple[Cause, ...]]
-    extra_s: dict[int, float]  # over the normal step there and then, for all the steps that the record covers
-    jittery: bool
-    evaluation_lands: Place | None
-    clock_resolution_s: float | None  # set where the spread of the times is only the clock's own steps
+    is_normal_known: bool = False  # False: every time is that of a step with an evaluation
+    causes: dict[int, tuple[Cause, ...]] = field(default_factory=dict)
+    extra_s: dict[int, float] = field(default_factory=dict)  # over the normal step there, for all steps of the record
+    jittery: bool = False
+    evaluation_lands: Place | None = None
+    clock_resolution_s: float | None = None  # set where the spread of the times is only the clock's own steps
     eval_interval: int | None = None  # set where the log leaves the evaluations out, and slow steps show where they are
+
+
+class _Marks(NamedTuple):
+    """The records in which something besides training is known to happen."""
+
+    lands: Place | None  # where the time of an evaluation shows
+    eval_interval: int | None  # of evaluations that the log leaves out
+    evaluated: set[int]
+    saved: set[int]
+    resumed: set[int]
+    first: set[int]  # the run's first record, if the log has it
+
+    @property
+    def in_times(self) -> set[int]:
+        """Whose times hold an evaluation or a save."""
+        return self.evaluated | (self.saved if self.lands is not None else set())
+
+
+class _Found(NamedTuple):
+    """What stands out of the run's own spread."""
+
+    explained: dict[int, float]  # as a share of a normal step: enough to be slow where a cause is known
+    unexplained: list[int]  # slow whatever the cause
+    extra_s: dict[int, float]
+    usual_shares: list[float]  # of plain records, around their level
+    clock_resolution_s: float | None
 
 
 def find_slow(run: Run, interval: int | None) -> SlowRecords:
     """Every slow record with its causes."""
-    steps, times = run.steps.step, run.steps.time_s
-    measured = finite_indices(times)
+    measured = finite_indices(run.steps.time_s)
     if not measured:
-        return SlowRecords([], False, {}, {}, False, None, None)
-    lands = _evaluation_lands(run, measured)
-    eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
-    unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
-    evaluated = records_of(steps, [*(e.step for e in run.evals), *unprinted], lands)
-    saved = records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run))
-    resumed = records_of(steps, run.resumed_at, "same")
-    first = {measured[0]} if _is_opening(run, measured[0], interval) else set()
-
-    marked = evaluated | (saved if lands is not None else set())
-    special = marked | resumed | first
-    plain: Sequence[int] = array("q", (index for index in measured if index not in special))
-    if not plain and lands == "same":  # such a trainer also evaluates before its first step
-        plain = [index for index in measured if index not in marked and steps[index] > 0]
-    elif not plain:
-        plain = [index for index in measured if index not in first] or measured
+        return SlowRecords(measured)
+    marks = _marks(run, measured, interval)
+    plain = _plain(run, measured, marks)
     if not plain:
-        return SlowRecords(measured, False, {}, {}, False, lands, None)
-    baseline = Baseline(plain, array("d", (times[index] for index in plain)))
-    sample = [plain[i] for i in spread_indices(len(plain))]
-    resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
-    plain_shares = [times[i] / level - 1 for i, level in zip(sample, baseline.levels(sample), strict=True)]
-    spread = robust_sigma(plain_shares)
-
-    explained: dict[int, float] = {}  # index → share of a normal step that it takes more
-    unexplained: list[int] = []
-    extra_s: dict[int, float] = {}
-    surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
-    candidates = [index for index in measured if times[index] > surely_normal_s]
-    for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
-        share = times[index] / level - 1
-        if share > SEEN_SHARE:
-            covered = steps_covered(run, index)
-            noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
-            extra_s[index] = (times[index] - level) * covered
-            stands_out = index in marked and share > SEEN_SIGMAS * noise
-            if stands_out or is_slow(times[index], level, noise, explained=True):
-                explained[index] = share
-            if len(plain) >= FEW and is_slow(times[index], level, noise):
-                unexplained.append(index)
-
-    causes: dict[int, tuple[Cause, ...]] = {}
-    begins: Cause = "resume" if run.begins_with_resume else "startup"
-    shows_saves = lands is not None or _mostly(explained, saved - evaluated - first)
-    for index, share in explained.items():
-        why: list[Cause] = [begins] if index in first and share > STARTUP_SHARE else []
-        why += ["resume"] if index in resumed else []
-        why += ["evaluation"] if index in evaluated else []
-        why += ["checkpoint"] if shows_saves and index in saved else []
-        if why:
-            causes[index] = tuple(why)
-    if (
-        first
-        and causes.get(measured[0], ())[:2] == ("startup", "evaluation")
-        and not _has_startup(run, causes, extra_s, measured[0])
-    ):
-        causes[measured[0]] = causes[measured[0]][1:]
-    _extend_startup(causes, set(unexplained), measured)
-
-    left = [index for index in unexplained if index not in causes]
+        return SlowRecords(measured, evaluation_lands=marks.lands)
+    found = _stand_out(run, measured, plain, marks)
+    causes = _known_causes(run, measured, marks, found)
+    left = [index for index in found.unexplained if index not in causes]
+    steps = run.steps.step
     regular = _periodic([steps[index] for index in left], steps, interval)
     stray = [index for index in left if steps[index] not in regular]
     jittery = len(stray) > max(3, JITTER_SHARE * len(measured))
     if jittery:  # such steps are this run's own spread; only what stands out even of that is a stall
-        limit = 3 * percentile(plain_shares, 95)
-        stray = [index for index in stray if explained.get(index, 0.0) > limit]
+        limit = 3 * percentile(found.usual_shares, 95)
+        stray = [index for index in stray if found.explained.get(index, 0.0) > limit]
     causes |= {index: ("periodic",) for index in left if steps[index] in regular}
     causes |= dict.fromkeys(stray, ("stall",))
     causes = dict(sorted(causes.items()))
-    return SlowRecords(measured, True, causes, extra_s, jittery, lands, resolution_s, eval_interval)
+    resolution_s = found.clock_resolution_s
+    return SlowRecords(measured, True, causes, found.extra_s, jittery, marks.lands, resolution_s, marks.eval_interval)
+
+
+def _marks(run: Run, measured: Sequence[int], interval: int | None) -> _Marks:
+    steps, lands = run.steps.step, _evaluation_lands(run, measured)
+    eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
+    unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
+    return _Marks(
+        lands,
+        eval_interval,
+        evaluated=records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
+        saved=records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run)),
+        resumed=records_of(steps, run.resumed_at, "same"),
+        first={measured[0]} if _is_opening(run, measured[0], interval) else set(),
+    )
+
+
+def _plain(run: Run, measured: Sequence[int], marks: _Marks) -> Sequence[int]:
+    """The records that show a normal step."""
+    marked = marks.in_times
+    special = marked | marks.resumed | marks.first
+    plain = array("q", (index for index in measured if index not in special))
+    if plain:
+        return plain
+    if marks.lands == "same":  # such a trainer also evaluates before its first step
+        return [index for index in measured if index not in marked and run.steps.step[index] > 0]
+    return [index for index in measured if index not in marks.first] or measured
+
+
+def _stand_out(run: Run, measured: Sequence[int], plain: Sequence[int], marks: _Marks) -> _Found:
+    times = run.steps.time_s
+    baseline = Baseline(plain, array("d", (times[index] for index in plain)))
+    sample = [plain[i] for i in spread_indices(len(plain))]
+    resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
+    usual_shares = [times[i] / level - 1 for i, level in zip(sample, baseline.levels(sample), strict=True)]
+    found = _Found({}, [], {}, usual_shares, resolution_s)
+    spread = robust_sigma(usual_shares)
+    marked = marks.in_times
+    surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
+    candidates = [index for index in measured if times[index] > surely_normal_s]
+    for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
+        share = times[index] / level - 1
+        if share <= SEEN_SHARE:
+            continue
+        covered = steps_covered(run, index)
+        noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
+        found.extra_s[index] = (times[index] - level) * covered
+        stands_out = index in marked and share > SEEN_SIGMAS * noise
+        if stands_out or is_slow(times[index], level, noise, explained=True):
+            found.explained[index] = share
+        if len(plain) >= FEW and is_slow(times[index], level, noise):
+            found.unexplained.append(index)
+    return found
+
+
+def _known_causes(run: Run, measured: Sequence[int], marks: _Marks, found: _Found) -> dict[int, tuple[Cause, ...]]:
+    """The slow records that the log explains."""
+    begins: Cause = "resume" if run.begins_with_resume else "startup"
+    alone = marks.saved - marks.evaluated - marks.first
+    shows_saves = marks.lands is not None or 2 * sum(index in found.explained for index in alone) > len(alone)
+    causes: dict[int, tuple[Cause, ...]] = {}
+    for index, share in found.explained.items():
+        happens: list[tuple[Cause, bool]] = [
+            (begins, index in marks.first and share > STARTUP_SHARE),
+            ("resume", index in marks.resumed),
+            ("evaluation", index in marks.evaluated),
+            ("checkpoint", shows_saves and index in marks.saved),
+        ]
+        if why := tuple(cause for cause, does in happens if does):
+            causes[index] = why
+    opening = measured[0]
+    opens = marks.first and causes.get(opening, ())[:2] == ("startup", "evaluation")
+    if opens and not _has_startup(run, causes, found.extra_s, opening):
+        causes[opening] = causes[opening][1:]
+    if causes.get(opening, ())[:1] in (("startup",), ("resume",)):  # compilation may take the first few steps
+        for index in measured[1:10]:
+            if index not in found.unexplained or index in causes:
+                break
+            causes[index] = causes[opening][:1]
+    return causes
 
 
 def finite_indices(values: Sequence[float]) -> Sequence[int]:
@@ -221,20 +275,6 @@ def compiles(run: Run) -> bool | None:
     if isinstance(said, bool):
         return said
     return False if run.config.get("device") == "cpu" else None
-
-
-def _mostly(slow: dict[int, float], marked: set[int]) -> bool:
-    return bool(marked) and sum(index in slow for index in marked) > len(marked) / 2
-
-
-def _extend_startup(causes: dict[int, tuple[Cause, ...]], slow: set[int], measured: Sequence[int]) -> None:
-    """Compilation may take the first few steps: those that follow a slow first one without a gap."""
-    begins = causes.get(measured[0], ())[:1]
-    if begins in (("startup",), ("resume",)):
-        for index in measured[1:10]:
-            if index not in slow or index in causes:
-                break
-            causes[index] = begins
 
 
 def _periodic(slow: list[int], steps: Sequence[int], interval: int | None) -> set[int]:

@@ -1,8 +1,9 @@
 """Step times: what is normal, what slow steps cost together, and what evaluations and checkpoints take."""
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from itertools import pairwise
 
 from nanoscope.analysis.findings import (
@@ -50,32 +51,31 @@ class Timing:
 
 def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | None) -> Timing:
     """Everything about the step times of a run."""
-    steps, times = run.steps.step, run.steps.time_s
-    interval = common_gap(steps)
+    steps, times, interval = run.steps.step, run.steps.time_s, common_gap(run.steps.step)
     records = find_slow(run, interval)
-    eval_cost, checkpoint_cost = _printed_costs(run)
+    eval_cost = _typical(e.seconds for e in run.evals)
+    checkpoint_cost = _typical(c.seconds for c in run.checkpoints)
     if not records.is_normal_known:
-        last = records.measured[-1] if records.measured else None
-        shown = None if last is None else NoNormalStep(steps[last], times[last])
-        return Timing(interval, eval_cost, checkpoint_cost, no_normal_step=shown)
-
-    carrying = {i for i, causes in records.causes.items() if causes not in (("stall",), ("periodic",))}
+        shown = [NoNormalStep(steps[i], times[i]) for i in records.measured[-1:]]
+        return Timing(interval, eval_cost, checkpoint_cost, no_normal_step=next(iter(shown), None))
     stalled = {i for i, causes in records.causes.items() if causes == ("stall",)}
-    normal = _without(records.measured, carrying)
+    regular = {i for i, causes in records.causes.items() if causes == ("periodic",)}
+    normal = _without(records.measured, records.causes.keys() - stalled - regular)
     steady = _without(normal, stalled)
-    slow = tuple(
-        SlowRecord(steps[index], times[index], records.extra_s[index], causes)
-        for index, causes in records.causes.items()
-    )
-    eval_cost = eval_cost if eval_cost is not None else _evaluation_cost(slow)
+    extra_s = records.extra_s
+    slow = tuple(SlowRecord(steps[i], times[i], extra_s[i], why) for i, why in records.causes.items())
+    if eval_cost is None:
+        eval_cost = _typical(s.extra_s for s in _later(slow) if "evaluation" in s.causes)
     normal_s = _picked(times, normal)
-    steady_s = _per_step(run, steady, records, interval or 1, _picked(times, steady) if stalled else normal_s)
+    steady_s = _picked(times, steady) if stalled else normal_s
+    if regular and (interval or 1) > 1 and not run.time_spans_steps:
+        steady_s = _spread_out(steady, steady_s, regular, extra_s, interval or 1)
     weights = array("q", (steps_covered(run, index) for index in steady)) if run.time_spans_steps else None
     normal_step = _normal_step(run, normal, normal_s, mean(steady_s, weights), records, tokens_per_step)
     timing = Timing(
         log_interval=interval,
         eval_cost_s=eval_cost,
-        checkpoint_cost_s=checkpoint_cost if checkpoint_cost is not None else _checkpoint_cost(slow),
+        checkpoint_cost_s=_checkpoint_cost(slow) if checkpoint_cost is None else checkpoint_cost,
         normal_step=normal_step,
         eval_interval=eval_interval or records.eval_interval,
         evaluations=len(run.evals) or sum("evaluation" in step.causes for step in slow),
@@ -86,15 +86,18 @@ def analyse_timing(run: Run, eval_interval: int | None, tokens_per_step: int | N
         steady_s=steady_s,
         steady_steps=weights,
         last_printed_s=times[records.measured[-1]],
-        first_extra_s=None if eval_cost is not None or _free_evaluation(run, records) else _unsplit_first_step(slow),
+        first_extra_s=_unsplit_first_step(run, records, slow) if eval_cost is None else None,
     )
-    phase_costs, run_s = _phase_costs(run, timing)
-    if len(normal) < FEW and not run.phases:
-        phase_costs = ()  # shares of so short a time say nothing about the run
-    return replace(timing, phase_costs=phase_costs, run_s=run_s)
+    timing.phase_costs, timing.run_s = _phase_costs(run, timing)
+    return timing
 
 
-def _without(indices: Sequence[int], others: set[int]) -> Sequence[int]:
+def _typical(seconds: Iterable[float | None]) -> float | None:
+    known = [value for value in seconds if value is not None]
+    return median(known) if known else None
+
+
+def _without(indices: Sequence[int], others: AbstractSet[int]) -> Sequence[int]:
     """The indices that are not among the others (all of them, rather than none)."""
     return array("q", (index for index in indices if index not in others)) or indices if others else indices
 
@@ -103,19 +106,13 @@ def _picked(values: "array[float]", indices: Sequence[int]) -> "array[float]":
     return values if len(indices) == len(values) else array("d", (values[index] for index in indices))
 
 
-def _per_step(
-    run: Run, steady: Sequence[int], records: SlowRecords, interval: int, values: "array[float]"
+def _spread_out(
+    indices: Sequence[int], times: "array[float]", regular: set[int], extra_s: dict[int, float], interval: int
 ) -> "array[float]":
     """The times as means over all steps: a slow step that comes back regularly is one of the steps since the line
     before, not each of them."""
-    regular = {index for index, causes in records.causes.items() if causes == ("periodic",)}
-    if interval == 1 or run.time_spans_steps or not regular:
-        return values
-    spread = (
-        value - records.extra_s.get(index, 0.0) * (1 - 1 / interval) if index in regular else value
-        for index, value in zip(steady, values, strict=True)
-    )
-    return array("d", spread)
+    pairs = zip(indices, times, strict=True)
+    return array("d", (time - extra_s[i] * (1 - 1 / interval) if i in regular else time for i, time in pairs))
 
 
 def _normal_step(
@@ -128,11 +125,8 @@ def _normal_step(
 ) -> NormalStep:
     typical = median(values)
     first, last, trend = _trend(values)
-    tok_s = array("d", (speed for index in normal if (speed := run.steps.tok_s[index]) == speed))
-    printed = median(tok_s) if tok_s else None
-    throughput = printed
-    if throughput is None and tokens_per_step:
-        throughput = tokens_per_step / typical
+    printed = _typical(speed for index in normal if (speed := run.steps.tok_s[index]) == speed)
+    throughput = printed if printed is not None or not tokens_per_step else tokens_per_step / typical
     lands = records.evaluation_lands
     low, high = percentile(values, 5), percentile(values, 95)
     return NormalStep(
@@ -199,23 +193,13 @@ def _later(slow: tuple[SlowRecord, ...]) -> list[SlowRecord]:
     return [s for s in slow if "startup" not in s.causes and "resume" not in s.causes]
 
 
-def _evaluation_cost(slow: tuple[SlowRecord, ...]) -> float | None:
-    extras = [s.extra_s for s in _later(slow) if "evaluation" in s.causes]
-    return median(extras) if extras else None
-
-
-def _unsplit_first_step(slow: tuple[SlowRecord, ...]) -> float | None:
+def _unsplit_first_step(run: Run, records: SlowRecords, slow: tuple[SlowRecord, ...]) -> float | None:
     """What a first step cost that holds start-up and an evaluation, with no later evaluation to tell them apart."""
-    return next((s.extra_s for s in slow[:1] if s.causes[:2] == ("startup", "evaluation")), None)
-
-
-def _free_evaluation(run: Run, records: SlowRecords) -> bool:
-    """Whether a later evaluation shows in no printed time, though the line of its own step is there."""
-    lands = records.evaluation_lands
-    return any(
-        index in records.measured and index not in records.causes
-        for index in records_of(run.steps.step, [e.step for e in run.evals], lands) - {records.measured[0]}
-    )
+    if not slow or slow[0].causes[:2] != ("startup", "evaluation"):
+        return None
+    later = records_of(run.steps.step, [e.step for e in run.evals], records.evaluation_lands) - {records.measured[0]}
+    is_free = any(index in records.measured and index not in records.causes for index in later)
+    return None if is_free else slow[0].extra_s
 
 
 def _checkpoint_cost(slow: tuple[SlowRecord, ...]) -> float | None:
@@ -231,12 +215,6 @@ def _checkpoint_cost(slow: tuple[SlowRecord, ...]) -> float | None:
         return None
     difference = median(both) - median(evals)
     return difference if difference > robust_sigma(both) + robust_sigma(evals) else None
-
-
-def _printed_costs(run: Run) -> tuple[float | None, float | None]:
-    evals = [e.seconds for e in run.evals if e.seconds is not None]
-    saves = [c.seconds for c in run.checkpoints if c.seconds is not None]
-    return (median(evals) if evals else None), (median(saves) if saves else None)
 
 
 def _groups(run: Run, slow: tuple[SlowRecord, ...], normal: NormalStep) -> tuple[SlowGroup, ...]:
@@ -313,6 +291,8 @@ def _phase_costs(run: Run, timing: Timing) -> tuple[tuple[PhaseCost, ...], float
         for phase, total in spent.items()
         if whole and total > 0 and counts[phase]
     ]
+    if len(timing.normal_s) < FEW and not run.phases:
+        costs = []  # shares of so short a time say nothing about the run
     return tuple(sorted(costs, key=lambda cost: -cost.total_s)), whole
 
 

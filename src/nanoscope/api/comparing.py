@@ -11,7 +11,7 @@ from nanoscope.analysis.findings import Finding
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source
 from nanoscope.errors import UsageError
-from nanoscope.runs.named import Warn, trained_runs
+from nanoscope.runs.load_many import Warn, trained_runs
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language

@@ -14,7 +14,7 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
 from nanoscope.files import RUNS
 from nanoscope.runs import listing
-from nanoscope.runs.glance import Glance, State, glance, version_of
+from nanoscope.runs.summary import RunSummary, State, summary_of
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.resume import NothingToTrainError, resolve_and_make_ready
 from nanoscope.training.stopping import SIGNALS
@@ -106,23 +106,23 @@ class Run(os.PathLike[str]):
 
     @property
     def state(self) -> State:
-        """'live', 'finished', 'stopped', 'failed' or 'unreadable'."""
-        return self._glance().state
+        """'starting', 'live', 'stalled', 'finished', 'stopped', 'failed' or 'unreadable'."""
+        return self._summary().state
 
     @property
     def step(self) -> int:
         """How many iterations are done."""
-        return self._glance().step or 0
+        return self._summary().step or 0
 
     @property
     def updated(self) -> float:
         """When the last event was written, in seconds since 1970."""
-        return self._glance().updated
+        return self._summary().updated
 
     @property
     def best_val_loss(self) -> float | None:
         """The lowest validation loss so far; None before the first evaluation."""
-        return self._glance().best
+        return self._summary().best
 
     def log(self) -> "Log":
         """Its steps and evaluations, as `nanoscope.read` returns them."""
@@ -155,10 +155,10 @@ class Run(os.PathLike[str]):
         return evaluate(self, dataset=dataset, split=split, checkpoint=checkpoint)
 
     def __repr__(self) -> str:
-        seen = self._glance()
+        seen = self._summary()
         of = f" of {seen.total}" if seen.total else ""
         reached = "" if seen.best is None else f", best val loss {seen.best:.4f}"
         return f"<Run {self.folder}: {seen.state}, step {seen.step or 0}{of}{reached}>"
 
-    def _glance(self) -> Glance:
-        return glance(self.name, self.folder, version_of(self.folder))
+    def _summary(self) -> RunSummary:
+        return summary_of(self.folder)

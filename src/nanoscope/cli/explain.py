@@ -139,6 +139,10 @@ def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequen
         from nanoscope.views.concepts import print_lessons
 
         print_lessons(explanation.numbers, page)
+    else:
+        from nanoscope.views.terminal import print_how_to_go_on
+
+        print_how_to_go_on(page)
     return explanation.analyses or [explanation.analysis]
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.cli.options import check_options
+from nanoscope.data.prepare import in_words, summary
 from nanoscope.data.prepare import prepare as prepare_dataset
-from nanoscope.data.summary import in_words, summary
 from nanoscope.errors import UsageError
 from nanoscope.training.console import StageDisplay
 

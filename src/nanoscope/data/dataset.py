@@ -1,28 +1,33 @@
-"""Prepared datasets: opening one, made by nanoscope or by nanoGPT, and reading tokens from it."""
+"""A dataset in a folder, shards of token ids with a meta.json: reading it, or nanoGPT's, and writing it."""
 
 import hashlib
 import reprlib
 import shlex
+import shutil
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+from filelock import FileLock
 
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.data.tokenizer import Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
 from nanoscope.errors import JobError, why
-from nanoscope.files import read_small
+from nanoscope.files import read_small, sync_to_disk
 from nanoscope.messages import Text, printable
 
-FORMAT, VERSION = "nanoscope-dataset", 1
+VERSION = 1
 META = "meta.json"
 Split = Literal["train", "val"]
 SPLITS: tuple[Split, ...] = ("train", "val")
 NANOGPT_VOCAB_SIZE = 50304  # without a meta.pkl: GPT-2's 50257, rounded up to a multiple of 64
+SHARD_TOKENS = 1 << 28
+BATCH_CHARACTERS = 1 << 18  # encoded at once; bounds the memory
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Positive = Annotated[int, msgspec.Meta(gt=0, lt=2**62)]
@@ -42,10 +47,9 @@ class SplitMeta(msgspec.Struct):
     shards: list[Shard]
 
 
-class Header(msgspec.Struct):
+class Header(msgspec.Struct, tag_field="format", tag="nanoscope-dataset"):
     """What meta.json says in every version."""
 
-    format: str
     version: int
 
 
@@ -62,22 +66,15 @@ class DatasetMeta(Header):
     tokenizer: dict[str, Any]
 
 
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
 class TokenSplit:
-    """The tokens of one split, memory-mapped, as if its shards were one array."""
+    """The tokens of one split, as if its shards, which have names, were one array."""
 
-    def __init__(self, shards: Sequence[Path], vocab_size: int) -> None:
-        self._paths = list(shards)
-        self._vocab_size = vocab_size
-        # Slicing a plain array is cheaper than slicing a memmap.
-        self._arrays = [np.asarray(np.memmap(path, dtype_for(vocab_size), "r")) for path in shards]
+    def __init__(self, shards: Mapping[Path | str, TokenArray], vocab_size: int) -> None:
+        self._paths, self._arrays, self._vocab_size = list(shards), list(shards.values()), vocab_size
         self._ends = np.cumsum([len(array) for array in self._arrays]).tolist()
-
-    @classmethod
-    def in_memory(cls, ids: TokenArray, vocab_size: int, name: str) -> "TokenSplit":
-        """The tokens of a text that is on disk in another form."""
-        split = cls([], vocab_size)
-        split._paths, split._arrays, split._ends = [Path(name)], [ids], [len(ids)]
-        return split
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -103,6 +100,12 @@ class TokenSplit:
             parts.append(part)
             start, count, shard = start + part.size, count - part.size, shard + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def mapped(files: Sequence[Path], vocab_size: int) -> TokenSplit:
+    """The tokens in files, memory-mapped."""
+    # Slicing a plain array is cheaper than slicing a memmap.
+    return TokenSplit({file: np.asarray(np.memmap(file, dtype_for(vocab_size), "r")) for file in files}, vocab_size)
 
 
 @dataclass(frozen=True)
@@ -149,18 +152,13 @@ def read_meta(folder: Path) -> DatasetMeta:
     path = folder / META
     content = read_small(path)
     try:
-        header = msgspec.json.decode(content, type=Header)
-        if header.format != FORMAT:
-            raise JobError(
-                "{path} was not written by nanoscope prepare: {folder} is not a dataset.", path=path, folder=folder
-            )
-        if header.version != VERSION:
+        if msgspec.json.decode(content, type=Header).version != VERSION:
             raise JobError(
                 "{path} was written by another version of nanoscope: update it, or prepare the data again.", path=path
             )
         return msgspec.json.decode(content, type=DatasetMeta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(path, why(error)) from error
+        raise _damaged(path, str(why(error))[:200]) from error  # it may repeat a value of the file
 
 
 def _damaged(path: Path, reason: Text | str) -> JobError:
@@ -172,27 +170,29 @@ def _damaged(path: Path, reason: Text | str) -> JobError:
 
 
 def _open_ours(folder: Path) -> Dataset:
-    meta, path = read_meta(folder), folder / META
+    meta = read_meta(folder)
     tokenizer = tokenizer_from_json(meta.tokenizer)
-    dtype = dtype_for(tokenizer.vocab_size)
-    if (meta.vocab_size, meta.dtype) != (tokenizer.vocab_size, dtype.name):
-        raise _damaged(
-            path,
-            Text("its tokenizer has {n} tokens, stored as {dtype}", n=tokenizer.vocab_size, dtype=dtype.name),
-        )
+    vocab_size, dtype = tokenizer.vocab_size, dtype_for(tokenizer.vocab_size)
+    if (meta.vocab_size, meta.dtype) != (vocab_size, dtype.name):
+        reason = Text("its tokenizer has {n} tokens, stored as {dtype}", n=vocab_size, dtype=dtype.name)
+        raise _damaged(folder / META, reason)
     splits = {}
     for name in SPLITS:
         shards = meta.splits[name].shards if name in meta.splits else []
         names = [shard.name for shard in shards]
-        if not names or names != [f"{name}-{number:05d}.bin" for number in range(len(shards))]:
-            raise _damaged(path, Text("its shards of the {split} split are invalid", split=name))
+        if not names or names != [shard_name(name, number) for number in range(len(shards))]:
+            raise _damaged(folder / META, Text("its shards of the {split} split are invalid", split=name))
         for shard in shards:
             size, expected = _size(folder / shard.name), shard.tokens * dtype.itemsize
             if size != expected:
                 reason = Text("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected)
                 raise _damaged(folder / shard.name, reason)
-        splits[name] = TokenSplit([folder / shard.name for shard in shards], tokenizer.vocab_size)
-    return Dataset(folder, tokenizer, tokenizer.vocab_size, meta.fingerprint, splits)
+        splits[name] = mapped([folder / shard for shard in names], vocab_size)
+    return Dataset(folder, tokenizer, vocab_size, meta.fingerprint, splits)
+
+
+def shard_name(split: str, number: int) -> str:
+    return f"{split}-{number:05d}.bin"
 
 
 def _size(path: Path) -> int:
@@ -204,10 +204,10 @@ def _open_nanogpt(folder: Path) -> Dataset:
     """Open a nanoGPT folder: uint16 ids, with a meta.pkl for character ids; without one they are GPT-2's."""
     digest = hashlib.blake2b(digest_size=16)
     tokenizer: Tokenizer | None = Gpt2Tokenizer()
-    vocab_size = NANOGPT_VOCAB_SIZE
-    if (folder / "meta.pkl").is_file():
-        tokenizer, vocab_size = read_meta_pickle(folder / "meta.pkl")
-        digest.update((folder / "meta.pkl").read_bytes())
+    vocab_size, described = NANOGPT_VOCAB_SIZE, folder / "meta.pkl"
+    if described.is_file():
+        tokenizer, vocab_size = read_meta_pickle(described)
+        digest.update(described.read_bytes())
     splits = {}
     for name in SPLITS:
         path = folder / f"{name}.bin"
@@ -218,7 +218,7 @@ def _open_nanogpt(folder: Path) -> Dataset:
                 path=path,
                 size=size,
             )
-        splits[name] = TokenSplit([path], vocab_size)
+        splits[name] = mapped([path], vocab_size)
         with path.open("rb") as handle:  # size, start and end: large files are not read in full
             digest.update(b"%d" % size + handle.read(1 << 20))
             handle.seek(max(0, size - (1 << 20)))
@@ -233,6 +233,8 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
         meta = load_plain(content)
         characters = meta.get("itos")
         vocab_size = meta.get("vocab_size", characters and len(characters))
+        if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
+            raise ValueError(f"its vocab_size is {reprlib.repr(vocab_size)}")
     except Exception as error:  # a hostile or damaged pickle may raise anything
         raise JobError(
             "{path} is not nanoGPT's metadata ({reason}), and nothing in it was run.\n"
@@ -240,12 +242,6 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
             path=path,
             reason=printable(str(error)[:80]),
         ) from error
-    if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
-        raise JobError(
-            "{path} has an invalid vocab_size for uint16 ids: {vocab_size}.",
-            path=path,
-            vocab_size=reprlib.repr(vocab_size),
-        )
     try:
         alphabet = [characters[i] for i in range(vocab_size)]
         if not all(isinstance(character, str) and len(character) == 1 for character in alphabet):
@@ -253,3 +249,141 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
         return tokenizer_from_json({"kind": "char", "alphabet": "".join(alphabet)}), vocab_size
     except (JobError, LookupError, TypeError):
         return None, vocab_size  # a custom tokenizer: the ids can be trained on, but not decoded
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield a temporary folder next to `out` that replaces it at the end, or is removed if anything goes wrong."""
+    temporary, replaced, lock = (out.parent / f".{out.name}.{use}" for use in ("preparing", "replaced", "lock"))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock):  # of two processes, one waits
+            try:
+                _check_replaceable(out, overwrite)
+                _remove(temporary, replaced)  # of a killed process
+                temporary.mkdir()
+                yield temporary
+                sync_to_disk(temporary)
+                if out.exists():
+                    out.rename(replaced)
+                try:
+                    temporary.rename(out)
+                except OSError:
+                    replaced.rename(out)
+                    raise
+                sync_to_disk(out.parent)
+            finally:
+                _remove(temporary, replaced)
+                with suppress(OSError):  # Windows keeps it
+                    lock.unlink()
+    except OSError as error:
+        raise JobError(
+            "The dataset could not be written to {out}: {reason}.\n"
+            "Nothing was kept. Free some space, or choose another folder with --out.",
+            out=out,
+            reason=why(error),
+        ) from error
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_replaceable(out: Path, overwrite: bool) -> None:
+    """Raise JobError unless `out` is free, or holds a dataset that --overwrite allows to replace."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / META).is_file():
+        raise JobError("{out} exists and is not a dataset of nanoscope: choose another folder with --out.", out=out)
+    if overwrite:
+        return
+    read_meta(out)
+    raise JobError(
+        "{out} already contains a prepared dataset, which was not changed.\n"
+        "Add --overwrite to replace it, or choose another folder with --out.",
+        out=out,
+    )
+
+
+class SplitWriter:
+    """Encodes the documents of one split and writes raw little-endian shards."""
+
+    def __init__(self, folder: Path, name: str, tokenizer: Tokenizer, separate_documents: bool) -> None:
+        self._folder, self._name, self._tokenizer = folder, name, tokenizer
+        end = tokenizer.end_of_text
+        separators = [end] if separate_documents and end is not None else []
+        self._separator = np.array(separators, dtype_for(tokenizer.vocab_size))
+        self._newline_after = "\n" if separate_documents and end is None else ""
+        self._rest = ""  # the end of the current document, not yet cut at a word boundary
+        self._batch: list[tuple[str, bool]] = []
+        self._batch_characters = 0
+        self.meta = SplitMeta(tokens=0, characters=0, bytes=0, shards=[])
+        self.digest = hashlib.sha256()
+
+    def add(self, text: str, ends_document: bool) -> None:
+        """Append the next part of a document."""
+        text, start = self._rest + text + (self._newline_after if ends_document else ""), 0
+        while len(text) - start > BATCH_CHARACTERS:
+            cut = word_boundary(text, start, start + BATCH_CHARACTERS)
+            self._enqueue(text[start:cut], ends_document=False)
+            start = cut
+        self._rest = text[start:]
+        if ends_document:
+            self._enqueue(self._rest, ends_document=True)
+            self._rest = ""
+
+    def close(self) -> None:
+        """Write what is left, also if the document has not ended."""
+        if self._rest:
+            self._enqueue(self._rest, ends_document=False)
+        self._encode_batch()
+        for shard in self.meta.shards:
+            sync_to_disk(self._folder / shard.name)
+
+    def _enqueue(self, text: str, ends_document: bool) -> None:
+        if self._batch_characters + len(text) > BATCH_CHARACTERS:
+            self._encode_batch()
+        self._batch.append((text, ends_document))
+        self._batch_characters += len(text)
+
+    def _encode_batch(self) -> None:
+        texts = [text for text, _ in self._batch]
+        self.meta.characters += self._batch_characters
+        self.meta.bytes += sum(len(text.encode()) for text in texts)
+        arrays = [self._separator[:0]]
+        for (_, ends_document), ids in zip(self._batch, self._tokenizer.encode_batch(texts), strict=True):
+            arrays += [ids, self._separator] if ends_document else [ids]
+        self._batch, self._batch_characters = [], 0
+        self._write(np.concatenate(arrays))
+
+    def _write(self, ids: TokenArray) -> None:
+        self.digest.update(ids.data)
+        self.meta.tokens += ids.size
+        shards = self.meta.shards
+        while ids.size:
+            if not shards or shards[-1].tokens == SHARD_TOKENS:
+                shards.append(Shard(shard_name(self._name, len(shards)), tokens=0))
+            shard = shards[-1]
+            part, ids = np.split(ids, [SHARD_TOKENS - shard.tokens])
+            # Opened for each batch, because Windows cannot remove an open file if anything goes wrong.
+            with (self._folder / shard.name).open("ab") as file:
+                file.write(part.data)
+            shard.tokens += part.size
+
+
+def word_boundary(text: str, start: int, end: int) -> int:
+    """Return the last position up to `end` where white space follows something else: no BPE merge crosses it.
+
+    Text without such a position is cut at `end`, to bound the memory.
+    """
+    place = end + 1
+    while True:
+        place = max(text.rfind(" ", start + 1, place), text.rfind("\n", start + 1, place))
+        if place < 0:
+            return end
+        if not text[place - 1].isspace():
+            return place

@@ -46,12 +46,19 @@ def find_dataset(
 def find_prepared(name: str, tokenizer: str = "auto", *, run: Path | None = None) -> Path | None:
     """Return the folder of a dataset that is there already, or None. Nothing is prepared."""
     corpus, kind = corpus_and_tokenizer(name, tokenizer)
-    own = [default_folder(corpus, kind)] if corpus in CORPORA else []
-    folders = [Path(name), DATA / name]
-    found = _of_run(run, name, folders + own) if run else [folder for folder in folders if is_dataset(folder)]
-    if found:
-        _check_tokenizer(found[0], tokenizer)
-    return next((folder for folder in found + own if is_dataset(folder)), None)
+    places, fingerprint = [Path(name), DATA / name], ""
+    if corpus in CORPORA:
+        places.append(default_folder(corpus, kind))
+    if run:
+        more, fingerprint = _places_of_run(run, name, places)
+        places += more
+    found = [place for place in places if is_dataset(place)]
+    if run and len(found) > 1:  # the run's own data first
+        found.sort(key=lambda folder: open_dataset(folder).fingerprint != fingerprint)
+    if not found:
+        return None
+    _check_tokenizer(found[0], tokenizer)
+    return found[0]
 
 
 def corpus_and_tokenizer(name: str, tokenizer: str) -> tuple[str, str]:
@@ -62,24 +69,22 @@ def corpus_and_tokenizer(name: str, tokenizer: str) -> tuple[str, str]:
     return corpus.name, corpus.tokenizer if tokenizer == "auto" else tokenizer
 
 
-def _of_run(run: Path, name: str, folders: list[Path]) -> list[Path]:
-    """Return those places that hold a dataset, those with the run's own data first.
+def _places_of_run(run: Path, name: str, folders: list[Path]) -> tuple[list[Path], str]:
+    """Return where else the data of a run may be, and its fingerprint, "" if it is not known.
 
-    Each folder is looked for here, where the run was started if it is still there, and where its data was last seen.
+    Each folder is looked for where the run was started, if it is still there, and where its data was last seen.
     """
     config, _ = read_run_config(run)
-    config = config if config.get("dataset") == name else {}  # another one was chosen since
+    if config.get("dataset") != name:  # another one was chosen since
+        return [], ""
     notes = config.get(RUN_NOTES, {})
     out_dir, here = Path(str(config.get("out_dir", ""))), run.resolve()
-    places = [*folders]
+    places = []
     if out_dir.parts and not out_dir.is_absolute() and here.parts[-len(out_dir.parts) :] == out_dir.parts:
-        places += [here.parents[len(out_dir.parts) - 1] / folder for folder in folders]
+        places = [here.parents[len(out_dir.parts) - 1] / folder for folder in folders]
     if notes.get("data_folder"):
         places.append(Path(str(notes["data_folder"])))
-    found = [place for place in places if is_dataset(place)]
-    if len(found) < 2:
-        return found
-    return sorted(found, key=lambda folder: open_dataset(folder).fingerprint != notes.get("dataset_fingerprint"))
+    return places, notes.get("dataset_fingerprint", "")
 
 
 def missing(name: str, tokenizer: str) -> UsageError:

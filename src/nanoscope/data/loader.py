@@ -4,9 +4,9 @@ The windows depend only on the seed and the position in the run, not on what was
 processes: resuming needs no random state, and two processes together read what one would have read.
 """
 
-import queue
-import threading
-from collections.abc import Iterator
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 
 import numpy as np
 import torch
@@ -89,42 +89,27 @@ class BatchLoader:
         self.rank, self.world, self.pin_memory = rank, world, pin_memory
         self.sequences_read = first_sequence
         self._order = WindowOrder(len(split), block_size, seed, order)
-        self._ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(self.AHEAD)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(first_step, first_sequence), daemon=True)
-        self._thread.start()
+        self._iterations = zip(count(first_step), count(first_sequence, sequences_per_step), strict=True)
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead = deque(self._begin() for _ in range(self.AHEAD))
 
     def next(self) -> list[Batch]:
         """Return this process's micro-batches of the next iteration."""
-        item = self._ready.get()
-        if isinstance(item, BaseException):
-            raise item
+        batches = self._ahead.popleft().result()
+        self._ahead.append(self._begin())
         self.sequences_read += self.sequences_per_step
-        return item
+        return batches
 
     def close(self) -> None:
-        self._closed.set()
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._thread.join(timeout=5)
+        self._thread.shutdown(cancel_futures=True)
 
-    def _work(self, step: int, sequence: int) -> None:
-        while not self._closed.is_set():
-            item: list[Batch] | BaseException
-            try:
-                item = list(self._micro_batches(self._order.starts(step, sequence, self.sequences_per_step)))
-            except BaseException as error:  # raised by next()
-                item = error
-            while not self._closed.is_set():
-                try:
-                    self._ready.put(item, timeout=0.2)
-                    break
-                except queue.Full:
-                    continue
-            step, sequence = step + 1, sequence + self.sequences_per_step
+    def _begin(self) -> Future[list[Batch]]:
+        return self._thread.submit(self._load, *next(self._iterations))
 
-    def _micro_batches(self, starts: np.ndarray) -> Iterator[Batch]:
-        own = starts[self.rank :: self.world]
+    def _load(self, step: int, first_sequence: int) -> list[Batch]:
+        own = self._order.starts(step, first_sequence, self.sequences_per_step)[self.rank :: self.world]
+        batches = []
         for first in range(0, len(own), self.micro_batch):
-            batch = windows_at(self.split, own[first : first + self.micro_batch], self.block_size)
-            yield (batch[0].pin_memory(), batch[1].pin_memory()) if self.pin_memory else batch
+            tokens, targets = windows_at(self.split, own[first : first + self.micro_batch], self.block_size)
+            batches.append((tokens.pin_memory(), targets.pin_memory()) if self.pin_memory else (tokens, targets))
+        return batches

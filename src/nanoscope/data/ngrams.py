@@ -63,10 +63,7 @@ def ladder_of(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder
 def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
     """What guessing and the models that know the last 0 to 8 tokens reach on the validation split."""
     train, val = _sample(dataset.split("train"), TRAIN_TOKENS), _sample(dataset.split("val"), VAL_TOKENS)
-    train_tokens = sum(map(len, train))
-    # A split begins with a token that nothing precedes: no model is asked for it.
-    targets = np.ones(sum(map(len, val)), bool)
-    targets[np.cumsum([0, *map(len, val[:-1])])] = False
+    targets = _preceding(val) > 0  # no model is asked for a token that nothing precedes
     stretch_of = np.repeat(np.arange(len(val)), [len(stretch) - 1 for stretch in val])
     losses, stderr = [], 0.0
     for known, p in enumerate(probabilities(train, val, dataset.vocab_size, MOST_KNOWN + 1)):
@@ -82,7 +79,7 @@ def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
         unit=UNITS.get(kind, "token"),
         guessing=round(math.log(dataset.vocab_size), 6),
         losses=losses,
-        train_tokens=train_tokens,
+        train_tokens=sum(map(len, train)),
         val_tokens=len(targets),
         sampled=len(train) > 1,
         stderr=round(stderr, 6),
@@ -114,7 +111,7 @@ def probabilities(
 
     Both are stretches of text: no n-gram reaches over the beginning of one, where contexts are shorter.
     """
-    text, begins = _joined(val)
+    text, preceding = _joined(val), _preceding(val)
     contexts, lower = np.zeros(len(text), np.int64), np.full(len(text), 1 / vocab_size)
     model, shorter_contexts, places = lower, contexts, contexts
     shorter: _Level | None = None
@@ -124,10 +121,10 @@ def probabilities(
             lower = shorter.probability(preceded, shorter_contexts, places, lower)
         places = level.find(contexts, text, vocab_size)
         longest = level.probability(level.counts, contexts, places, lower)
-        model = np.where(_at_least(order - 1, begins, len(text)), longest, model)
+        model = np.where(preceding >= order - 1, longest, model)
         yield model
         shorter, shorter_contexts = level, contexts
-        contexts = _before(places, begins)
+        contexts = np.where(preceding > 0, np.roll(places, 1), -1)
 
 
 @dataclass(frozen=True)
@@ -172,9 +169,9 @@ def _levels(stretches: Sequence[TokenArray], vocab_size: int, orders: int) -> It
     One sort serves all: where its positions are sorted by the tokens that follow, those that begin with the same
     n-gram stand together, and in the order of the n-grams.
     """
-    text, begins = _joined(stretches)
-    ends = np.append(begins[1:], len(text))
-    left = np.repeat(ends, ends - begins) - np.arange(len(text))  # tokens until the end of the stretch
+    text = _joined(stretches)
+    # How many tokens there are from each position to the end of its stretch.
+    left = np.concatenate([np.arange(len(stretch), 0, -1, dtype=np.int32) for stretch in stretches])
 
     def following(distance: int) -> np.ndarray:
         """The token so far after each position, plus one; 0 where the stretch has ended."""
@@ -223,23 +220,10 @@ def discounts(counts: np.ndarray) -> tuple[float, float, float]:
     return found if min(found) > 0 else NO_ESTIMATE
 
 
-def _joined(stretches: Sequence[TokenArray]) -> tuple[Ids, np.ndarray]:
-    """The stretches as one array, and where each begins."""
-    ends = np.cumsum([len(stretch) for stretch in stretches])
-    return np.concatenate(stretches).astype(np.int64), np.concatenate(([0], ends[:-1]))
+def _joined(stretches: Sequence[TokenArray]) -> Ids:
+    return np.concatenate(stretches).astype(np.int64)
 
 
-def _before(ids: Ids, begins: np.ndarray) -> Ids:
-    """The id that stands before each position, -1 at the beginnings."""
-    before = np.roll(ids, 1)
-    before[begins] = -1
-    return before
-
-
-def _at_least(distance: int, begins: np.ndarray, length: int) -> np.ndarray:
-    """Whether a position is at least so far from the beginning of its stretch."""
-    far = np.ones(length, bool)
-    lengths = np.diff(np.append(begins, length))
-    for step in range(distance):
-        far[begins[lengths > step] + step] = False
-    return far
+def _preceding(stretches: Sequence[TokenArray]) -> np.ndarray:
+    """How many tokens of its own stretch precede each token."""
+    return np.concatenate([np.arange(len(stretch), dtype=np.int32) for stretch in stretches])

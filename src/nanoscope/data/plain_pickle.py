@@ -1,4 +1,4 @@
-"""Unpickling plain values only: dictionaries, lists, text and numbers. Nothing in the file is ever run."""
+"""Unpickling plain values only: dictionaries, lists, text, numbers and None for tensors. Nothing in a file is run."""
 
 import io
 import pickle
@@ -11,7 +11,7 @@ OPCODES = (
     b"pqr\x94ghj"  # the memo
     b"N\x88\x89IJKM\x8aGVX\x8c"  # numbers and text
     b"]lae)t\x85\x86\x87}su"  # lists, tuples, dictionaries
-    b"c\x93RbQ"  # what torch.save needs; find_class allows nothing else
+    b"c\x93RbQ"  # what torch.save needs; find_class allows only that
 )
 OF_TENSORS = re.compile(r"collections\.OrderedDict|torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w+Storage")
 MOST_ATTRIBUTES = 16
@@ -43,15 +43,11 @@ class _PlainUnpickler(pickle._Unpickler):
         b"}"[0]: _add_dictionary,
     }
 
-    def __init__(self, content: bytes, tensors: bool) -> None:
-        super().__init__(io.BytesIO(content))
-        self._tensors = tensors
-
     def find_class(self, module: str, name: str) -> Any:
         wanted = f"{module}.{name}"
-        if not (self._tensors and OF_TENSORS.fullmatch(wanted)):
+        if not OF_TENSORS.fullmatch(wanted):
             raise pickle.UnpicklingError(f"it asks for {wanted!r}")
-        return _Dictionary if name == "OrderedDict" else None if name.endswith("Storage") else _tensor
+        return _Dictionary if name == "OrderedDict" else None if name.endswith("Storage") else lambda *_: None
 
     def persistent_load(self, pid: Any) -> None:
         """Check the description of a storage: torch looks it up by its name."""
@@ -59,13 +55,9 @@ class _PlainUnpickler(pickle._Unpickler):
             raise pickle.UnpicklingError("it holds more than tensors, text and numbers")
 
 
-def _tensor(storage: object, *_: object) -> None:
-    """What stands for a tensor."""
-
-
-def load_plain(content: bytes, *, tensors: bool = False) -> Any:
+def load_plain(content: bytes) -> Any:
     """Return the pickled value, with None instead of tensors; damaged or hostile content may raise any Exception."""
     try:
-        return _PlainUnpickler(content, tensors).load()
+        return _PlainUnpickler(io.BytesIO(content)).load()
     except KeyError:  # of the dispatch
         raise pickle.UnpicklingError("it holds more than text and numbers") from None

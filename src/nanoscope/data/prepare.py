@@ -4,19 +4,33 @@ import hashlib
 import json
 import random
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path, PurePath
+from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 
+from nanoscope.config_sources import DEFAULT_PRESET, resolve
 from nanoscope.data.corpora import CORPORA
-from nanoscope.data.dataset import FORMAT, SPLITS, VERSION, DatasetMeta, Split, open_dataset
+from nanoscope.data.dataset import (
+    META,
+    SPLITS,
+    VERSION,
+    DatasetMeta,
+    Split,
+    SplitWriter,
+    dataset_folder,
+    open_dataset,
+    read_meta,
+)
 from nanoscope.data.download import OnProgress, is_url, without_query
-from nanoscope.data.ngrams import ladder_of
-from nanoscope.data.readers import Documents, Piece
-from nanoscope.data.shards import SplitWriter, dataset_folder, write_meta
-from nanoscope.data.sources import COMPRESSED, STDIN, listed
+from nanoscope.data.ngrams import ladder_of, stored_ladder
+from nanoscope.data.readers import COMPRESSED, Piece
+from nanoscope.data.sources import STDIN, Documents, listed
 from nanoscope.data.tokenizer import (
     KINDS,
     MAX_VOCAB_SIZE,
@@ -29,8 +43,9 @@ from nanoscope.data.tokenizer import (
     tokenizer_from_json,
 )
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import DATA
-from nanoscope.messages import Text
+from nanoscope.files import DATA, sync_to_disk
+from nanoscope.ladder import Ladder, knowledge
+from nanoscope.messages import Text, on_terminal
 from nanoscope.suggest import did_you_mean
 
 CHAR_BELOW_BYTES = 20_000_000
@@ -39,8 +54,6 @@ BPE_SMALLEST_VOCAB_SIZE = 257  # the bytes and end-of-text
 SAMPLE_CHUNK_CHARACTERS = 1 << 16
 SAMPLE_CHUNKS = 320  # 20 million characters; with more, the merges hardly change
 MANY_DOCUMENTS = 100
-
-OnWarning = Callable[[str], None]
 
 
 def prepare(
@@ -55,7 +68,7 @@ def prepare(
     ext: Sequence[str] = (),
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
-    on_warning: OnWarning | None = None,
+    on_warning: Callable[[str], None] | None = None,
 ) -> Path:
     """Encode text into a dataset and return its folder, which appears only when complete.
 
@@ -68,16 +81,15 @@ def prepare(
     out = out or default_folder(documents.sources[0], kind)
     with dataset_folder(out, overwrite) as folder:
         survey = _Survey(kind, val_fraction)
-        for piece in _with_progress(documents, Text("reading"), on_progress):
+        for piece in documents.pieces(Text("reading")):
             survey.add(*piece)
         if kind == "bpe" and on_progress:
             on_progress(Text("training the tokenizer"), 0.0)
         chosen = survey.tokenizer(vocab_size)
         writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
-        pieces = _with_progress(documents, Text("encoding"), on_progress)
-        for name, text, ends_document in survey.assigned(pieces):
+        for name, text, ends_document in survey.assigned(documents.pieces(Text("encoding"))):
             writers[name].add(text, ends_document)
-        write_meta(folder, _meta(documents, survey, chosen, writers))
+        _write_meta(folder / META, documents, survey, chosen, writers)
     ladder_of(open_dataset(out), on_progress)
     for warning in _warnings(documents, chosen, vocab_size):
         if on_warning:
@@ -227,11 +239,15 @@ class _Survey:
                 yield "val", tail, ends_document
 
 
-def _meta(documents: Documents, survey: _Survey, chosen: Tokenizer, writers: dict[Split, SplitWriter]) -> DatasetMeta:
-    """Write what is left of the splits; return the content of meta.json."""
-    splits = {name: writer.close() for name, writer in writers.items()}
-    for name, split in splits.items():
-        if split.tokens < 2:  # the shortest window is one token and the token after it
+def _write_meta(
+    file: Path, documents: Documents, survey: _Survey, chosen: Tokenizer, writers: dict[Split, SplitWriter]
+) -> None:
+    """Write what is left of the splits, and meta.json, the last file of a dataset."""
+    fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
+    for name, writer in writers.items():
+        writer.close()
+        fingerprint.update(writer.digest.digest())
+        if writer.meta.tokens < 2:  # the shortest window is one token and the token after it
             raise JobError(
                 "The text is too short to train on: of {characters:,} characters, the {split} split has fewer "
                 "than 2 tokens.\n"
@@ -239,27 +255,92 @@ def _meta(documents: Documents, survey: _Survey, chosen: Tokenizer, writers: dic
                 characters=survey.characters,
                 split=name,
             )
-    fingerprint = hashlib.sha256(json.dumps(chosen.to_json()).encode())
-    for writer in writers.values():
-        fingerprint.update(writer.digest.digest())
-    return DatasetMeta(
-        format=FORMAT,
+    meta = DatasetMeta(
         version=VERSION,
         sources=[without_query(source) if is_url(source) else source for source in documents.sources],
         documents=survey.documents,
         skipped_files=documents.skipped.total(),
         vocab_size=chosen.vocab_size,
         dtype=dtype_for(chosen.vocab_size).name,
-        splits=splits,
+        splits={name: writer.meta for name, writer in writers.items()},
         fingerprint=fingerprint.hexdigest()[:32],
         tokenizer=chosen.to_json(),
     )
+    file.write_bytes(msgspec.json.encode(meta))
+    sync_to_disk(file)
 
 
-def _with_progress(documents: Documents, stage: str, on_progress: OnProgress | None) -> Iterator[Piece]:
-    reported_bytes = -1
-    for piece in documents.pieces():
-        if on_progress and documents.read_bytes != reported_bytes:
-            reported_bytes = documents.read_bytes
-            on_progress(stage, reported_bytes / max(1, documents.total_bytes))
-        yield piece
+# --- what is said at the end -------------------------------------------------------------------------------------
+
+
+def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]:
+    """Return the summary of a dataset that has just been prepared, as --json prints it."""
+    meta, ladder = read_meta(folder), stored_ladder(open_dataset(folder))
+    train, val = meta.splits["train"], meta.splits["val"]
+    command = ["nanoscope", "train", DEFAULT_PRESET, f"--dataset={folder.as_posix()}"]
+    shortest = min(SPLITS, key=lambda name: meta.splits[name].tokens)
+    tokens, wanted = meta.splits[shortest].tokens, resolve([]).config.block_size
+    if tokens <= wanted:
+        block_size = 1 << (tokens - 1).bit_length() - 1  # a window needs one token more
+        command.append(f"--block_size={block_size}")
+        warnings = [
+            *warnings,
+            Text(
+                "very little text: the {split} split has {tokens:,} tokens, and the preset {preset} reads windows of "
+                "{wanted:d}. Use a block_size below {tokens:d}, or prepare more text",
+                split=shortest,
+                tokens=tokens,
+                preset=DEFAULT_PRESET,
+                wanted=wanted,
+            ),
+        ]
+    return {
+        "dataset": folder.as_posix(),
+        "tokenizer": meta.tokenizer["kind"],
+        "vocab_size": meta.vocab_size,
+        "train_tokens": train.tokens,
+        "val_tokens": val.tokens,
+        "characters_per_token": round((train.characters + val.characters) / (train.tokens + val.tokens), 4),
+        "documents": meta.documents,
+        "skipped_files": meta.skipped_files,
+        "fingerprint": meta.fingerprint,
+        "ladder": asdict(ladder) if ladder else None,
+        "seconds": round(seconds, 2),
+        "warnings": warnings,
+        "next": shlex.join(command),
+    }
+
+
+def in_words(summary: dict[str, Any]) -> str:
+    """Return the summary as lines for a person."""
+    lines = [
+        Text("prepared {dataset} in {seconds:.1f} s", **summary),
+        Text("  tokens      {train_tokens:,} train, {val_tokens:,} val", **summary),
+        Text(
+            "  vocabulary  {vocab_size:,} ({tokenizer}), {characters_per_token:.2f} characters per token",
+            **summary,
+        ),
+        Text("  documents   {documents:,}", **summary),
+        *_to_beat(summary["ladder"]),
+        *(Text("warning: {text}", text=warning) for warning in summary["warnings"]),
+        Text("next: {command}", command=summary["next"]),
+    ]
+    return "\n".join(map(on_terminal, lines))
+
+
+def _to_beat(measured: dict[str, Any] | None) -> list[Text]:
+    """Some rungs of the ladder: guessing, the last token, the last three, and the best."""
+    ladder = Ladder(**measured) if measured else None
+    rungs = ladder.rungs() if ladder else []
+    if ladder is None or len(rungs) < 5:  # too little text for models to differ
+        return []
+    values: dict[str, object] = {"guessing": ladder.guessing}
+    for name, rung in {"last": rungs[2], "three": rungs[min(4, len(rungs) - 2)], "best": rungs[-1]}.items():
+        values |= {name: knowledge(rung.known or 0, ladder.unit), f"{name}_loss": rung.loss}
+    return [
+        Text(
+            "  to beat     val loss {guessing:.2f} by guessing, {last_loss:.2f} knowing {last}, {three_loss:.2f} "
+            "{three}, {best_loss:.2f} {best}",
+            **values,
+        )
+    ]

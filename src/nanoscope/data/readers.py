@@ -1,23 +1,44 @@
 """Reading documents from text, JSON, JSON Lines, CSV and Parquet files, in pieces of bounded size."""
 
+import bz2
 import codecs
 import csv
+import gzip
 import io
 import json
+import lzma
 import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, NamedTuple
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, Any, NamedTuple
 
-from nanoscope.data.download import OnProgress
-from nanoscope.data.sources import Sources, TextFile, marked_encoding
-from nanoscope.errors import JobError, UsageError, why
+from nanoscope.errors import JobError, why
 from nanoscope.messages import Text
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
 LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON value or a CSV field must be held in full
+HEAD_BYTES = 1 << 13
+NOT_BETWEEN_VALUES = re.compile(r"[^\s,\[\]]")  # of JSON
+LONGEST_TOKEN = 16  # characters of an escape or a literal of JSON that the end of a block may have cut
+
+# No text of over 1 GiB compresses to a 500th of its size: such a file was made to fill a memory or a disk.
+BOMB_BYTES, BOMB_RATIO = 1 << 30, 500
+
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+UNICODE_MARKS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+
+
+class MissingFieldError(Exception):
+    """Holds the record that has no such field."""
 
 
 class Piece(NamedTuple):
@@ -27,174 +48,112 @@ class Piece(NamedTuple):
     ends_document: bool
 
 
-class Documents:
-    """The documents of some corpora, files and folders; they can be read any number of times."""
+@dataclass
+class TextFile:
+    """Something to read text from: a file, a member of a zip archive, or standard input."""
 
-    def __init__(
-        self,
-        sources: Sequence[str | Path],
-        field: str | None = None,
-        encoding: str = "utf-8",
-        ext: Iterable[str] = (),
-        on_progress: OnProgress | None = None,
-    ) -> None:
-        self.sources = [str(source) for source in sources]
-        self.field = field or "text"
-        self.encoding = encoding
+    name: str
+    suffix: str
+    """What it holds, which decides how it is read: .txt, .jsonl, …; without that of the compression."""
+    size_bytes: int
+    open_raw: Callable[[], IO[bytes]]
+    compression: str = ""
+    read_bytes: Callable[[], int] = int
+    """How many of the `size_bytes` were read so far."""
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open the decompressed content."""
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
-            found = Sources(self.sources, ext, field, on_progress)
-        except LookupError as error:
-            raise UsageError(
-                "Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.", encoding=encoding
-            ) from error
-        except OSError as error:
-            raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
-        self.files, self.skipped, self.notes = found.files, found.skipped, found.notes
-        self.total_bytes = sum(file.size_bytes for file in self.files)
-        self.read_bytes = 0  # so far in the current pass
+            with self.open_raw() as raw:
+                self.read_bytes = raw.tell
+                yield COMPRESSED[self.compression](raw) if self.compression else raw
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+            raise JobError("Cannot read {path}: {reason}.", path=self.name, reason=why(error)) from error
+        finally:
+            self.read_bytes = lambda: self.size_bytes
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield every document of every file, in order, except empty ones."""
-        before = 0
-        for file in self.files:
-            for piece in self._records_in_pieces(file) if file.suffix in _RECORDS else self._text_in_pieces(file):
-                self.read_bytes = before + file.read_bytes()
-                yield piece
-            self.read_bytes = before = before + file.size_bytes
+    def head(self) -> bytes:
+        with self.open() as stream:
+            return stream.read(HEAD_BYTES)
 
-    def _text_in_pieces(self, file: TextFile) -> Iterator[Piece]:
-        held = ""  # one block behind, to know which is the last
-        for text in self._decoded(file):
-            if held and text:
-                yield Piece(held, ends_document=False)
-            held = text or held
+    def check_unpacked(self, unpacked_bytes: int, packed_bytes: int) -> None:
+        """Refuse a file of which so much unpacks to an absurd size."""
+        if unpacked_bytes > max(BOMB_BYTES, BOMB_RATIO * packed_bytes):
+            raise JobError(
+                "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
+                "If it really holds text, unpack it yourself and prepare the result.",
+                name=self.name,
+                size=unpacked_bytes >> 30,
+                ratio=BOMB_RATIO,
+            )
+
+
+def marked_encoding(head: bytes) -> str | None:
+    """Return the encoding that a byte order mark names, except UTF-8's."""
+    return next((encoding for mark, encoding in UNICODE_MARKS.items() if head.startswith(mark)), None)
+
+
+def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
+    """Yield the documents of a file: of a file of records the `field` of each, else its text. Empty ones are left out.
+
+    A record is an object with the field, or the text itself; null is skipped.
+    """
+    blocks = _decoded(file, encoding)
+    if file.suffix not in RECORDS:
+        held = next(blocks, "")  # one block behind, to know which is the last
+        for text in blocks:
+            yield Piece(held, ends_document=False)
+            held = text
         if held:
             yield Piece(held, ends_document=True)
-
-    def _records_in_pieces(self, file: TextFile) -> Iterator[Piece]:
-        """Yield the text of each record, which is an object with the field, or the text itself. Null is skipped."""
-        try:
-            for number, record in enumerate(_RECORDS[file.suffix](self, file), start=1):
-                if isinstance(record, dict):
-                    if self.field not in record:
-                        raise self._missing_field(file, record)
-                    record = record[self.field]
-                if record is None:
-                    continue
-                if not isinstance(record, str):
-                    where = Text("{file}, record {number}", file=file.name, number=number)
-                    kind = type(record).__name__
-                    raise JobError(
-                        "{where}: the field {field!r} is {kind}, not text.", where=where, field=self.field, kind=kind
-                    )
-                if not record.isascii():  # an escape of JSON may be a lone surrogate
-                    record = record.encode("utf-8", "replace").decode("utf-8")
-                for start in range(0, len(record), BLOCK_SIZE):
-                    yield Piece(record[start : start + BLOCK_SIZE], start + BLOCK_SIZE >= len(record))
-        except (ValueError, RecursionError, csv.Error) as error:
-            kind = file.suffix.removeprefix(".").upper()
-            raise JobError(
-                "{name} is not a valid {kind} file: {reason}.", name=file.name, kind=kind, reason=why(error)
-            ) from error
-
-    def _decoded(self, file: TextFile) -> Iterator[str]:
-        """Yield the text of a file in blocks, with all line endings converted to \\n."""
-        head, encoding = file.head(), codecs.lookup(self.encoding).name
-        if encoding == "utf-8":
-            encoding = marked_encoding(head) or encoding
-            if encoding == "utf-8" and b"\0" in head:
-                raise _wrong_encoding(file, encoding, head.index(0))
-        decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), translate=True)
-        offset, block = 0, b"-"
-        with file.open() as stream:
-            while block:
-                block = stream.read(BLOCK_SIZE)
-                try:
-                    text = decoder.decode(block, final=not block)
-                except UnicodeDecodeError as error:  # its object begins with what was left over of earlier blocks
-                    place = offset + len(block) - len(error.object) + error.start
-                    raise _wrong_encoding(file, encoding, place) from error
-                yield text if offset else text.removeprefix("\ufeff")  # the byte order mark
-                offset += len(block)
-                file.check_unpacked(offset, file.read_bytes())
-
-    def _lines(self, file: TextFile) -> Iterator[str]:
-        """Yield the lines of a file, including line endings."""
-        rest = ""
-        for text in self._decoded(file):
-            *lines, rest = (rest + text).split("\n")
-            yield from (line + "\n" for line in lines)
-            if len(rest) > LINE_LIMIT_CHARACTERS:
-                raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
-        if rest:
-            yield rest
-
-    def _json(self, file: TextFile) -> Iterator[Any]:
-        values = JsonText(self._decoded(file))
-        for number, value in enumerate(values):
-            alone = number == 0 and isinstance(value, dict) and not values.peek()
-            if alone and not isinstance(value.get(self.field), str):
-                lists = [held for held in value.values() if isinstance(held, list) and held]
-                for kind in (dict, str):
-                    records = [held for held in lists if isinstance(held[0], kind)]
-                    if len(records) == 1:
-                        yield from records[0]
-                        return
-            yield value
-
-    def _csv(self, file: TextFile) -> Iterator[Any]:
-        csv.field_size_limit(LINE_LIMIT_CHARACTERS)
-        return csv.DictReader(self._lines(file), delimiter="\t" if file.suffix == ".tsv" else ",")
-
-    def _parquet(self, file: TextFile) -> Iterator[Any]:
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise JobError(
-                '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
-            ) from error
-        try:
-            with file.open() as stream:
-                table = pyarrow.parquet.ParquetFile(stream)
-                if self.field not in table.schema_arrow.names:
-                    yield {column.name: "" if "string" in str(column.type) else None for column in table.schema_arrow}
-                groups = (table.metadata.row_group(number) for number in range(table.num_row_groups))
-                file.check_unpacked(sum(group.total_byte_size for group in groups), file.size_bytes)
-                table = pyarrow.parquet.ParquetFile(stream, read_dictionary=[self.field])  # repeated texts: held once
-                unpacked = 0  # what it holds repeatedly, the declared size counts once
-                for batch in table.iter_batches(batch_size=512, columns=[self.field]):
-                    for value in batch.column(0):
-                        text = value.as_py()
-                        unpacked += len(text) if isinstance(text, str) else 0
-                        file.check_unpacked(unpacked, file.size_bytes)
-                        yield text
-        except pyarrow.ArrowException as error:
-            raise ValueError(str(error).splitlines()[0]) from error
-
-    def _missing_field(self, file: TextFile, record: Mapping[str, Any]) -> JobError:
-        """The error names the fields, and proposes the closest by name, else the one with the longest text."""
-        lengths = {str(name)[:40]: len(value) if isinstance(value, str) else -1 for name, value in record.items()}
-        close = get_close_matches(self.field, lengths, n=1)
-        best = close[0] if close else max(lengths, key=lengths.__getitem__, default="NAME")
-        return JobError(
-            "{where} has no field {field!r}. It has: {names}.\nName the one with the text, for example: {command}",
-            where=file.name,
-            field=self.field,
-            names=", ".join([*lengths][:20]),
-            command=shlex.join(["nanoscope", "prepare", *self.sources, f"--field={best}"]),
-        )
+        return
+    try:
+        for number, record in enumerate(RECORDS[file.suffix](file, blocks, field), start=1):
+            value = record
+            if isinstance(record, dict):
+                if field not in record:
+                    raise MissingFieldError(record)
+                value = record[field]
+            if value is None:
+                continue
+            if not isinstance(value, str):
+                where = Text("{file}, record {number}", file=file.name, number=number)
+                kind = type(value).__name__
+                raise JobError("{where}: the field {field!r} is {kind}, not text.", where=where, field=field, kind=kind)
+            if not value.isascii():  # an escape of JSON may be a lone surrogate
+                value = value.encode("utf-8", "replace").decode("utf-8")
+            for start in range(0, len(value), BLOCK_SIZE):
+                yield Piece(value[start : start + BLOCK_SIZE], start + BLOCK_SIZE >= len(value))
+    except (ValueError, RecursionError, csv.Error) as error:
+        kind = file.suffix.removeprefix(".").upper()
+        raise JobError(
+            "{name} is not a valid {kind} file: {reason}.", name=file.name, kind=kind, reason=why(error)
+        ) from error
 
 
-_RECORDS: dict[str, Callable[[Documents, TextFile], Iterator[Any]]] = {
-    ".json": Documents._json,
-    ".jsonl": Documents._json,
-    ".ndjson": Documents._json,
-    ".csv": Documents._csv,
-    ".tsv": Documents._csv,
-    ".parquet": Documents._parquet,
-}
+def _decoded(file: TextFile, encoding: str) -> Iterator[str]:
+    """Yield the text of a file in blocks that are not empty, with all line endings converted to \\n."""
+    head, encoding = file.head(), codecs.lookup(encoding).name
+    if encoding == "utf-8":
+        encoding = marked_encoding(head) or encoding
+        if encoding == "utf-8" and b"\0" in head:
+            raise _wrong_encoding(file, encoding, head.index(0))
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), translate=True)
+    offset, block = 0, b"-"
+    with file.open() as stream:
+        while block:
+            block = stream.read(BLOCK_SIZE)
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:  # its object begins with what was left over of earlier blocks
+                raise _wrong_encoding(file, encoding, offset + len(block) - len(error.object) + error.start) from error
+            if not offset:
+                text = text.removeprefix("\ufeff")  # the byte order mark
+            if text:
+                yield text
+            offset += len(block)
+            file.check_unpacked(offset, file.read_bytes())
 
 
 def _wrong_encoding(file: TextFile, encoding: str, position: int) -> JobError:
@@ -207,69 +166,89 @@ def _wrong_encoding(file: TextFile, encoding: str, position: int) -> JobError:
     )
 
 
-class JsonText:
-    """The values of a JSON text that arrives in blocks: one after another (JSON Lines), or the elements of arrays."""
+def _check_length(value: str) -> None:
+    if len(value) > LINE_LIMIT_CHARACTERS:
+        raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
 
-    DECODER = json.JSONDecoder()
-    NOT_SPACE = re.compile(r"[^ \t\n\r]")
-    LONGEST_TOKEN = 16  # characters of an escape or a literal that the end of a block may have cut
 
-    def __init__(self, blocks: Iterator[str]) -> None:
-        self._blocks = blocks
-        self._text, self._at, self._line = "", 0, 1  # of the text that is held
-
-    def __iter__(self) -> Iterator[Any]:
-        while start := self.peek():
-            if start != "[":
-                yield self._value()
+def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
+    """Yield the values of JSON Lines, or the elements of arrays."""
+    decode = json.JSONDecoder().raw_decode
+    text, at, line, open_arrays = "", 0, 1, 0
+    while True:
+        found = NOT_BETWEEN_VALUES.search(text, at)
+        start = found.start() if found else len(text)
+        open_arrays += text.count("[", at, start) - text.count("]", at, start)
+        at, error = start, None
+        try:
+            value, end = decode(text, at)
+            cut = end == len(text)  # a number may go on
+        except json.JSONDecodeError as problem:
+            error = problem
+            cut = error.msg.startswith("Unterminated") or error.pos >= len(text) - LONGEST_TOKEN
+        if cut:
+            rest = text[at:]
+            _check_length(rest)
+            # As much again as is waiting, so that parsing a long value takes linear time.
+            if more := "".join(islice(blocks, 1 + len(rest) // BLOCK_SIZE)):
+                line += text.count("\n", 0, at)
+                text, at = rest + more, 0
                 continue
-            self._at += 1
-            while self.peek() != "]":
-                yield self._value()
-                if self.peek() == ",":
-                    self._at += 1
-                elif self.peek() != "]":
-                    raise self._error("Expecting ','", self._at)
-            self._at += 1
+            if not rest and not open_arrays:
+                return
+        if error:
+            line += text.count("\n", 0, error.pos)
+            raise ValueError(Text("line {line:,}: {what}", line=line, what=error.msg))
+        yield value
+        at = end
 
-    def peek(self) -> str:
-        """Return the next character that is not white space, or "" at the end."""
-        while not (found := self.NOT_SPACE.search(self._text, self._at)):
-            self._at = len(self._text)
-            if not self._read_more():
-                return ""
-        self._at = found.start()
-        return found[0]
 
-    def _value(self) -> Any:
-        """Return the next value, which must fit into memory."""
-        self.peek()
-        while True:
-            try:
-                value, end = self.DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - self.LONGEST_TOKEN
-                if cut and self._read_more():
-                    continue
-                raise self._error(error.msg, error.pos) from None
-            if end == len(self._text) and self._read_more():
-                continue  # a number may go on
-            self._at = end
-            return value
+def _csv(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
+    def lines() -> Iterator[str]:
+        rest = ""
+        for text in blocks:
+            *whole, rest = (rest + text).split("\n")
+            yield from (line + "\n" for line in whole)
+            _check_length(rest)
+        yield rest
 
-    def _read_more(self) -> bool:
-        """Read as much again as is waiting, so that parsing a long value takes linear time."""
-        self._line += self._text.count("\n", 0, self._at)
-        parts = [self._text[self._at :]]
-        wanted = len(parts[0]) or 1
-        if wanted > LINE_LIMIT_CHARACTERS:
-            raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
-        while wanted > 0 and (block := next(self._blocks, None)) is not None:
-            parts.append(block)
-            wanted -= len(block)
-        self._text, self._at = "".join(parts), 0
-        return len(self._text) > len(parts[0])
+    csv.field_size_limit(LINE_LIMIT_CHARACTERS)
+    return csv.DictReader(lines(), delimiter="\t" if file.suffix == ".tsv" else ",")
 
-    def _error(self, what: str, position: int) -> ValueError:
-        line = self._line + self._text.count("\n", 0, position)
-        return ValueError(Text("line {line:,}: {what}", line=line, what=what))
+
+def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise JobError(
+            '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
+        ) from error
+    try:
+        with file.open() as stream:
+            columns = pyarrow.parquet.read_schema(stream)
+            if field not in columns.names:
+                yield {column.name: "" if "string" in str(column.type) else None for column in columns}
+            table = pyarrow.parquet.ParquetFile(stream, read_dictionary=[field])  # repeated texts: held once
+            groups = map(table.metadata.row_group, range(table.num_row_groups))
+            file.check_unpacked(sum(group.total_byte_size for group in groups), file.size_bytes)
+            unpacked = 0  # the declared size counts repeated texts once
+            for batch in table.iter_batches(batch_size=512, columns=[field]):
+                for value in batch.column(0):
+                    text = value.as_py()
+                    unpacked += len(text) if isinstance(text, str) else 0
+                    file.check_unpacked(unpacked, file.size_bytes)
+                    yield text
+    except pyarrow.ArrowException as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+
+
+RECORDS: dict[str, Callable[[TextFile, Iterator[str], str], Iterator[Any]]] = {
+    ".json": _json,
+    ".jsonl": _json,
+    ".ndjson": _json,
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".parquet": _parquet,
+}
+"""How the records of a file are read, by its suffix. A file of any other suffix is text."""

@@ -2,18 +2,26 @@
 
 import codecs
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nanoscope.config import LARGEST_INTEGER, POSITIVE
+from nanoscope.config import LARGEST_INTEGER, NOT_NEGATIVE, POSITIVE, Range
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel
 from nanoscope.model.kvcache import KVCache
 
+RANGES = {
+    "max_new_tokens": POSITIVE,
+    "temperature": Range(NOT_NEGATIVE.description, lambda number: 0 <= number < math.inf),
+    "top_k": NOT_NEGATIVE,
+    "top_p": Range(Text("greater than 0 and at most 1"), lambda number: 0 < number <= 1),
+    "seed": Range(Text("less than 2^63"), lambda number: abs(number) <= LARGEST_INTEGER),
+}
 LOWEST_TEMPERATURE = 1e-5  # below it logits could overflow, and the most likely token is certain anyway
 
 
@@ -23,6 +31,7 @@ class Sampling:
 
     max_new_tokens: int = 500
     temperature: float = 0.8
+    """0: the most likely token."""
     top_k: int = 200
     """Sample from the k most likely tokens; 0: from all."""
     top_p: float = 1.0
@@ -30,19 +39,10 @@ class Sampling:
     seed: int = 1337
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise UsageError(POSITIVE.refusal("max_new_tokens", self.max_new_tokens))
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(
-                "temperature must be 0 or greater, got {temperature} (0: the most likely token)",
-                temperature=self.temperature,
-            )
-        if self.top_k < 0:
-            raise UsageError("top_k must be 0 or greater, got {top_k} (0: all tokens)", top_k=self.top_k)
-        if not 0 < self.top_p <= 1:
-            raise UsageError("top_p must be greater than 0 and at most 1, got {top_p}", top_p=self.top_p)
-        if abs(self.seed) > LARGEST_INTEGER:
-            raise UsageError("seed must be less than 2^63, got {seed}", seed=self.seed)
+        for key, accepted in RANGES.items():
+            value = getattr(self, key)
+            if not accepted.contains(value):
+                raise UsageError(accepted.refusal(key, value))
 
 
 def window_start(length: int, block_size: int) -> int:
@@ -132,23 +132,6 @@ def generate_pieces(
             break
     tails = ((number, decoder.decode(b"", final=True)) for number, decoder in enumerate(decoders))
     yield from ((number, tail) for number, tail in tails if tail)
-
-
-def generate_texts(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    prompt: str,
-    settings: Sampling,
-    count: int,
-    stream: Callable[[str], None],
-) -> list[str]:
-    """Return `count` texts that continue a prompt, including it; `stream` gets the first one piece by piece."""
-    texts = [""] * count
-    for number, piece in generate_pieces(model, tokenizer, prompt, settings, count):
-        texts[number] += piece
-        if number == 0:
-            stream(piece)
-    return texts
 
 
 def generate_text(model: LanguageModel, tokenizer: Tokenizer, prompt: str, settings: Sampling) -> str:

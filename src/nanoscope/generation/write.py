@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count as numbers
@@ -12,7 +11,7 @@ from nanoscope.config import POSITIVE
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS
-from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_pieces, generate_texts
+from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_pieces
 from nanoscope.hardware.device import autocast, set_up_device
 from nanoscope.interop.models import open_model
 from nanoscope.messages import Text, on_terminal, printable
@@ -49,12 +48,15 @@ def write_samples(
         print(on_terminal(Text("note: {text}", text=note)), file=sys.stderr)
     model = found.build(choice.device)
     print(on_terminal(found.describe()), file=sys.stderr, flush=True)
-    stream: Callable[[str], None] = (lambda piece: None) if as_json else _show
+    texts = [""] * count
     with autocast(choice):
         if interactive:
             converse(model, tokenizer, settings, "" if text == DEFAULT_PROMPT else text)
             return
-        texts = generate_texts(model, tokenizer, text, settings, count, stream)
+        for number, piece in generate_pieces(model, tokenizer, text, settings, count):
+            texts[number] += piece
+            if number == 0 and not as_json:  # the first as it is written, the others when it has ended
+                _show(piece)
     if as_json:
         result = {"checkpoint": str(found.folder), "prompt": text, "samples": texts}
         _show(json.dumps(result, ensure_ascii=False) + "\n")

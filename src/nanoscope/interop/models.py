@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanoscope.checkpoint_files import BEST, NANOGPT, STATE, TOKENIZER, WEIGHTS, checkpoint_folders
+from nanoscope.checkpoint_files import BEST, NANOGPT, STATE, WEIGHTS, checkpoint_folders
 from nanoscope.config_sources import is_run, resolve
 from nanoscope.data.dataset import is_dataset, open_dataset, read_meta_pickle
 from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import DATA, RUNS, read_json
+from nanoscope.files import DATA, RUNS
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
-from nanoscope.messages import Joined, Text, printable
+from nanoscope.messages import Joined, Text
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
-from nanoscope.model.weights import load_model_weights, read_tensors, shape_of
+from nanoscope.model.weights import load_model_weights
 from nanoscope.suggest import did_you_mean, did_you_mean_run
 
 GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, as it is and padded
@@ -74,18 +75,17 @@ class OpenedModel:
 
 def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
     """Open a model. `checkpoint` (best, last or a name such as step-000500) selects one of a run's checkpoints."""
-    text = os.fspath(source)
-    path = _existing(text)
-    if path is None:
+    text, path = os.fspath(source), Path(source)
+    if not os.path.exists(text):  # noqa: PTH110  Path raises for an impossible name
         if text in huggingface.NAMES:
             return _open_gpt2(text)
         raise _not_a_model(text)
     if path.name == WEIGHTS:
         path = path.parent
-    elif path.is_file():
+    if path.is_file():
         return _open_nanogpt(path)
-    if (path / WEIGHTS).is_file() and not (path / STATE).exists():
-        return _open_gpt2(str(path)) if (path / huggingface.CONFIG).is_file() else _open_weights_alone(path)
+    if (path / WEIGHTS).is_file() and (path / huggingface.CONFIG).is_file():
+        return _open_gpt2(str(path))
     if is_ours(path):
         return _open_ours(path, checkpoint)
     if (path / NANOGPT).is_file():
@@ -97,7 +97,10 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
 
 def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedModel]:
     """Open several models; a folder of runs stands for those in it. Where names are the same, paths are the names."""
-    paths = [path for source in sources for path in _models_in(source)]
+    paths: list[str] = []
+    for source in sources:
+        inside = [] if is_ours(Path(source)) else sorted(Path(source).glob("*/checkpoints"))
+        paths += [str(folder.parent) for folder in inside if is_ours(folder)] or [source]
     models = [open_model(path, checkpoint) for path in paths]
     names = [model.name for model in models]
     return [
@@ -106,20 +109,10 @@ def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedMo
     ]
 
 
-def _models_in(source: str) -> list[str]:
-    path = _existing(source)
-    runs = [] if path is None or is_ours(path) else filter(is_ours, path.glob("*/checkpoints"))
-    return sorted(str(folder.parent) for folder in runs) or [source]
-
-
 def is_ours(folder: Path) -> bool:
     """Whether a folder holds a run of nanoscope with checkpoints, a checkpoint, or just its weights."""
     files = any((folder / name).is_file() for name in (STATE, WEIGHTS))
     return files or bool(checkpoint_folders(folder / "checkpoints") or checkpoint_folders(folder))
-
-
-def _existing(text: str) -> Path | None:
-    return Path(text) if os.path.exists(text) else None  # noqa: PTH110  Path raises for an impossible name
 
 
 def _not_a_model(text: str) -> UsageError:
@@ -145,8 +138,9 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
             tokens=tokenizer.vocab_size,
             vocab_size=vocab_size,
         )
+    whole = path.absolute()
     return OpenedModel(
-        name=_name(path),
+        name=f"{whole.parents[1].name}/{whole.name}" if whole.parent.name == "checkpoints" else whole.name,
         folder=found.folder,
         config=found.model_config,
         weights=found.model,
@@ -160,52 +154,14 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
     )
 
 
-def _open_weights_alone(folder: Path) -> OpenedModel:
-    """Open a checkpoint of which only the weights are left, and perhaps the tokenizer."""
-    file, (run, settings) = folder / WEIGHTS, _run_of(folder)
-    try:
-        weights = read_tensors(file)
-        config = shape_of(weights, settings.get("n_head", 0), settings.get("block_size", 1))
-        saved = folder / TOKENIZER
-        tokenizer = tokenizer_from_json(read_json(saved)) if saved.is_file() else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        missing = Text("the config.toml of its run is missing")
-        reason = printable(str(error)[:160]) if settings else missing
-        raise JobError(
-            "{file} can't be used without {state}: {reason}", file=file, state=STATE, reason=reason
-        ) from None
-    step = re.fullmatch(r"step-(\d+)", folder.name)
-    return OpenedModel(
-        name=_name(folder),
-        folder=folder,
-        config=config,
-        weights=weights,
-        tokenizer=tokenizer,
-        tokenizer_problem=Text("there is no {file} beside {weights}", file=TOKENIZER, weights=WEIGHTS),
-        step=int(step[1]) if step else None,
-        run=run,
-        dataset=str(settings.get("dataset", "")),
-        problems=[
-            Text("{state} is missing, so {file} could not be checked for damage", state=folder / STATE, file=WEIGHTS)
-        ],
-    )
-
-
 def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     """The run that a checkpoint belongs to, and its settings, as far as they are known."""
     for place in (folder, folder.parent, folder.parent.parent):
-        if (place / "config.toml").is_file() or is_run(place):
-            try:
+        if is_run(place):
+            with suppress(UsageError, JobError):
                 return place, resolve([str(place)]).given
-            except (UsageError, JobError):
-                return place, {}
+            return place, {}
     return None, {}
-
-
-def _name(path: Path) -> str:
-    """A short name: the run's, with that of the checkpoint if one was named."""
-    whole = path.absolute()
-    return f"{whole.parents[1].name}/{whole.name}" if whole.parent.name == "checkpoints" else whole.name
 
 
 def _open_nanogpt(file: Path) -> OpenedModel:
@@ -229,8 +185,13 @@ def nanogpt_dataset(found: NanogptCheckpoint) -> str:
     name = found.settings.get("dataset")
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", name):
         return ""
-    beside = found.file.absolute().parents[1] / DATA / name  # out-NAME/ckpt.pt stands beside data/
+    beside = _project(found) / DATA / name
     return str(beside) if is_dataset(beside) and not is_dataset(DATA / name) else name
+
+
+def _project(found: NanogptCheckpoint) -> Path:
+    """The folder with out-NAME/ckpt.pt and data/."""
+    return found.file.absolute().parents[1]
 
 
 def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
@@ -241,14 +202,13 @@ def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
     dataset, size = nanogpt_dataset(found), found.config.vocab_size
     places = [found.file.parent]
     if dataset:
-        beside = found.file.absolute().parents[1] / DATA / dataset
-        places += [Path(dataset), DATA / dataset, beside, default_folder(dataset, "char")]
+        places += [Path(dataset), DATA / dataset, _project(found) / DATA / dataset, default_folder(dataset, "char")]
     for folder in places:
-        meta = folder / "meta.pkl"
+        meta, tokenizer = folder / "meta.pkl", None
         if meta.is_file():
-            tokenizer = read_meta_pickle(meta)[0]
-        else:
-            tokenizer = open_dataset(folder).tokenizer if is_dataset(folder) else None
+            tokenizer, _ = read_meta_pickle(meta)
+        elif is_dataset(folder):
+            tokenizer = open_dataset(folder).tokenizer
         if tokenizer is not None and tokenizer.vocab_size == size:
             return tokenizer, ""
     if size in GPT2_SIZES:

@@ -90,11 +90,9 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
     the model has to be undamaged.
     """
     if not run.is_dir():
-        if run.exists():
-            raise JobError("there is no run in {run}: it is a file", run=run)
         raise JobError("there is no run in {run}: no such folder.{hint}", run=run, hint=did_you_mean_run(run))
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
-    if (folder / STATE).is_file():
+    if (folder / STATE).is_file() or (folder / WEIGHTS).is_file():
         return load_checkpoint(folder, optimizer=optimizer), []
     candidates = checkpoints_from(folder, wanted)
     if not candidates and (available := checkpoint_folders(folder)):

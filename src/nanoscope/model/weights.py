@@ -11,7 +11,6 @@ from torch.overrides import TorchFunctionMode
 
 from nanoscope.errors import JobError
 from nanoscope.model import LanguageModel, ModelConfig, build_model
-from nanoscope.model.modern import NGRAM_ROWS
 
 HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
 ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
@@ -45,30 +44,6 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} is {weights[name].dtype}, not floating point")
 
 
-def shape_of(weights: dict[str, Tensor], n_head: int, block_size: int) -> ModelConfig:
-    """The shape of the model that has these weights; what they do not tell are its heads and modern's block_size."""
-    recipe = "modern" if "embedding.weight" in weights else "classic"
-    prefix = "blocks." if recipe == "modern" else "transformer.h."
-    layers = {name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix)}
-    vocab_size, n_embd = weights["embedding.weight" if recipe == "modern" else "transformer.wte.weight"].shape
-    if recipe == "classic":
-        block_size = len(weights["transformer.wpe.weight"])
-    table, shift = weights.get("ngrams.table"), weights.get("blocks.0.shift_mlp.weight")
-    config = ModelConfig(
-        vocab_size,
-        block_size,
-        len(layers),
-        n_head,
-        n_embd,
-        bias="transformer.ln_f.bias" in weights,
-        recipe=recipe,
-        ngrams=1 if table is None else len(table) // NGRAM_ROWS + 1,
-        token_shift=0 if shift is None else len(shift),
-    )
-    check_weights(config, weights)
-    return config
-
-
 def with_block_size(
     config: ModelConfig, weights: dict[str, Tensor], block_size: int
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
@@ -100,16 +75,10 @@ class _ShapesOnly(TorchFunctionMode):
 
 def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None:
     """Copy the weights into the model. GPT-2's output layer is its token table, so it may be missing."""
+    if model.config.recipe == "classic":
+        weights = weights | {"lm_head.weight": weights["transformer.wte.weight"]}
     try:
-        missing, unexpected = model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:  # a wrong shape, named at the end of the message
-        raise JobError(
-            "the weights do not fit the model: {reason}", reason=" ".join(str(error).split()[-30:])
-        ) from None
-    missing = [name for name in missing if name != "lm_head.weight"]
-    if missing or unexpected:
-        raise JobError(
-            "the weights do not fit the model: missing {missing}, unexpected {unexpected}",
-            missing=missing[:3],
-            unexpected=unexpected[:3],
-        )
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # with all that is missing or has another shape
+        reason = " ".join(str(error).split()[-30:])
+        raise JobError("the weights do not fit the model: {reason}", reason=reason) from None

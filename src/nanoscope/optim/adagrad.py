@@ -7,21 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
-from nanoscope.config import TrainConfig
-
-
-def for_tables(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Adagrad":
-    """Build Adagrad with the rate `table_lr`."""
-    groups = [{"params": list(parameters.values()), "lr_scale": config.table_lr / config.peak_lr}]
-    return Adagrad(groups, lr=config.table_lr)
-
-
-def for_output(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Adagrad":
-    """Build Adagrad with the rate `output_lr`."""
-    groups = [{"params": list(parameters.values()), "lr_scale": config.output_lr / config.peak_lr}]
-    return Adagrad(groups, lr=config.output_lr)
+from torch import Tensor
 
 
 class Adagrad(torch.optim.Optimizer):

@@ -9,27 +9,23 @@ from torch import Tensor, nn
 
 from nanoscope.config import TrainConfig
 from nanoscope.model import LanguageModel
-from nanoscope.optim import adagrad, adamw, muon
+from nanoscope.optim import muon
+from nanoscope.optim.adagrad import Adagrad
+from nanoscope.optim.eager import AdamW
 
-OptimizerFactory = Callable[[dict[str, nn.Parameter], TrainConfig, str, str], torch.optim.Optimizer]
-
-# The optimizers of each recipe by the names of the parameters they train; the first pattern that matches decides.
+# What trains a parameter in each recipe, by the parameter's name; the first pattern that matches decides. What ends in
+# "_lr" is the setting that has the rate of Adagrad.
 # The schedule's rate times a group's `lr_scale`, 1 by default, is the rate of that group.
-RECIPES: dict[str, dict[str, OptimizerFactory]] = {
-    "classic": {
-        r".*": adamw.for_gpt2,
-    },
+RECIPES = {
+    "classic": {r".*": "AdamW of GPT-2"},
     "modern": {
-        r"blocks\.\d+\.(qkv|proj|up|down)\.weight": muon.for_matrices,
-        r"ngrams\.table": adagrad.for_tables,
-        r".*": adamw.without_decay,
+        r"blocks\.\d+\.(qkv|proj|up|down)\.weight": "Muon",
+        r"ngrams\.table": "table_lr",
+        r".*": "AdamW without decay",
     },
 }
 # Most tokens of a large vocabulary are as rare as n-grams, and Adagrad learns them sooner (benchmarks/LOG.md).
-VOCABULARY: dict[str, OptimizerFactory] = {
-    r"embedding\.weight": adagrad.for_tables,
-    r"head\.weight": adagrad.for_output,
-}
+VOCABULARY = {r"embedding\.weight": "table_lr", r"head\.weight": "output_lr"}
 
 
 def build_optimizer(
@@ -39,13 +35,38 @@ def build_optimizer(
     recipe = RECIPES[model.config.recipe]
     if model.config.recipe == "modern" and config.output_lr:
         recipe = VOCABULARY | recipe
-    assigned: dict[OptimizerFactory, dict[str, nn.Parameter]] = {}
+    assigned: dict[str, dict[str, nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            build = next(build for pattern, build in recipe.items() if re.fullmatch(pattern, name))
-            assigned.setdefault(build, {})[name] = parameter
-    parts = [build(parameters, config, device_type, dtype) for build, parameters in assigned.items()]
+            kind = next(kind for pattern, kind in recipe.items() if re.fullmatch(pattern, name))
+            assigned.setdefault(kind, {})[name] = parameter
+    parts = [_optimizer(kind, parameters, config, device_type, dtype) for kind, parameters in assigned.items()]
     return parts[0] if len(parts) == 1 else CombinedOptimizer(parts)
+
+
+def _optimizer(
+    kind: str, named: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str
+) -> torch.optim.Optimizer:
+    if kind == "Muon":
+        return muon.for_matrices(named, config, dtype)
+    parameters = list(named.values())
+    if kind.endswith("_lr"):
+        lr = getattr(config, kind)
+        return Adagrad([{"params": parameters, "lr_scale": lr / config.peak_lr}], lr=lr)
+    groups: list[dict[str, object]] = [{"params": parameters, "weight_decay": 0.0}]
+    like_gpt2 = kind == "AdamW of GPT-2"
+    if like_gpt2:  # matrices and tables decay, biases and norms do not
+        groups = [
+            {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
+            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+        ]
+    return AdamW(
+        groups,
+        lr=config.peak_lr,
+        betas=(config.beta1, config.beta2),
+        eps=1e-8 if like_gpt2 else 1e-10,
+        fused=device_type in ("cpu", "cuda"),  # one kernel for all parameters, where torch has it
+    )
 
 
 class CombinedOptimizer(torch.optim.Optimizer):

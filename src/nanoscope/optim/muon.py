@@ -18,7 +18,7 @@ ITERATION = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
 
-def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, device_type: str, dtype: str) -> "Muon":
+def for_matrices(parameters: dict[str, nn.Parameter], config: TrainConfig, dtype: str) -> "Muon":
     """Build Muon with the rate `matrix_lr`; queries, keys and values are three matrices in one parameter."""
     lr_scale = config.matrix_lr / config.peak_lr
     qkv = [matrix for name, matrix in parameters.items() if name.endswith("qkv.weight")]

@@ -73,7 +73,7 @@ class Workplace:
 def random_tokens(vocab_size: int, block_size: int) -> Dataset:
     count = max(RANDOM_TOKENS, 2 * block_size + 2)
     ids = np.random.default_rng(0).integers(vocab_size, size=count).astype(dtype_for(vocab_size))
-    split = TokenSplit.in_memory(ids, vocab_size, "random tokens")
+    split = TokenSplit({"random tokens": ids}, vocab_size)
     return Dataset(Path("random"), None, vocab_size, "random", {"train": split, "val": split})
 
 

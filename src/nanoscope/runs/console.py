@@ -9,6 +9,8 @@ import shlex
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import structs
+
 from nanoscope.ladder import Ladder, in_words
 from nanoscope.messages import Joined, Text
 from nanoscope.runs import events as e
@@ -35,6 +37,22 @@ ENDINGS: dict[e.EndReason, Text] = {
     "max_minutes": Text("stopped at iteration {step:d}: max_minutes is over"),
     "interrupted": Text("stopped at iteration {step:d} by {signal}"),
     "non_finite": Text("stopped at iteration {step:d}: the loss is not finite"),
+}
+# Filled with the fields of the event.
+NOTES: dict[type[e.Event], Text] = {
+    e.OutOfMemory: Text(
+        "note: out of memory at iteration {step:d}: micro-batches of {micro_batch:d} sequences instead of "
+        "{micro_batch_before:d} from now on; tokens per iteration stay the same"
+    ),
+    e.Spike: Text("note: loss spike at iteration {step:d}: {loss:.4f}, usually {usual:.4f}"),
+    e.SlowStep: Text("note: iteration {step:d} took {seconds:seconds2}, usually {usual:seconds4}: {cause}"),
+    e.Asleep: Text(
+        "note: the machine slept for {seconds:duration} during iteration {step:d}; that time is not counted"
+    ),
+    e.CheckpointFailed: Text("warning: checkpoint of iteration {step:d} not saved: {message}"),
+    e.CheckpointSaved: Text("note: checkpoint of iteration {step:d} is saved now"),
+    e.Note: Text("note: {text}"),
+    e.NonFinite: Text("the loss is not finite at iteration {step:d}"),
 }
 PHASES = {
     "startup": Text("startup"),
@@ -115,41 +133,12 @@ def _line(event: e.AnyEvent) -> Text:
             return _forecast_line(event)
         case e.Rollback():
             return _rollback_line(event)
-        case e.OutOfMemory():
-            return Text(
-                "note: out of memory at iteration {step:d}: micro-batches of {now:d} sequences instead of {before:d} "
-                "from now on; tokens per iteration stay the same",
-                step=event.step, now=event.micro_batch, before=event.micro_batch_before,
-            )  # fmt: skip
-        case e.Spike():
-            return Text(
-                "note: loss spike at iteration {step:d}: {loss:.4f}, usually {usual:.4f}",
-                step=event.step, loss=event.loss, usual=event.usual,
-            )  # fmt: skip
-        case e.SlowStep():
-            return Text(
-                "note: iteration {step:d} took {seconds:seconds2}, usually {usual:seconds4}: {cause}",
-                step=event.step, seconds=event.seconds, usual=event.usual, cause=SLOW_CAUSES[event.cause],
-            )  # fmt: skip
-        case e.Asleep():
-            return Text(
-                "note: the machine slept for {seconds:duration} during iteration {step:d}; that time is not counted",
-                seconds=event.seconds, step=event.step,
-            )  # fmt: skip
-        case e.CheckpointFailed():
-            return Text(
-                "warning: checkpoint of iteration {step:d} not saved: {message}",
-                step=event.step, message=event.message,
-            )  # fmt: skip
-        case e.CheckpointSaved():
-            return Text("note: checkpoint of iteration {step:d} is saved now", step=event.step)
         case e.Note(level="warning"):
             return Text("warning: {text}", text=event.text)
-        case e.Note():
-            return Text("note: {text}", text=event.text)
-        case e.NonFinite():
-            return Text("the loss is not finite at iteration {step:d}", step=event.step)
-    raise TypeError(event)
+    values = structs.asdict(event)
+    if isinstance(event, e.SlowStep):
+        values["cause"] = SLOW_CAUSES[event.cause]
+    return Text(NOTES[type(event)].template, **values)
 
 
 def _resume_line(event: e.Resume) -> Text:

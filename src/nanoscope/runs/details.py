@@ -1,6 +1,7 @@
 """What a run of nanoscope records beyond the steps, evaluations and checkpoints that any log has."""
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ MAX_SETTINGS = 200
 NAME_CHARACTERS = 60  # of a setting or series
 TEXT_CHARACTERS = 200  # of a setting or message
 
-Setting = tuple[str, str]
+Setting = str | int | float | bool
 # What a run notices about itself.
 NoteEvent = e.Rollback | e.OutOfMemory | e.Spike | e.SlowStep | e.Asleep | e.CheckpointFailed
 
@@ -39,20 +40,27 @@ class RunDetails:
     resumes: list[e.Resume] = field(default_factory=list)  # with settings that were changed for good
 
     @property
-    def config(self) -> list[Setting]:
+    def config(self) -> list[tuple[str, str]]:
         """The settings as text that is safe to print."""
-        return _settings(self.start.config)
+        return _as_text(self.start.config)
 
     @property
-    def environment(self) -> list[Setting]:
+    def environment(self) -> list[tuple[str, str]]:
         """Versions, device and sizes as text that is safe to print."""
         names = (name for name in self.start.__struct_fields__ if name not in _NOT_ENVIRONMENT)
-        return _settings({name: getattr(self.start, name) for name in names})
+        return _as_text({name: getattr(self.start, name) for name in names})
 
 
-def _settings(values: dict[str, Any]) -> list[Setting]:
-    scalars = [(name, value) for name, value in values.items() if isinstance(value, str | int | float)]
-    return [
-        (printable(name[:NAME_CHARACTERS]), printable(str(value)[:TEXT_CHARACTERS]))
-        for name, value in scalars[:MAX_SETTINGS]
-    ]
+def safe_settings(values: Mapping[str, Any]) -> dict[str, Setting]:
+    """Settings that are safe to print and to calculate with; what is neither text nor a number is left out."""
+    found: dict[str, Setting] = {}
+    for name, value in list(values.items())[:MAX_SETTINGS]:
+        if isinstance(value, str):
+            found[printable(name[:NAME_CHARACTERS])] = printable(value[:TEXT_CHARACTERS])
+        elif isinstance(value, int | float) and abs(value) < e.LARGEST:
+            found[printable(name[:NAME_CHARACTERS])] = value
+    return found
+
+
+def _as_text(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in safe_settings(values).items()]

@@ -17,6 +17,7 @@ from nanoscope.errors import JobError
 from nanoscope.ladder import Ladder, Place
 
 EVENTS_VERSION = 1
+MAX_EXTRAS = 40  # names of numbers that no field of an `iter` event is for; further ones are ignored
 
 Step = Annotated[int, Meta(ge=0, lt=10**12)]
 Count = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -107,8 +108,8 @@ class Resume(Event, frozen=True, kw_only=True, tag="resume"):
     """Setting → the run's own value, and the one that holds for this session only."""
 
 
-class Iter(Event, frozen=True, kw_only=True, tag="iter"):
-    """One iteration, of those that are logged."""
+class Iter(Event, frozen=True, kw_only=True, tag="iter", forbid_unknown_fields=True):
+    """One iteration, of those that are logged. Unknown fields are not ignored: see `IterWithExtras`."""
 
     step: Step
     loss: MaybeNumber
@@ -135,6 +136,12 @@ class Iter(Event, frozen=True, kw_only=True, tag="iter"):
     gpu_gb: MaybeNumber = None
     """Allocated on the device between two steps: what earlier versions sampled."""
     gpu_share: MaybeNumber = None
+
+
+class IterWithExtras(Iter, frozen=True, kw_only=True, tag="iter"):
+    """An iteration with numbers that no field is for, as other trainers may write them."""
+
+    extras: dict[str, float]
 
 
 class Eval(Event, frozen=True, kw_only=True, tag="eval"):
@@ -264,96 +271,57 @@ class NewerVersionError(JobError):
     """The events were written by a nanoscope that this one is too old for."""
 
 
-_DECODER = msgspec.json.Decoder(AnyEvent)
-_OTHERS = (
-    Start | Resume | Forecast | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback
-    | OutOfMemory | Spike | SlowStep | Asleep | Note | NonFinite | End
-)  # fmt: skip
-MAX_EXTRAS = 40  # numbers of an `iter` event that no field is for; further ones are ignored
+_DECODER: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_ITER_FIELDS = frozenset(("event", *Iter.__struct_fields__))
 _DAMAGED = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def decode(line: str | bytes) -> AnyEvent | None:
     """The event of one line; None if the line is torn, damaged or no event of this version."""
     try:
-        event: AnyEvent | None = _DECODER.decode(line)
+        event = _DECODER.decode(line)
     except _DAMAGED:
-        event = _decode_leniently(line, AnyEvent)
-    check_version(event)
-    return event
-
-
-class Decoder:
-    """Decodes many lines at once, and keeps the numbers of `iter` events that no field is for.
-
-    Unknown fields are an error to msgspec here. The first line that has one shows its name, and from then on there is
-    a struct with that field: a file with such numbers is read as fast as one without.
-    """
-
-    def __init__(self) -> None:
-        self.extras: dict[str, str] = {}
-        """Attribute of a decoded `iter` event → the field's name in the file."""
-        self._build()
-
-    def decode(self, lines: bytes) -> list[AnyEvent | None]:
-        """The events of whole lines, None for those that are none."""
-        try:
-            found: list[AnyEvent | None] = self._decoder.decode_lines(lines)
-            if len(found) == lines.count(b"\n"):
-                return found
-        except _DAMAGED:
-            pass
-        return [self._decode_line(line) for line in lines.split(b"\n")[:-1]]
-
-    def _decode_line(self, line: bytes) -> AnyEvent | None:
-        try:
-            event: AnyEvent = self._decoder.decode(line)
-        except _DAMAGED:
-            self._learn(line)
-            return _decode_leniently(line, self._type)
-        return event
-
-    def _learn(self, line: bytes) -> None:
-        """Add the fields of an `iter` event that are not known yet."""
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(record, dict) or record.get("event") != "iter":
-            return
-        known = {"event", *Iter.__struct_fields__, *self.extras.values()}
-        new = [name for name in record if name not in known][: MAX_EXTRAS - len(self.extras)]
-        if new:
-            self.extras |= {f"extra_{len(self.extras) + i}": name for i, name in enumerate(new)}
-            self._build()
-
-    def _build(self) -> None:
-        iteration = msgspec.defstruct(
-            "Iter",
-            [(attribute, Any, msgspec.field(default=None, name=name)) for attribute, name in self.extras.items()],
-            bases=(Iter,), tag_field="event", tag="iter", frozen=True, kw_only=True,
-            forbid_unknown_fields=len(self.extras) < MAX_EXTRAS,
-        )  # fmt: skip
-        self._type: Any = iteration | _OTHERS
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._type)
-
-
-def _decode_leniently(line: str | bytes, kind: Any) -> AnyEvent | None:
-    """For what other trainers write: Python's NaN and Infinity, a loss of 1e38. The price is a slower parser."""
-    try:
-        record = json.loads(line)
-        if isinstance(record, dict) and record.get("event") == "start":
-            _check_version(record.get("version"))
-        event: AnyEvent = msgspec.convert(_finite(record), kind)
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
-        return None
-    return event
-
-
-def check_version(event: AnyEvent | None) -> None:
-    """Raise NewerVersionError for the start of a run that a newer nanoscope wrote."""
+        return _decode_leniently(line)
     if type(event) is Start:
         _check_version(event.version)
+    return event
+
+
+def decode_lines(lines: bytes) -> list[AnyEvent | None]:
+    """The events of whole lines, None for those that are none. NewerVersionError as for one line."""
+    try:
+        found: list[AnyEvent | None] = [*_DECODER.decode_lines(lines)]
+        if len(found) == lines.count(b"\n") and Start not in map(type, found):
+            return found
+    except _DAMAGED:
+        pass
+    return [decode(line) for line in lines.split(b"\n")[:-1]]
+
+
+def _decode_leniently(line: str | bytes) -> AnyEvent | None:
+    """For what other trainers write: fields of their own; slower still, NaN and Infinity, a loss of 1e38."""
+    for parse in (msgspec.json.decode, _parse_leniently):
+        try:
+            record = parse(line)
+            return _event_of(record) if isinstance(record, dict) else None
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+            continue
+    return None
+
+
+def _event_of(record: dict[str, Any]) -> AnyEvent:
+    if record.get("event") == "start":
+        _check_version(record.get("version"))
+    if record.get("event") != "iter":
+        other: AnyEvent = msgspec.convert(record, AnyEvent)
+        return other
+    extras = {
+        name: value
+        for name, value in record.items()
+        if name not in _ITER_FIELDS and type(value) in (int, float) and abs(value) < LARGEST
+    }
+    known = {name: value for name, value in record.items() if name in _ITER_FIELDS}
+    return msgspec.convert({**known, "extras": extras} if extras else known, IterWithExtras if extras else Iter)
 
 
 def _check_version(version: Any) -> None:
@@ -363,6 +331,10 @@ def _check_version(version: Any) -> None:
             "{known})\nUpdate nanoscope: pip install --upgrade nanoscope",
             version=version, known=EVENTS_VERSION,
         )  # fmt: skip
+
+
+def _parse_leniently(line: str | bytes) -> Any:
+    return _finite(json.loads(line))
 
 
 def _finite(value: Any) -> Any:

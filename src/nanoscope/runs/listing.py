@@ -1,22 +1,21 @@
-"""The runs of a folder as a list: found, filtered and sorted. Their state comes from glance.py, as in `watch`."""
+"""The runs of a folder as a list: found, filtered and sorted."""
 
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nanoscope.config import KEYS
 from nanoscope.errors import UsageError
-from nanoscope.runs.glance import Glance, find_runs, glance, newest_first, settings_of, version_of
+from nanoscope.runs.summary import ALIVE, RunSummary, find_runs, newest_first
 from nanoscope.suggest import did_you_mean
 
 SCHEMA = "nanoscope.runs/1"
-STATES = {"live": "live", "running": "live", "training": "live", "finished": "finished", "stopped": "stopped",
-          "failed": "failed", "unreadable": "unreadable"}  # fmt: skip
+LIVE = ("live", "running", "training")  # in a filter: each of the states of a run whose process runs
+STATES = (*LIVE, "starting", "stalled", "finished", "stopped", "failed", "unreadable")
 _CONDITION = re.compile(r"(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
@@ -24,60 +23,39 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ListedRun:
-    name: str
-    folder: Path
-    glance: Glance
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """Read only if asked for: parsing config.toml takes as long as the glance."""
-        return settings_of(self.folder)
-
-
 # What a list can be sorted and filtered by, besides settings.
-FIELDS: dict[str, Callable[[ListedRun], Any]] = {
+FIELDS: dict[str, Callable[[RunSummary], Any]] = {
     "name": lambda run: run.name,
-    "state": lambda run: run.glance.state,
-    "step": lambda run: run.glance.step,
-    "val": lambda run: run.glance.best,
-    "age": lambda run: -run.glance.updated,
-    "left": lambda run: run.glance.eta_seconds,
+    "state": lambda run: run.state,
+    "step": lambda run: run.step,
+    "val": lambda run: run.best,
+    "age": lambda run: -run.updated,
+    "left": lambda run: run.eta_seconds,
 }
 
 
-def list_runs(root: Path) -> list[ListedRun]:
+def list_runs(root: Path) -> list[RunSummary]:
     """The runs in and below a folder: live ones first, then the newest."""
-    found: dict[str, tuple[Path, Glance]] = {}
+    found = []
     for name, folder in find_runs(root).items():
-        try:
-            found[name] = folder, glance(name, folder, version_of(folder))
-        except OSError:
-            continue  # deleted in the meantime
-    ordered = newest_first(seen for _, seen in found.values())
-    return [ListedRun(_label(root, each.name), found[each.name][0], each) for each in ordered]
+        with suppress(FileNotFoundError):  # deleted in the meantime
+            found.append(RunSummary(root.resolve().name if name == "." else name, folder).look())
+    return sorted(found, key=newest_first)
 
 
-def _label(root: Path, name: str) -> str:
-    return root.resolve().name if name == "." else name
-
-
-def sort_runs(runs: Iterable[ListedRun], key: str) -> list[ListedRun]:
+def sort_runs(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
     """Sort by a field or a setting, '-' reverses; runs without a value come last."""
     runs, name = list(runs), key.removeprefix("-")
     if name == "age":  # as list_runs has them
         return runs[::-1] if key.startswith("-") else runs
     value_of = _value_of(name, runs, "--sort")
     known = [run for run in runs if value_of(run) is not None]
-    if all(isinstance(value_of(run), int | float) for run in known):
-        known.sort(key=value_of, reverse=key.startswith("-"))
-    else:
-        known.sort(key=lambda run: str(value_of(run)), reverse=key.startswith("-"))
+    is_number = all(isinstance(value_of(run), int | float) for run in known)
+    known.sort(key=value_of if is_number else lambda run: str(value_of(run)), reverse=key.startswith("-"))
     return known + [run for run in runs if value_of(run) is None]
 
 
-def filter_runs(runs: Iterable[ListedRun], conditions: Sequence[str]) -> list[ListedRun]:
+def filter_runs(runs: Iterable[RunSummary], conditions: Sequence[str]) -> list[RunSummary]:
     """Those for which all conditions hold: `state=failed`, `learning_rate>1e-3`, or a text in the name."""
     runs = list(runs)
     for condition in conditions:
@@ -86,23 +64,21 @@ def filter_runs(runs: Iterable[ListedRun], conditions: Sequence[str]) -> list[Li
     return runs
 
 
-def _condition(text: str, runs: Sequence[ListedRun]) -> Callable[[ListedRun], bool]:
+def _condition(text: str, runs: Sequence[RunSummary]) -> Callable[[RunSummary], bool]:
     parsed = _CONDITION.fullmatch(text)
     if parsed is None or (parsed[1] not in FIELDS and any(text in run.name for run in runs)):
         return lambda run: text in run.name
     key, compare, wanted = parsed[1], parsed[2], parsed[3]
-    if key == "state":
-        if wanted not in STATES:
-            raise UsageError(
-                "--filter={text}: there is no such state.{hint}", text=text, hint=did_you_mean(wanted, STATES)
-            )
-        wanted = STATES[wanted]
+    if key == "state" and wanted not in STATES:
+        raise UsageError("--filter={text}: there is no such state.{hint}", text=text, hint=did_you_mean(wanted, STATES))
     value_of = _value_of(key, runs, "--filter")
+    if key == "state" and wanted in LIVE:
+        wanted, value_of = "live", lambda run: "live" if run.state in ALIVE else run.state
     number = _number(wanted)
     if number is None and compare not in ("=", "==", "!="):
         raise UsageError("--filter={text}: {wanted!r} is not a number", text=text, wanted=wanted)
 
-    def holds(run: ListedRun) -> bool:
+    def holds(run: RunSummary) -> bool:
         value = value_of(run)
         if value is None:
             return False
@@ -114,24 +90,19 @@ def _condition(text: str, runs: Sequence[ListedRun]) -> Callable[[ListedRun], bo
     return holds
 
 
-def _value_of(key: str, runs: Sequence[ListedRun], option: str) -> Callable[[ListedRun], Any]:
+def _value_of(key: str, runs: Sequence[RunSummary], option: str) -> Callable[[RunSummary], Any]:
     if key in FIELDS:
         return FIELDS[key]
     check_settings([key], runs, option)
     return lambda run: run.settings.get(key)
 
 
-def check_settings(names: Sequence[str], runs: Sequence[ListedRun], option: str) -> None:
+def check_settings(names: Sequence[str], runs: Sequence[RunSummary], option: str) -> None:
     """Refuse names that are neither settings of nanoscope nor of any of the runs, which other trainers may write."""
     for name in names:
         if name not in KEYS and not any(name in run.settings for run in runs):
             hint = did_you_mean(name, [*KEYS, *FIELDS])
-            if option == "--columns":
-                raise UsageError("{option}: no run has a setting {name!r}.{hint}", option=option, name=name, hint=hint)
-            raise UsageError(
-                "{option}: no run has a setting {name!r}.{hint}\nGive a setting or one of {fields}.",
-                option=option, name=name, hint=hint, fields=", ".join(FIELDS),
-            )  # fmt: skip
+            raise UsageError("{option}: no run has a setting {name!r}.{hint}", option=option, name=name, hint=hint)
 
 
 def _number(value: Any) -> float | None:
@@ -141,24 +112,23 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def listing_json(root: Path, runs: Sequence[ListedRun], columns: Sequence[str]) -> dict[str, Any]:
+def listing_json(root: Path, runs: Sequence[RunSummary], columns: Sequence[str]) -> dict[str, Any]:
     """The document of `runs --json`."""
     return {"schema": SCHEMA, "folder": str(root), "runs": [_run_json(run, columns) for run in runs]}
 
 
-def _run_json(run: ListedRun, columns: Sequence[str]) -> dict[str, Any]:
-    seen = run.glance
+def _run_json(run: RunSummary, columns: Sequence[str]) -> dict[str, Any]:
     return {
         "name": run.name,
         "path": str(run.folder),
-        "state": seen.state,
-        "reason": seen.reason,
-        "step": seen.step,
-        "total_steps": seen.total,
-        "loss": seen.loss,
-        "val_loss": seen.val,
-        "best_val_loss": seen.best,
-        "eta_seconds": seen.eta_seconds,
-        "updated": datetime.fromtimestamp(seen.updated, UTC).isoformat(timespec="seconds") if seen.updated else None,
+        "state": run.state,
+        "reason": run.reason,
+        "step": run.step,
+        "total_steps": run.total,
+        "loss": run.loss,
+        "val_loss": run.val,
+        "best_val_loss": run.best,
+        "eta_seconds": run.eta_seconds,
+        "updated": datetime.fromtimestamp(run.updated, UTC).isoformat(timespec="seconds") if run.updated else None,
         "settings": {name: run.settings.get(name) for name in columns},
     }

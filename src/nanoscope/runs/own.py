@@ -1,12 +1,10 @@
 """Reads nanoscope's own runs: their events become runs, notes and samples.
 
-`EventReader` turns events into records. It is fed from events.jsonl and from console.log alike, so both tell the same
-story. `OwnRun` reads the folder of a run, and later only what was appended to it.
+`EventReader` turns events into records. `OwnRun` reads the folder of a run, and later only what was appended to it.
 """
 
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
@@ -16,14 +14,13 @@ from typing import Any
 from nanoscope.messages import printable
 from nanoscope.runs import events as e
 from nanoscope.runs.builder import RunBuilder
-from nanoscope.runs.details import NAME_CHARACTERS, TEXT_CHARACTERS, NoteEvent, RunDetails
-from nanoscope.runs.events import LARGEST, NewerVersionError
+from nanoscope.runs.details import NAME_CHARACTERS, NoteEvent, RunDetails, safe_settings
+from nanoscope.runs.events import NewerVersionError
+from nanoscope.runs.growing import GrowingFile
 from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
-from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, ConfigValue, Log, Run, Series
+from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, Log, Run, Series
 from nanoscope.runs.windows import read_windows
 
-CHUNK_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
-MAX_BYTES = 1 << 30  # nothing beyond this is read
 MAX_NOTES = 200
 MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
@@ -49,79 +46,80 @@ _ITER_SERIES = (
 class EventReader:
     """Turns events, in the order in which they were written, into runs."""
 
-    def __init__(self, builder: RunBuilder | None = None, extras: Mapping[str, str] | None = None) -> None:
-        self.builder = builder or RunBuilder(OWN_FORMAT, OWN_TRAITS)
-        self.extras = extras if extras is not None else {}
+    def __init__(self) -> None:
+        self.builder = RunBuilder(OWN_FORMAT, OWN_TRAITS)
         self.details = RunDetails()
         self._run_before: Run | None = None  # the last run before the one that the current session belongs to
+        self._extras: set[str] = set()  # names of series that are no columns of ours
         self._stepped = False  # whether the current session has trained
         self._session: dict[str, float] = {}  # seconds by phase, and "wall", of the current session
         self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
 
     def take_lines(self, events: Sequence[e.AnyEvent | None], first_line: int) -> None:
-        """Add the events of successive lines: iterations that follow each other at once, others one by one."""
+        """Add the events of successive lines: consecutive iterations in one batch, others one by one."""
         line = first_line
         for kind, group in groupby(events, type):
             found: list[Any] = list(group)
-            if not (issubclass(kind, e.Iter) and self._take_iterations(found)):
-                for number, event in enumerate(found if kind is not type(None) else (), start=line):
-                    e.check_version(event)
+            if issubclass(kind, e.Iter):
+                self._take_iterations(found, line)
+            elif kind is not type(None):
+                for number, event in enumerate(found, start=line):
                     self.builder.line = number
-                    self.take(event)
+                    self._take(event)
             line += len(found)
 
-    def _take_iterations(self, found: list[e.Iter]) -> bool:
-        """Add the next iterations of the run, or say that they need a closer look."""
-        run = self.builder.current
+    def _take_iterations(self, found: list[e.Iter], first_line: int) -> None:
+        """Add consecutive iterations: column by column if they are the next ones of the run."""
+        builder = self.builder
         steps = [each.step for each in found]
-        if run is None or not self._stepped or not self.builder.place_next_steps(
+        columns: Any = (
             steps, [each.loss for each in found], [each.seconds for each in found],
             _filled([each.lr for each in found]), _filled([each.grad_norm for each in found]),
             _filled([each.tokens_per_second for each in found]), _filled([each.mfu for each in found], 100),
-        ):  # fmt: skip
-            return False
-        self._add_series(run, found, steps)
-        left = [each.eta_seconds for each in found]
-        if None in left:
-            steps = [step for step, eta in zip(steps, left, strict=True) if eta is not None]
-        self.details.eta_steps.fromlist(steps)
-        self.details.eta_seconds.fromlist([eta for eta in left if eta is not None])
+        )  # fmt: skip
+        if self._stepped and builder.current is not None and builder.place_next_steps(*columns):
+            self._add_series(builder.current, found, steps)
+        else:
+            for number, (event, (step, loss, seconds, *others)) in enumerate(
+                zip(found, zip(*columns, strict=True), strict=True), start=first_line
+            ):
+                builder.line = number
+                builder.place(StepRecord(step, NOT_FINITE if loss is None else loss, seconds or MISSING, *others))
+                if builder.last_step == step and builder.current is not None:
+                    self._add_series(builder.current, [event], [step])
+        left = [(each.step, each.eta_seconds) for each in found if each.eta_seconds is not None]
+        self.details.eta_steps.fromlist([step for step, _ in left])
+        self.details.eta_seconds.fromlist([seconds for _, seconds in left])
+        self._count_time(found[0])
         if (t := next((each.t for each in reversed(found) if each.t is not None), None)) is not None:
             self._session["wall"] = t
-        return True
 
     def _add_series(self, run: Run, found: list[e.Iter], steps: list[int]) -> None:
         """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
         for read, name, scale in _ITER_SERIES:
             self._extend(run, name, steps, list(map(read, found)), scale)
-        for attribute, name in self.extras.items():
-            values = [value if _is_number(value := getattr(each, attribute, None)) else None for each in found]
-            self._extend(run, printable(name[:NAME_CHARACTERS]), steps, values, 1)
+        if type(found[0]) is not e.Iter:
+            for each in found:
+                self._add_extras(run, each)
+
+    def _add_extras(self, run: Run, event: e.Iter) -> None:
+        for name, value in event.extras.items() if isinstance(event, e.IterWithExtras) else ():
+            name = printable(name[:NAME_CHARACTERS])
+            if name in self._extras or len(self._extras) < e.MAX_EXTRAS:
+                self._extras.add(name)
+                run.series.setdefault(name, Series()).append(event.step, value)
 
     def _extend(self, run: Run, name: str, steps: list[int], values: list[float | None], scale: float) -> None:
-        missing = values.count(None)
-        if missing == len(values):
-            return
-        if missing:
-            steps = [step for step, value in zip(steps, values, strict=True) if value is not None]
-        series = run.series.setdefault(name, Series())
-        series.steps.fromlist(steps)
-        series.values.fromlist([scale * value for value in values if value is not None])
+        known = [(step, scale * value) for step, value in zip(steps, values, strict=True) if value is not None]
+        if known:
+            series = run.series.setdefault(name, Series())
+            series.steps.fromlist([step for step, _ in known])
+            series.values.fromlist([value for _, value in known])
 
-    def take(self, event: e.AnyEvent) -> None:
-        """Add one event."""
+    def _take(self, event: e.AnyEvent) -> None:
+        """Add one event that is no iteration."""
         builder = self.builder
         match event:
-            case e.Iter():  # nearly all of them
-                builder.place(_step_record(event))
-                if builder.last_step == event.step and builder.current is not None:
-                    self._add_series(builder.current, [event], [event.step])
-                if event.eta_seconds is not None:
-                    self.details.eta_steps.append(event.step)
-                    self.details.eta_seconds.append(event.eta_seconds)
-                if self._stepped and event.t is not None:
-                    self._session["wall"] = event.t
-                    return
             case e.Start():
                 self._begin_session(event)
             case e.Forecast():
@@ -150,11 +148,11 @@ class EventReader:
             self.details.notes.append(event)
         self._count_time(event)
 
-    def finish(self) -> list[Run]:
+    def log(self, source: str, lines: int) -> Log:
         """All runs so far, in order of appearance; more events may follow."""
-        runs = self.builder.finish()
+        runs = [run for run in self.builder.finish() if run.steps or run.evals]
         self._close_session()
-        return runs
+        return Log(source, OWN_FORMAT if runs else "none", runs, self.builder.errors, lines)
 
     def _begin_session(self, start: e.Start) -> None:
         self._close_session()
@@ -174,13 +172,12 @@ class EventReader:
         self._session, self._stepped = {}, False
         self.builder.boundary(resuming)
         said = {name: getattr(start, name) for name in _START_FACTS} | {"peak_dtype": start.dtype}
-        facts = {**start.config, **{name: value for name, value in said.items() if value is not None}}
-        self.builder.facts.update({name: fact for name, value in facts.items() if (fact := _fact(value)) is not None})
+        self.builder.facts.update(safe_settings(start.config) | safe_settings(said))
 
     def _end_run(self, run: Run, end: e.End) -> None:
         run.said_finished, self.details.end = end.reason in e.COMPLETE, end
         run.failed = not run.said_finished
-        if end.reason == "finished" and "max_iters" not in run.config:  # the end of a console log
+        if end.reason == "finished" and "max_iters" not in run.config:
             run.total_steps = end.step
         if end.reason == "interrupted":
             self.builder.error("interrupted", f"stopped at iteration {end.step}")
@@ -226,12 +223,8 @@ def read_events(lines: Iterable[tuple[int, str]], source: str) -> Log:
     """Read the lines of an events.jsonl from a file of another name, or standard input."""
     reader, number = EventReader(), 0
     for number, line in lines:
-        event = e.decode(line)
-        if event is not None:
-            reader.builder.line = number
-            reader.take(event)
-    runs = [run for run in reader.finish() if run.steps or run.evals]
-    return Log(source, OWN_FORMAT if runs else "none", runs, reader.builder.errors, number)
+        reader.take_lines([e.decode(line)], number)
+    return reader.log(source, number)
 
 
 class OwnRun:
@@ -239,7 +232,11 @@ class OwnRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._begin((0, 0))
+        self._events = GrowingFile(folder / "events.jsonl", self._begin)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader, self._lines = EventReader(), 0
 
     @property
     def step_count(self) -> int:
@@ -248,40 +245,18 @@ class OwnRun:
 
     def read(self, source: str = "") -> Log:
         """Read what was appended, or the whole file if it was replaced or truncated. Raises OSError and JobError."""
-        with (self.folder / "events.jsonl").open("rb") as file:
-            status = os.fstat(file.fileno())
-            identity = (status.st_dev, status.st_ino)
-            if identity != self._identity or status.st_size < self._offset:
-                self._begin(identity)
-            file.seek(self._offset)
-            while self._offset < MAX_BYTES and (chunk := file.read(CHUNK_BYTES)):
-                whole = chunk[: chunk.rfind(b"\n") + 1]
-                if whole:
-                    self._take(whole)
-                elif len(chunk) < CHUNK_BYTES:
-                    break  # the last line is not complete yet
-                self._offset += len(whole or chunk)
-                file.seek(self._offset)
-        runs = [run for run in self._reader.finish() if run.steps or run.evals]
+        for lines in self._events.pieces():
+            try:
+                events = e.decode_lines(lines)
+                self._reader.take_lines(events, self._lines + 1)
+            except NewerVersionError:
+                self._events.read_again()
+                raise
+            self._lines += len(events)
+        log = self._reader.log(source or str(self.folder), self._lines)
         self._reader.details.samples = read_samples(self.folder / "samples")
         self._reader.details.windows = read_windows(self.folder)
-        format_name = OWN_FORMAT if runs else "none"
-        return Log(source or str(self.folder), format_name, runs, self._reader.builder.errors, self._lines)
-
-    def _begin(self, identity: tuple[int, int]) -> None:
-        self._identity = identity
-        self._decoder = e.Decoder()
-        self._reader = EventReader(extras=self._decoder.extras)
-        self._offset = self._lines = 0
-
-    def _take(self, lines: bytes) -> None:
-        try:
-            events = self._decoder.decode(lines)
-            self._reader.take_lines(events, self._lines + 1)
-        except NewerVersionError:
-            self._begin((0, 0))
-            raise
-        self._lines += len(events)
+        return log
 
 
 def read_samples(folder: Path) -> list[tuple[int, str]]:
@@ -305,35 +280,8 @@ def read_samples(folder: Path) -> list[tuple[int, str]]:
     return texts
 
 
-def _step_record(event: e.Iter) -> StepRecord:
-    return StepRecord(
-        event.step,
-        NOT_FINITE if event.loss is None else event.loss,
-        _or_missing(event.seconds),
-        _or_missing(event.lr),
-        _or_missing(event.grad_norm),
-        _or_missing(event.tokens_per_second),
-        MISSING if event.mfu is None else 100 * event.mfu,
-    )
-
-
 def _filled(values: list[float | None], scale: float = 1) -> list[float]:
     """A column, with NaN for what was not written."""
     if None in values or scale != 1:
         return [MISSING if value is None else scale * value for value in values]
     return values  # type: ignore[return-value]
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (float, int) and abs(value) < LARGEST
-
-
-def _or_missing(value: float | None) -> float:
-    return MISSING if value is None else value
-
-
-def _fact(value: Any) -> ConfigValue | None:
-    """A setting that is safe to print and to calculate with, or None."""
-    if isinstance(value, str):
-        return printable(value[:TEXT_CHARACTERS])
-    return value if isinstance(value, int | float) and abs(value) < LARGEST else None

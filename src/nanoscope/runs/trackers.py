@@ -1,4 +1,4 @@
-"""What experiment trackers keep on disk: the folders of W&B and MLflow, the event files of TensorBoard.
+"""What experiment trackers keep: folders of W&B and MLflow, event files of TensorBoard, databases of trackio.
 
 W&B keeps the console's own lines. The others keep each metric apart; here they become lines again, with a time, a step
 and named values, which are read like any other log.
@@ -7,6 +7,7 @@ and named values, which are read like any other log.
 import io
 import re
 from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -18,6 +19,7 @@ from nanoscope.runs.scan import label_of
 MOST_BYTES = 64 << 20  # of one metric's file
 _SUMMARY_BESIDE = 5  # values of the training loss, beside which a metric with one value is a summary of the run
 _EVENT_FILE = "*.tfevents.*"
+_SQLITE = b"SQLite format 3\0"
 _DEPTHS = ("", "*/", "*/*/", "*/*/*/")  # where event files are looked for: somebody may pass a whole disk
 _SPLIT = re.compile(r"train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test", re.IGNORECASE)  # a folder of one run
 
@@ -38,12 +40,18 @@ def open_log(path: Path) -> BinaryIO:
     if path.is_file() and path.match(_EVENT_FILE):
         return _lines(_tensorboard_metrics({"": path}))
     if not path.is_dir():
-        return path.open("rb")
+        file = path.open("rb")
+        if path.suffix != ".db" and file.peek(len(_SQLITE))[: len(_SQLITE)] != _SQLITE:
+            return file
+        file.close()
+        return _trackio(path)
     log = _wandb(path) or _mlflow(path) or _tensorboard(path)
+    if log is None and (database := _only(path, set(path.glob("*.db")))):
+        log = _trackio(database)
     if log is None:
         raise JobError(
             "The directory {path} is not a nanoscope run: it has no events.jsonl.\n"
-            "Pass a log file or the directory of a run (of nanoscope, W&B, MLflow or TensorBoard).",
+            "Pass a log file or the directory of a run (of nanoscope, W&B, MLflow, TensorBoard or trackio).",
             path=path,
         )
     return log
@@ -77,7 +85,7 @@ def _mlflow(folder: Path) -> BinaryIO | None:
             metrics[file.relative_to(run / "metrics").as_posix()] = points
     params = sorted(file for file in (run / "params").rglob("*") if file.is_file())
     settings = [f"{file.name} = {_text(file, 200).strip()}" for file in params]
-    return _lines(metrics, (line for line in settings if re.search(r"= \d", line))) if any(metrics.values()) else None
+    return _lines(metrics, settings) if any(metrics.values()) else None
 
 
 def _mlflow_point(line: str) -> Point | None:
@@ -128,6 +136,33 @@ def _tensorboard_metrics(parts: dict[str, Path]) -> Metrics:
     return metrics
 
 
+def _trackio(file: Path) -> BinaryIO:
+    """The metrics and settings of the run that logged last into a project's database."""
+    import json  # late: they slow the start of `explain`
+    import sqlite3
+    from datetime import datetime
+
+    metrics: Metrics = {}
+    settings: list[str] = []
+    mode = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"  # which leaves no files behind
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{mode}", uri=True)) as base:
+            run = base.execute("SELECT run_name FROM metrics ORDER BY id DESC LIMIT 1").fetchone() or ("",)
+            rows = base.execute("SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY id", run)
+            for step, time, logged in rows:
+                values = json.loads(logged)
+                at, seconds = values.get("train/global_step", step), datetime.fromisoformat(time).timestamp()
+                for name, value in values.items():
+                    with suppress(TypeError, ValueError):  # tables, images, texts; 'NaN' and 'Infinity' are numbers
+                        metrics.setdefault(name, []).append(Point(int(at), float(value), seconds))
+            with suppress(sqlite3.OperationalError):  # earlier versions kept no settings
+                for (config,) in base.execute("SELECT config FROM configs WHERE run_name = ?", run):
+                    settings = [f"{name} = {value}" for name, value in json.loads(config).items()]
+    except (sqlite3.Error, ValueError, TypeError, AttributeError) as problem:
+        raise JobError("Cannot read {path} as a database of trackio: {reason}.", path=file, reason=problem) from None
+    return _lines(metrics, settings)
+
+
 def _only(folder: Path, runs: set[Path]) -> Path | None:
     """The one run that was found in a folder, or none."""
     if len(runs) > 1:
@@ -163,7 +198,7 @@ def _lines(metrics: Metrics, settings: Iterable[str] = ()) -> BinaryIO:
             times.setdefault(at, point.seconds)
             rows.setdefault(at, []).append(f"{name}: {point.value:.8g}")
     lines = (f"{_clock(times[at])} {unit}: {at[0]}, {', '.join(row)}" for at, row in sorted(rows.items()))
-    return io.BytesIO("\n".join([*settings, *lines]).encode())
+    return io.BytesIO("\n".join([*(line for line in settings if re.search(r"= \d", line)), *lines]).encode())
 
 
 def _clock(seconds: float) -> str:

@@ -5,20 +5,26 @@ window: that is far more exact than comparing two means. A run keeps windows/las
 line of JSON, then the numbers of the windows (32-bit, unsigned) and their losses (32-bit floats), all little-endian.
 """
 
-import json
-import math
-import sys
-from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from nanoscope.errors import JobError
 from nanoscope.files import read_small
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
 FOLDER = "windows"
 NAMES = ("last.bin", "best.bin")
 MOST_WINDOWS = 1 << 16  # more make a file too large to keep; the mean of so many is exact enough
 MOST_BYTES = 1024 + 8 * MOST_WINDOWS
+
+
+class _Header(msgspec.Struct):
+    step: Count
+    block_size: Count
+    windows: Count
 
 
 @dataclass(eq=False, repr=False)
@@ -32,33 +38,27 @@ class WindowLosses:
 
 def encode_windows(step: int, block_size: int, numbers: list[int], losses: list[float]) -> bytes:
     """The content of a file."""
-    header = json.dumps({"step": step, "block_size": block_size, "windows": len(numbers)})
-    columns = array("I", numbers), array("f", losses)
-    if sys.byteorder == "big":
-        for column in columns:
-            column.byteswap()
-    return header.encode() + b"\n" + b"".join(column.tobytes() for column in columns)
+    import numpy as np  # late, here and below: logs are explained without it
+
+    header = msgspec.json.encode(_Header(step, block_size, len(numbers)))
+    return header + b"\n" + np.array(numbers, "<u4").tobytes() + np.array(losses, "<f4").tobytes()
 
 
 def decode_windows(content: bytes) -> WindowLosses | None:
     """The inverse; None if it is damaged."""
     line, _, body = content.partition(b"\n")
     try:
-        header = json.loads(line)
-        step, block_size, count = (header[key] for key in ("step", "block_size", "windows"))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        header = msgspec.json.decode(line, type=_Header)
+    except (ValueError, RecursionError):
         return None
-    if not all(type(value) is int and value >= 0 for value in (step, block_size, count)) or len(body) != 8 * count:
+    if len(body) != 8 * header.windows:
         return None
-    numbers, losses = array("I"), array("f")
-    numbers.frombytes(body[: 4 * count])
-    losses.frombytes(body[4 * count :])
-    if sys.byteorder == "big":
-        numbers.byteswap()
-        losses.byteswap()
-    if not all(map(math.isfinite, losses)):
+    import numpy as np
+
+    numbers, losses = np.frombuffer(body[: len(body) // 2], "<u4"), np.frombuffer(body[len(body) // 2 :], "<f4")
+    if not np.isfinite(losses).all():
         return None
-    return WindowLosses(step, block_size, dict(zip(numbers, losses, strict=True)))
+    return WindowLosses(header.step, header.block_size, dict(zip(numbers.tolist(), losses.tolist(), strict=True)))
 
 
 def read_windows(run: Path) -> list[WindowLosses]:

@@ -31,7 +31,7 @@ from nanoscope.messages import Count, Text
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
-from nanoscope.runs.glance import glance
+from nanoscope.runs.summary import summary_of
 from nanoscope.suggest import did_you_mean
 from nanoscope.training.lock import RunLock
 from nanoscope.training.run_folder import (
@@ -298,7 +298,7 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
     if config.eval_only:
         return
     # A process that was killed at the very end has not written its last event.
-    at_end = step == config.max_iters and state.evaluated_at == step and glance("", Path(run), "").state == "finished"
+    at_end = step == config.max_iters and state.evaluated_at == step and summary_of(Path(run)).state == "finished"
     if at_end or step > config.max_iters:
         what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
         raise NothingToTrainError(run, what, finished=True)

@@ -21,7 +21,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import make_folder, sync_to_disk
 from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
-from nanoscope.runs.glance import is_plain_file
+from nanoscope.runs.summary import is_plain_file
 from nanoscope.training.lock import LockedError, RunLock
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json")

@@ -14,7 +14,7 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, Split, TokenSplit, open_dataset
 from nanoscope.data.download import OnProgress
 from nanoscope.data.find import find_dataset
-from nanoscope.data.readers import Documents
+from nanoscope.data.sources import Documents
 from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.device import DeviceConfig
@@ -51,7 +51,7 @@ class ScoredText:
         tokenizer = model.known_tokenizer()
         if key not in self._encoded:
             ids = np.concatenate([self._encode(document, tokenizer, model) for document in self.documents()])
-            self._encoded[key] = TokenSplit.in_memory(ids, tokenizer.vocab_size, self.name)
+            self._encoded[key] = TokenSplit({self.name: ids}, tokenizer.vocab_size)
         return key, self._encoded[key]
 
     def documents(self) -> Iterator[str]:

@@ -25,7 +25,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS, read_small, write_atomically
 from nanoscope.messages import Joined, Text, printable
-from nanoscope.runs.glance import glance
+from nanoscope.runs.summary import ALIVE, summary_of
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
 from nanoscope.training.stopping import StopRequest
@@ -68,13 +68,13 @@ class SweepRun:
 
     def look(self) -> Status:
         """See how far the run is on disk."""
-        seen = glance(self.name, self.folder, "")
+        seen = summary_of(self.folder)
         self.step, self.best_val_loss = seen.step, seen.best
         if seen.state == "finished":
             self.status, self.reason = "finished", None
         elif seen.state == "failed" or self.reason:
             self.status, self.reason = "failed", self.reason or Text("the loss is not finite")
-        elif seen.state == "live" and (self.folder / "lock.json").exists():
+        elif seen.state in ALIVE and (self.folder / "lock.json").exists():
             self.status = "elsewhere"
         else:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"

@@ -7,12 +7,17 @@ from typing import NamedTuple
 from rich.text import Text
 
 from nanoscope.messages import printable
-from nanoscope.runs.glance import State
-from nanoscope.runs.listing import ListedRun
+from nanoscope.runs.summary import RunSummary, State
 from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.language import NO_BREAK_SPACE, NOTHING, Language
 
-STYLES: dict[State, str] = {"live": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}
+STYLES: dict[State, str] = {
+    "live": "green",
+    "stalled": "yellow",
+    "stopped": "yellow",
+    "failed": "red",
+    "unreadable": "red",
+}
 GAP = "  "
 
 
@@ -27,7 +32,9 @@ def state_labels(language: Language) -> dict[State, str]:
     """The states of a run in words."""
     say = language.say
     return {
+        "starting": say("starting"),
         "live": say("training"),
+        "stalled": say("stalled"),
         "finished": say("finished"),
         "stopped": say("stopped"),
         "failed": say("failed"),
@@ -35,7 +42,7 @@ def state_labels(language: Language) -> dict[State, str]:
     }
 
 
-def print_runs(runs: Sequence[ListedRun], settings: Sequence[str], page: Page) -> None:
+def print_runs(runs: Sequence[RunSummary], settings: Sequence[str], page: Page) -> None:
     """A table; where it is not printed to a terminal, it is as wide as it needs to be."""
     columns = _columns(runs, settings, page.language)
     if page.language.right_to_left:
@@ -44,8 +51,8 @@ def print_runs(runs: Sequence[ListedRun], settings: Sequence[str], page: Page) -
         limit = page.console.width if page.console.is_terminal else None
         _print_table(_fitting(columns, limit), runs, page)
     for run in runs:
-        if run.glance.reason:
-            page.paragraph(f"{printable(run.name)}: {printable(run.glance.reason)}", style="dim")
+        if run.reason:
+            page.paragraph(f"{printable(run.name)}: {printable(run.reason)}", style="dim")
 
 
 def print_no_runs(folder: str, page: Page) -> None:
@@ -57,24 +64,23 @@ def print_none_matches(folder: str, page: Page) -> None:
     page.paragraph(page.language.say("No run in {folder} matches {option}.", folder=folder, option="--filter"))
 
 
-def _columns(runs: Sequence[ListedRun], settings: Sequence[str], language: Language) -> list[Column]:
+def _columns(runs: Sequence[RunSummary], settings: Sequence[str], language: Language) -> list[Column]:
     say, states, now = language.say, state_labels(language), time.time()
-    seen = [run.glance for run in runs]
-    steps = [NOTHING if g.step is None else f"{g.step}/{g.total}" if g.total else str(g.step) for g in seen]
-    left = ["" if g.eta_seconds is None else language.duration(round(g.eta_seconds)) for g in seen]
-    ages = [language.duration(max(0, round(now - g.updated)), parts=1) if g.updated else NOTHING for g in seen]
+    steps = [NOTHING if run.step is None else f"{run.step}/{run.total}" if run.total else str(run.step) for run in runs]
+    left = ["" if run.eta_seconds is None else language.duration(round(run.eta_seconds)) for run in runs]
+    ages = [language.duration(max(0, round(now - run.updated)), parts=1) if run.updated else NOTHING for run in runs]
     return [
         Column(say("run"), [printable(run.name) for run in runs], numeric=False),
-        Column(say("state"), [states[g.state] for g in seen], numeric=False),
+        Column(say("state"), [states[run.state] for run in runs], numeric=False),
         Column(say("step"), steps),
-        Column(say("best validation"), [language.loss(g.best) for g in seen]),
+        Column(say("best validation"), [language.loss(run.best) for run in runs]),
         *(Column(printable(name), [_setting(run, name) for run in runs]) for name in settings),
         Column(say("time left"), left, optional=True),
         Column(say("age"), ages, optional=True),
     ]
 
 
-def _setting(run: ListedRun, name: str) -> str:
+def _setting(run: RunSummary, name: str) -> str:
     value = run.settings.get(name)
     return NOTHING if value is None else printable(f"{value:g}" if isinstance(value, float) else str(value))
 
@@ -94,12 +100,12 @@ def _width(column: Column) -> int:
     return max(map(columns, [column.header, *column.cells]))
 
 
-def _print_table(columns: Sequence[Column], runs: Sequence[ListedRun], page: Page) -> None:
+def _print_table(columns: Sequence[Column], runs: Sequence[RunSummary], page: Page) -> None:
     padded = [_padded(column) for column in columns]
     header, *rows = zip(*padded, strict=True)
     page.line(GAP.join(header).rstrip(), "dim")
     for run, (name, state, *rest) in zip(runs, rows, strict=True):
-        line = Text.assemble(name + GAP, (state, STYLES.get(run.glance.state, "")), GAP + GAP.join(rest))
+        line = Text.assemble(name + GAP, (state, STYLES.get(run.state, "")), GAP + GAP.join(rest))
         line.rstrip()
         page.line(line)
 

@@ -1,4 +1,4 @@
-"""`explain` and `eta` on a terminal: verdict first, then timing, progress, learning, efficiency, and advice."""
+"""`explain` and `eta` on a terminal: verdict and advice first, then timing, progress, learning, efficiency."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -56,14 +56,26 @@ def print_report(
     _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
 
 
+def print_how_to_go_on(page: Page) -> None:
+    """Print what else can be asked about a log."""
+    text = page.language.say(
+        "{teach} explains these numbers, {annotate} the log line by line; {report} writes a page to share.",
+        teach="--teach",
+        annotate="--annotate",
+        report="nanoscope report",
+    )
+    page.line()
+    page.paragraph(text, style="dim")
+
+
 def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
+    _advice(analysis, page)
     _errors(analysis, errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
     page.section(page.language.say("Noted by the run"), [sentence(note, page.language) for note in notes[-MOST_NOTES:]])
     _charts(run, analysis, page)
-    _advice(analysis, page)
 
 
 def _verdicts(verdicts: Sequence[Verdict], page: Page) -> None:

@@ -43,18 +43,19 @@ class Finding:
 class Verdict(Finding):
     """How a run is doing: the evidence (its other fields), how sure that makes it, and what follows.
 
-    `tone` is how alarming it is, `lasts` whether it says how the run does now (a hint does not), and `breaks` whether
-    it ends the run: of several runs in a log, the last that was broken is shown.
+    `tone` is how alarming it is, and `lasts` whether it says how the run does now (a hint does not). One that `breaks`
+    ends the run: of several runs in a log, the last that was broken is shown. A completed run may have `harmless` ones.
     """
 
     confidence: Confidence = field(default="likely", kw_only=True)
     usual_tone: ClassVar[Tone]
     breaks: ClassVar[bool]
+    harmless: ClassVar[bool]
     TITLE: ClassVar[Message]
 
-    def __init_subclass__(cls, tone: Tone = "fair", breaks: bool = False) -> None:
+    def __init_subclass__(cls, tone: Tone = "fair", breaks: bool = False, harmless: bool = False) -> None:
         super().__init_subclass__()
-        cls.usual_tone, cls.breaks = tone, breaks
+        cls.usual_tone, cls.breaks, cls.harmless = tone, breaks, harmless or tone == "good"
 
     @property
     def tone(self) -> Tone:

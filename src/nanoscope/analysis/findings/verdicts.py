@@ -9,6 +9,44 @@ from nanoscope.messages import Message, Part, Phrases, Plural, Said, Verbatim
 from nanoscope.runs.run import ErrorKind
 
 
+class Completed(Verdict, tone="good"):
+    """Every planned step is done and nothing went wrong: what the run reached, and from where."""
+
+    steps: int
+    unit: Literal["step", "epoch"]
+    first: float | None  # training loss; None where the log begins later
+    last: float | None
+    val: float | None
+    stderr: float | None
+
+    TITLE = Message("Finished as planned")
+
+    def text(self) -> Said:
+        return Phrases(self._training(), self._validation())
+
+    def _training(self) -> Part:
+        if self.last is None:
+            return None
+        if self.first is None:
+            return Message("Training loss ended near {last:loss}.")
+        if self.unit == "epoch":
+            return Plural(
+                "In {n} epoch, training loss went from {first:loss} to {last:loss}.",
+                "In {n} epochs, training loss went from {first:loss} to {last:loss}.",
+                self.steps,
+            )
+        return Plural(
+            "In {n} step, training loss went from {first:loss} to {last:loss}.",
+            "In {n} steps, training loss went from {first:loss} to {last:loss}.",
+            self.steps,
+        )
+
+    def _validation(self) -> Part:
+        if self.stderr is None:
+            return self.val is not None and Message("Validation loss is {val:loss}.")
+        return Message("Validation loss is {val:measured}.", val=(self.val, self.stderr))
+
+
 class Improving(Verdict, tone="good"):
     """The loss fell by more than its noise: `gain` ± `error`, from one step to another."""
 
@@ -37,7 +75,7 @@ class Improving(Verdict, tone="good"):
         )
 
 
-class Plateau(Verdict):
+class Plateau(Verdict, harmless=True):
     """The loss has stopped falling: since a step its change is within noise, and a worthwhile fall is excluded."""
 
     measure: Measure
@@ -64,7 +102,7 @@ class Plateau(Verdict):
         )
 
 
-class ScheduleEnded(Verdict):
+class ScheduleEnded(Verdict, harmless=True):
     """The loss is flat where the learning rate has come down to (nearly) zero: by schedule."""
 
     measure: Measure
@@ -87,7 +125,7 @@ class ScheduleEnded(Verdict):
         )
 
 
-class Unclear(Verdict):
+class Unclear(Verdict, harmless=True):
     """Enough lines to judge, and no clear direction: the change is within its error."""
 
     measure: Measure
@@ -476,7 +514,7 @@ class ScaleCollapse(Verdict, tone="bad"):
     )
 
 
-class TooShort(Verdict):
+class TooShort(Verdict, harmless=True):
     """Too few steps to say anything about learning, or the learning rate is still warming up."""
 
     steps: int

@@ -1,41 +1,59 @@
 """The folder that is watched: which runs are in it now, and how they are. It is only read, never written."""
 
-import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from nanoscope.messages import printable
-from nanoscope.runs.glance import Glance, find_runs, glance, is_plain_file, version_of
-from nanoscope.runs.outline import Outline, Setting
+from nanoscope.runs.details import Setting
+from nanoscope.runs.summary import RunSummary, find_runs, is_plain_file, newest_first
 
 SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are checked with every look
 SEARCH_LEISURE = 40  # a search that took a second is repeated after this many at the earliest
-OUTLINE_SECONDS = 0.25  # of each look, for the evaluations of runs that are not read to their end yet
+READ_SECONDS = 5.0  # of each look; runs that are not read to their end yet are listed later
 MAX_RUNS = 2000
 MAX_COLUMNS = 24  # settings that differ, of which each gets a column
 NO_COLUMN = ("out_dir", "wandb_run_name", "run_name", "config", "init_from", "resume")  # they tell runs apart, not why
+
+
+class ListedRun(msgspec.Struct):
+    """An entry of the list, as the page gets it."""
+
+    name: str
+    label: str
+    state: str
+    version: str
+    updated: float
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    val: float | None = None
+    best: float | None = None
+    best_step: int | None = None
+    nan_step: int | None = None
+    tok_s: float | None = None
+    eta_seconds: float | None = None
+    reason: str | None = None
+    compiled: bool | None = None
+    settings: dict[str, Setting] = {}
+    spark: list[float | None] = []
+
+    def json(self) -> str:
+        return msgspec.json.encode(self).decode()
 
 
 @dataclass(eq=False)
 class Entry:
     """A run of the list."""
 
-    path: Path
-    glance: Glance
-    outline: Outline
-    events: str  # the path of its events
-    seen: tuple[int, int, int] = (0, 0, 0)  # inode, size and time of its events
-    outlined: str = ""  # the version that the outline has read
-    state: str = ""
+    summary: RunSummary
     text: str = ""  # as the page gets it
-    told: tuple[Any, ...] = ()  # what the text was made of
+    text_of: tuple[Any, ...] = field(default=())  # what the text was made of
 
 
 class WatchedFolder:
@@ -43,7 +61,6 @@ class WatchedFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._paths: dict[str, Path] = {}
         self._entries: dict[str, Entry] = {}
         self._search_at = 0.0
         self._lock = threading.Lock()
@@ -61,19 +78,13 @@ class WatchedFolder:
         """The runs as they are now, by name: live ones first, then the newest."""
         with self._lock:
             self._search()
-            found = {name: entry for name, path in self._paths.items() if (entry := self._entry(name, path))}
-            self._entries = found
-            self._read_outlines(found.values())
-            self._compare_settings(found.values())
-            now = time.time()
-            for name, entry in found.items():
-                entry.state = _state(entry, now)
-                self._describe(name, entry)
-        ordered = sorted(
-            found.items(), key=lambda item: (item[1].glance.state != "live", -item[1].glance.updated, item[0])
-        )
-        self.total = len(ordered)
-        return dict(ordered[:MAX_RUNS])
+            entries = self._read()
+            self._compare_settings([entry.summary.settings for entry in entries if entry.summary.settings])
+            for entry in entries:
+                self._describe(entry)
+            self.total = len(entries)
+            entries.sort(key=lambda entry: newest_first(entry.summary))
+        return {entry.summary.name: entry for entry in entries[:MAX_RUNS]}
 
     def label(self, name: str) -> str:
         """The name to show; if the watched folder is itself a run, the folder's name."""
@@ -82,52 +93,35 @@ class WatchedFolder:
     def path(self, name: str) -> Path | None:
         """The folder of a listed run. A name is looked up, never turned into a path."""
         with self._lock:
-            if name not in self._paths:
+            if name not in self._entries:
                 self._search(at_once=True)
-            path = self._paths.get(name)
-        return path if path and is_plain_file(path / "events.jsonl") else None
+            entry = self._entries.get(name)
+        return entry.summary.folder if entry and is_plain_file(entry.summary.folder / "events.jsonl") else None
 
     def _search(self, at_once: bool = False) -> None:
         begun = time.monotonic()
         if at_once or begun >= self._search_at:
-            self._paths = find_runs(self.root)
+            found, known = find_runs(self.root), self._entries
+            self._entries = {name: known.get(name) or Entry(RunSummary(name, path)) for name, path in found.items()}
             took = time.monotonic() - begun
             self._search_at = begun + max(SEARCH_SECONDS, SEARCH_LEISURE * took)
 
-    def _entry(self, name: str, path: Path) -> Entry | None:
-        known = self._entries.get(name)
-        try:
-            if known is not None:
-                status = os.lstat(known.events)
-                seen = (status.st_ino, status.st_size, status.st_mtime_ns)
-                if seen == known.seen and known.glance.state != "live":
-                    return known  # as nearly all of them, again and again
-                known.seen = seen
-            version = version_of(path)
-        except OSError:
-            return None  # deleted in the meantime
-        if known is None:
-            return Entry(path, glance(name, path, version), Outline(path), str(path / "events.jsonl"))
-        if known.glance.version != version or known.glance.state == "live":  # its process may have ended
-            known.glance = glance(name, path, version)
-        return known
-
-    def _read_outlines(self, entries: Iterable[Entry]) -> None:
-        """What grows comes first: long files that are new wait until there is time."""
-        until = time.monotonic() + OUTLINE_SECONDS
-        behind = [entry for entry in entries if entry.outlined != entry.glance.version]
-        for entry in sorted(behind, key=lambda entry: not entry.outlined):
-            if time.monotonic() >= until:
-                break
+    def _read(self) -> list[Entry]:
+        """The runs that are read to their end. What grows comes first: long files that are new wait for their turn."""
+        until = time.monotonic() + READ_SECONDS
+        read = []
+        self.catching_up = False
+        for entry in sorted(self._entries.values(), key=lambda entry: not entry.summary.complete):
             try:
-                if entry.outline.advance(until):
-                    entry.outlined = entry.glance.version
-            except OSError:
-                entry.outlined = entry.glance.version
-        self.catching_up = any(entry.outlined != entry.glance.version for entry in behind)
+                is_read = (entry.summary.complete or time.monotonic() < until) and entry.summary.look(until).complete
+            except FileNotFoundError:
+                continue  # deleted in the meantime
+            if is_read:
+                read.append(entry)
+            self.catching_up = self.catching_up or not is_read
+        return read
 
-    def _compare_settings(self, entries: Iterable[Entry]) -> None:
-        known = [entry.outline.settings for entry in entries if entry.outline.settings]
+    def _compare_settings(self, known: list[dict[str, Setting]]) -> None:
         compared = tuple(map(id, known))
         if compared == self._compared:
             return
@@ -141,29 +135,17 @@ class WatchedFolder:
         self.columns = sorted(differ, key=lambda name: -counts[name])[:MAX_COLUMNS]
         self.common = {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
 
-    def _describe(self, name: str, entry: Entry) -> None:
+    def _describe(self, entry: Entry) -> None:
         """The entry as JSON, written anew only if something has changed."""
-        seen, outline = entry.glance, entry.outline
-        told = (seen.version, entry.state, entry.outlined, *self.columns)
-        if entry.told == told:
+        run = entry.summary
+        text_of = (run.version, run.state, *self.columns)
+        if entry.text_of == text_of:
             return
-        entry.told = told
-        best, best_step = outline.best
-        entry.text = msgspec.json.encode({
-            "name": name, "label": self.label(name), "state": entry.state, "version": seen.version,
-            "updated": seen.updated, "step": seen.step, "total": seen.total, "loss": seen.loss, "val": seen.val,
-            "best": best, "best_step": best_step, "nan_step": outline.nan_step, "tok_s": outline.tok_s,
-            "eta_seconds": seen.eta_seconds, "reason": seen.reason, "compiled": outline.compiled,
-            "settings": {name: value for name in self.columns if (value := outline.settings.get(name)) is not None},
-            "spark": outline.spark,
-        }).decode()  # fmt: skip
-
-
-def _state(entry: Entry, now: float) -> str:
-    seen, outline = entry.glance, entry.outline
-    if seen.state != "live" or entry.outlined != seen.version:
-        return seen.state
-    if not outline.trained:
-        return "starting"
-    patience = outline.patience_seconds
-    return "stalled" if patience is not None and now - seen.updated > patience else "live"
+        entry.text_of = text_of
+        best, best_step = run.best_evaluation
+        settings = {name: value for name in self.columns if (value := run.settings.get(name)) is not None}
+        entry.text = ListedRun(
+            run.name, self.label(run.name), run.state, run.version, run.updated, run.step, run.total, run.loss, run.val,
+            best, best_step, run.nan_step, run.tok_s, run.eta_seconds, run.reason,
+            run.start.compiled if run.start else None, settings, run.spark,
+        ).json()  # fmt: skip

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO, cast
 
-import msgspec
-
 from nanoscope.analysis.analyse import Options
 from nanoscope.runs.files import unpacked
 from nanoscope.runs.reader import read_stream
+from nanoscope.views.dashboard.folder import ListedRun
 from nanoscope.views.report.payload import DescribedRun, Source, describe_run
 
 PREFIX = "log:"
@@ -51,13 +50,10 @@ class KeptLogs:
         last = runs[-1]
         best = last.analysis.evals.best_val if last.analysis.evals else None
         now = time.time()
-        text = msgspec.json.encode({
-            "name": key, "label": name, "state": "log", "version": key, "updated": now,
-            "step": last.run.last_step, "total": last.analysis.progress.total_steps, "loss": None, "val": None,
-            "best": best, "best_step": last.analysis.evals.best_step if last.analysis.evals else None,
-            "nan_step": None, "tok_s": None, "eta_seconds": None, "reason": None, "compiled": None, "settings": {},
-            "spark": [],
-        }).decode()  # fmt: skip
+        text = ListedRun(
+            key, name, "log", key, now, last.run.last_step, last.analysis.progress.total_steps, best=best,
+            best_step=last.analysis.evals.best_step if last.analysis.evals else None,
+        ).json()  # fmt: skip
         with self._lock:
             self._logs[key] = Log(name, zlib.compress(content, ZLIB_LEVEL), options, now, text)
             while len(self._logs) > MAX_LOGS or sum(len(log.content) for log in self._logs.values()) > MAX_BYTES:

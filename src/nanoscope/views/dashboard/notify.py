@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from nanoscope.errors import UsageError, why
 from nanoscope.messages import Text, on_terminal
+from nanoscope.runs.summary import RunSummary
 from nanoscope.views.dashboard.folder import Entry
 
 TIMEOUT_SECONDS = 20.0
@@ -36,30 +37,28 @@ class Watcher:
         if self._old is None:
             self._old = set(entries)
         for name, entry in entries.items():
-            if entry.outlined != entry.glance.version:
-                continue  # not read to its end yet
-            recent = time.time() - entry.glance.updated < RECENT_SECONDS
-            for event in _events(entry):
-                known = (name, entry.outline.sessions, event)
+            recent = time.time() - entry.summary.updated < RECENT_SECONDS
+            for event in _events(entry.summary):
+                known = (name, entry.summary.sessions, event)
                 if known not in self._told:
                     self._told.add(known)
                     if recent and name not in self._old:
-                        self._tell(self._facts(name, entry, event))
+                        self._tell(self._facts(entry.summary, event))
             self._old.discard(name)
 
-    def _facts(self, name: str, entry: Entry, event: str) -> Facts:
-        seen, (best, best_step) = entry.glance, entry.outline.best
+    def _facts(self, run: RunSummary, event: str) -> Facts:
+        best, best_step = run.best_evaluation
         return {
-            "event": event, "run": name, "folder": str(self._root / name), "state": entry.state,
-            "step": entry.outline.nan_step if event == "nan" else seen.step, "total": seen.total, "loss": seen.loss,
+            "event": event, "run": run.name, "folder": str(self._root / run.name), "state": run.state,
+            "step": run.nan_step if event == "nan" else run.step, "total": run.total, "loss": run.loss,
             "best_val_loss": best, "best_step": best_step, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }  # fmt: skip
 
 
-def _events(entry: Entry) -> list[str]:
-    found = ["nan"] if entry.outline.nan_step is not None else []
-    if entry.state in REPORTED and not (entry.state == "failed" and found):  # it failed because of the NaN
-        found.append(entry.state)
+def _events(run: RunSummary) -> list[str]:
+    found = ["nan"] if run.nan_step is not None else []
+    if run.state in REPORTED and not (run.state == "failed" and found):  # it failed because of the NaN
+        found.append(run.state)
     return found
 
 

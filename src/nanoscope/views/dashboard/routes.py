@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
 from nanoscope.views.dashboard.logs import KeptLogs, TooLargeError, describe_log
 from nanoscope.views.dashboard.notify import Facts, Watcher
-from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReading
+from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReadingError
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.dashboard.shell import page, scripts_and_styles
 from nanoscope.views.report.html import render
@@ -139,8 +138,6 @@ class Dashboard:
 
     async def report(self, request: Request) -> Response:
         answer = await run_in_threadpool(self.reports.answer, _names(request))
-        if isinstance(answer, StillReading):
-            return JSONResponse(asdict(answer), 202)
         return Response(answer, media_type="application/json; charset=utf-8")
 
     async def report_file(self, request: Request) -> Response:
@@ -249,6 +246,8 @@ def make_app(
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
+        if isinstance(error, StillReadingError):
+            return JSONResponse({"done": error.done, "of": error.of}, 202)
         if isinstance(error, TooLargeError):
             return JSONResponse({"error": "too_large"}, 413)
         if isinstance(error, GoneError):
@@ -260,7 +259,7 @@ def make_app(
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return JSONResponse({"error": "failed"}, 500)
 
-    handlers = {HTTPException: refused, JobError: refused, TooLargeError: refused, Exception: refused}
+    handlers = dict.fromkeys((HTTPException, JobError, TooLargeError, StillReadingError, Exception), refused)
     # The guard is outermost, so that error responses pass through it too.
     app = Starlette(routes=dashboard.routes(), exception_handlers=handlers, lifespan=watching)
     return Guard(app, names, token)

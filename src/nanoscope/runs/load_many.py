@@ -42,7 +42,7 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
     folder = Path(path)
     inside: dict[str, Path] = {}
     if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
-        from nanoscope.runs.glance import find_runs  # late: logs are compared without psutil too
+        from nanoscope.runs.summary import find_runs  # late: logs are compared without psutil too
 
         inside = find_runs(folder)
     if not inside:
@@ -56,24 +56,17 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
             found.append((each, read_log(each)))
         except JobError as error:
             warn(Text("skipped {path}: {reason}", path=each, reason=error.text))
-    found = _without(lambda path: Text("skipped {path}: it has no training step yet", path=path), found, warn, bool)
-    if any(_trained(log)[-1].evals for _, log in found):  # runs without any would leave no step to compare all at
-        found = _without(
-            lambda path: Text("skipped {path}: it has no evaluation yet", path=path),
-            found, warn, lambda runs: bool(runs[-1].evals),
-        )  # fmt: skip
-    if not found:
+    trained = [each for each, log in found if _trained(log)]
+    evaluated = [each for each, log in found if any(run.evals for run in _trained(log)[-1:])]
+    kept = evaluated or trained  # runs without an evaluation would leave no step to compare all at
+    for each, _ in found:
+        if each not in trained:
+            warn(Text("skipped {path}: it has no training step yet", path=each))
+        elif each not in kept:
+            warn(Text("skipped {path}: it has no evaluation yet", path=each))
+    if not kept:
         raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
-    return found
-
-
-def _without(
-    skipped: Callable[[str], Text], found: list[tuple[str, Log]], warn: Warn, has: Callable[[list[Run]], bool]
-) -> list[tuple[str, Log]]:
-    for path, log in found:
-        if not has(_trained(log)):
-            warn(skipped(path))
-    return [(path, log) for path, log in found if has(_trained(log))]
+    return [(each, log) for each, log in found if each in kept]
 
 
 def _trained(log: Log) -> list[Run]:
