@@ -147,6 +147,100 @@ def test_sizes_of_datasets_are_no_training(read) -> None:
     )
 
 
+def stamped(second: float) -> str:
+    return f"2031-01-01 {int(second) // 3600 + 10:02d}:{int(second) // 60 % 60:02d}:{int(second) % 60:02d}"
+
+
+def test_of_several_times_the_one_next_to_the_clock_is_the_steps(read) -> None:
+    text = "".join(
+        f"{stamped(s * 50)},000 INFO: epoch 1 batch {50 * s}: iter_time=1.6e-04, forward_time=0.2, loss={9 - s / 10}, train_time=1.0{s % 3}\n"  # noqa: E501
+        for s in range(1, 12)
+    )
+    (run,) = read(text).runs
+    assert run.steps.time_s[5] == pytest.approx(1.0, rel=0.03)
+
+
+def test_two_long_intervals_are_enough_to_doubt_a_time(read) -> None:
+    text = "".join(f"{stamped(s * 305)} INFO: step {682 * s}: loss={9 - s}, step_time=1.79\n" for s in range(1, 4))
+    (run,) = read(text).runs
+    assert [doubt.name for doubt in run.doubts] == ["step_time_s"]
+
+
+def test_a_time_in_thousands_is_one(read) -> None:
+    text = "".join(
+        f"iteration: {s} / 900 | elapsed_time_per_iteration_ms: 11.5K | tokens_per_sec: 22.8K | lm_loss: 2.{s}\n"
+        for s in range(10, 20)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.time_s) == pytest.approx([11.5] * 10)
+    assert list(run.steps.tok_s) == pytest.approx([22_800] * 10)
+
+
+def test_numbers_of_lines_are_no_steps(read) -> None:
+    text = ""
+    for s in range(10, 40, 10):
+        text += f"[{500 + s // 5 - 1}]  1%|1  | {s}/1752 [00:{s}<40:00,  1.00s/it]\n"
+        text += f"[{500 + s // 5}] {{'loss': {4 - s / 10}, 'learning_rate': 2e-06, 'epoch': 0.0{s}}}\n"
+    (run,) = read(text).runs
+    assert list(run.steps.step) == [10, 20, 30]
+    assert run.total_steps == 1752
+
+
+def test_ordinals_count_and_a_loss_may_stand_below(read) -> None:
+    text = "".join(f"current step: {s}th step\nbatch loss:{4 - s / 10:.4f}\n" for s in range(4, 14))
+    (run,) = read(text).runs
+    assert list(run.steps.step) == list(range(4, 14))
+    assert run.steps.loss[0] == pytest.approx(3.6)
+
+
+def test_carriage_returns_that_were_spelled_out_are_some(read) -> None:
+    text = "".join(
+        f"^M  1%|1  | {s}/903 [00:{s // 2:02d}<15:00,  2.00it/s]^M     ^M{{'loss': {3 - s / 50:.3f}, 'learning_rate': 2e-4, 'epoch': {s / 301:.3f}}}\n"  # noqa: E501
+        for s in range(1, 20)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.step) == list(range(1, 20))
+    assert run.steps.time_s[9] == pytest.approx(0.5)
+
+
+def test_lines_that_were_printed_twice_do_not_stop_a_clock(read) -> None:
+    lines = [f"step:{s}/900 train_loss:{9 - s / 10:.3f} train_time:{200 * s}ms step_avg:200ms\n" for s in range(1, 12)]
+    (run,) = read("".join(line + line for line in lines)).runs
+    assert list(run.steps.step) == list(range(1, 12))
+    assert run.steps.time_s[5] == pytest.approx(0.2)
+
+
+def test_a_last_line_that_was_cut_before_its_loss_is_none(read) -> None:
+    text = "".join(f"completed step: {s}, seconds: 2.164, loss: 2.{s}\n" for s in range(10, 20))
+    (run,) = read(text + "completed step: 20, seconds: 2.1").runs
+    assert run.last_step == 19
+
+
+def test_mfu_without_a_percent_sign_below_1_is_a_share(read) -> None:
+    (run,) = read("".join(f'{{"iter": {s}, "loss": 7.{s}, "dt_ms": 780.1, "mfu": 0.0246}}\n' for s in range(10))).runs
+    assert list(run.steps.mfu_pct) == pytest.approx([2.46] * 10)
+
+
+def test_the_batches_of_an_epoch_are_not_the_total_of_the_run(read) -> None:
+    (run,) = read("".join(f"epoch 1 - iter {s}/249 - loss 0.{500 - s}\n" for s in range(0, 249, 24))).runs
+    assert run.last_step == 240
+    assert run.total_steps is None
+
+
+def test_a_setting_that_a_step_is_above_is_no_total(read) -> None:
+    (run,) = read("iters: 6\n" + "".join(f"iter {s}: loss 3.{s}, time 9.0ms\n" for s in range(10, 90, 10))).runs
+    assert "max_iters" not in run.config
+
+
+def test_a_bar_in_its_first_epoch_shows_batches(read) -> None:
+    text = "".join(
+        f"  {s}/102 [..............................] - ETA: {90 - s} - loss: 0.{700 - s} - accuracy: 0.5938\n"
+        for s in range(1, 14)
+    )
+    (run,) = read(text).runs
+    assert list(run.steps.step) == list(range(1, 14))
+
+
 WORDS = ["iter ", "step ", "epoch ", "loss ", "val loss: ", "time ", "ms", "%|", "/", " [", "] ", "(", ")", "nan", "1e9", "12:34:56 ",  # noqa: E501
          "0.5", "7", "1,234", "{'loss': ", "}", "|", ",", "\t", "\n", "\n", "…", "±", "it/s", "saving checkpoint", "Error: "]  # fmt: skip  # noqa: E501
 

@@ -20,7 +20,7 @@ from itertools import compress, count, islice, pairwise
 from operator import le, ne
 from typing import Any, Literal
 
-from nanoscope.runs.columns import Tables, missing
+from nanoscope.runs.columns import Table, Tables, missing
 from nanoscope.runs.meaning import SAME_VAL, Rows, Understanding, scaled, understand
 from nanoscope.runs.run import (
     LINE_BITS,
@@ -57,6 +57,13 @@ TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, n
 ROUNDED_S = 6e-4  # a time that is quoted in whole milliseconds may be off by so much
 MOST_QUOTED = 200  # lines of excerpts that may be out of order: nobody quotes more
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
+BOUNDS = {
+    "loss": (-HUGE, HUGE, NOT_FINITE),
+    "time": (TINY, HUGE, MISSING),  # 0.00 ms: not measured
+    "lr": (-math.inf, math.inf, MISSING),
+    "tok_s": (0, math.inf, MISSING),
+    "mfu_pct": (-math.inf, math.inf, MISSING),
+}
 _LANGUAGE = re.compile(r"\b(?:ppl|perplexity|bp[bc]|tok(?:en)?s?|kt/s|wps|lm loss|mlm|language)\b")
 _OTHER_TASK = re.compile(
     r"loss (?:box|mask|rpn|objectness|classifier|cls|bbox|dfl|keypoint)|\b(?:box|cls|dfl) loss\b"
@@ -89,27 +96,15 @@ class Track:
         cuts = {0, *falls, *(bisect_left(self.at, event.at) for event in events)} - {size}
         if falls:  # there may be two runs in turns
             cuts |= {i for i in range(2, size) if steps[i] - steps[i - 1] != steps[i - 1] - steps[i - 2]}
-        if len(set(totals[:100])) > 1 or falls:
-            cuts |= set(compress(count(1), map(ne, islice(totals, 1, None), totals)))
+        cuts |= set(compress(count(1), map(ne, islice(totals, 1, None), totals)))
         return sorted(cuts)
 
 
 def _track(several: list[Rows]) -> Track:
-    parts = [_columns(rows) for rows in several]
+    parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), array("q"))]]
     whole: dict[str, Any] = parts[0] if len(parts) == 1 else _merged(parts)
     at, step = whole.pop("at"), whole.pop("step")
-    lr, norm, tok_s, mfu = (whole.pop(name) for name in ("lr", "grad_norm", "tok_s", "mfu_pct"))
-    loss = whole.pop("loss")
-    if LEFT_OUT in loss:
-        loss = array("d", (MISSING if v == LEFT_OUT else v for v in loss))
-    columns = [
-        _within(loss, -HUGE, HUGE, NOT_FINITE),
-        _within(whole.pop("time"), TINY, HUGE, MISSING),  # 0.00 ms: not measured
-        _within(lr, -math.inf, math.inf, MISSING),
-        norm,
-        _within(tok_s, 0, math.inf, MISSING),
-        _within(mfu, -math.inf, math.inf, MISSING),
-    ]
+    columns = [whole.pop(name) for name in ("loss", "time", "lr", "grad_norm", "tok_s", "mfu_pct")]
     return Track(at, step, columns, whole.pop("clock"), whole.pop("total"), whole)
 
 
@@ -118,22 +113,18 @@ def _columns(rows: Rows) -> "dict[str, Any]":
     table, size = rows.table, len(rows.table)
     assert rows.steps is not None
     found: dict[str, Any] = {"at": table.at, "step": rows.steps}
-    found["loss"] = rows.loss.values if rows.loss else missing(size)
-    found["time"] = rows.time or missing(size)
     found["clock"] = rows.clock or missing(size)
-    found["total"] = (
-        array("d", [rows.total]) * size if rows.total else rows.totals.values if rows.totals else missing(size)
-    )
-    for name, roles in (
-        ("lr", ("lr",)),
-        ("grad_norm", ("grad_norm",)),
-        ("tok_s", ("tok_s", "tok_s_each")),
-        ("mfu_pct", ("mfu_pct",)),
-    ):
-        column = table.get(*roles)
-        found[name] = scaled(column) if column else missing(size)
+    found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
+    if rows.totals and size and math.isfinite(max(rows.totals.values)):
+        found["total"] = array("d", (value if value == value else 0 for value in rows.totals.values))
+    printed = {"loss": rows.loss.values if rows.loss else None, "time": rows.time}
+    for name in ("lr", "grad_norm", "tok_s", "mfu_pct"):
+        column = table.get(name, f"{name}_each")
+        printed[name] = scaled(column) if column else None
         if name == "mfu_pct" and column and not column.unit and 0 < max(column.sample(), default=0) < 1:
-            found[name] = array("d", (100 * value for value in column.values))  # a share
+            printed[name] = array("d", (100 * value for value in column.values))  # a share
+    for name, values in printed.items():
+        found[name] = _within(values, *BOUNDS.get(name, (MISSING,) * 3)) if values else missing(size)
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))
@@ -155,10 +146,10 @@ def _merged(parts: "list[dict[str, Any]]") -> "dict[str, Any]":
 
 
 def _within(values: "array[float]", least: float, most: float, otherwise: float) -> "array[float]":
-    """The values, those outside the bounds replaced."""
-    if not values or (math.isfinite(sum(values)) and least < min(values) and max(values) < most):
+    """The values, those outside the bounds replaced; what somebody left out is missing."""
+    if math.isnan(least) or (math.isfinite(sum(values)) and least < min(values) and max(values) < most):
         return values
-    return array("d", (v if least < v < most or v != v else otherwise for v in values))
+    return array("d", (v if least < v < most or v != v else MISSING if v == LEFT_OUT else otherwise for v in values))
 
 
 # --- which run they belong to ---
@@ -181,7 +172,7 @@ class Assembler:
         self.only_evaluates = not leading
         self.rows = leading or [each for each in rows if each.evaluates and each.steps is not None]
         self.main = max(self.rows, key=lambda each: len(each.table), default=None)
-        self.track = _track(self.rows) if self.rows else None
+        self.track = _track(self.rows)
         self.facts: dict[str, ConfigValue] = {}  # settings printed since the last run began; the next run gets them
         self.typed: set[str] = set()  # those given on a command line, which override a printed file
         self.current: Run | None = None
@@ -193,16 +184,13 @@ class Assembler:
         self.readings: dict[int, tuple[int, float]] = {}  # id of a run → last step and reading of its clock
         self.excerpts: list[Run] = []
         kinds = {event.kind for event in self.found.events}
-        quoted = self.track is not None and self.format == "nanogpt" and any(v != v for v in self.track.columns[0])
+        quoted = self.format == "nanogpt" and any(v != v for v in self.track.columns[0])
         self.abridged = "left_out" in kinds or (quoted and bool(leading))
         self.language = "language" in kinds
         self.last_evaluation: tuple[int, Run, int] | None = None
 
     def assemble(self) -> list[Run]:
         """All runs, in order of appearance."""
-        if self.track is None:
-            self._note_errors()
-            return []
         events = [event for event in self.found.events if event.kind in ("settings", "resume", "error")]
         cuts = self.track.run_may_change(events)
         done = 0
@@ -227,7 +215,6 @@ class Assembler:
     def _place(self, start: int, end: int) -> None:
         """Give a part to its run."""
         track = self.track
-        assert track is not None
         begins = self.boundary or self.current is None
         while (run := self._run_of(start)) is None:
             start += 1
@@ -249,7 +236,6 @@ class Assembler:
     def _run_of(self, index: int) -> Run | None:
         """The run that a row belongs to, or None if it is a copy."""
         track, run = self.track, self.current
-        assert track is not None
         step, loss, time_s, total = (
             track.step[index],
             track.columns[0][index],
@@ -297,7 +283,6 @@ class Assembler:
 
     def _resume(self, run: Run, step: int, index: int) -> None:
         """Continue the run at `step`, with the settings printed since it stopped."""
-        assert self.track is not None
         run.cut_from(step)
         run.resumed_at = [*(s for s in run.resumed_at if s < step), step]
         self.resumed.append((self.track.at[index], run, step))
@@ -320,7 +305,6 @@ class Assembler:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
         if len(self.runs) < 2 or step == self._expected(run):
             return None
-        assert self.track is not None
         for other in (each for each in self.runs[-4:] if id(each) in self.ends_at):
             near = line - (self.track.at[self.ends_at[id(other)]] >> LINE_BITS) < INTERLEAVED_WITHIN_LINES
             if other is not run and near and step == self._expected(other):
@@ -338,7 +322,6 @@ class Assembler:
     def _tell_clock(self, run: Run, start: int, end: int, begins: bool) -> None:
         """Times of steps as differences of a clock: missing after a reset."""
         track, main = self.track, self.main
-        assert track is not None
         assert main is not None
         if main.clock is None:
             return
@@ -412,7 +395,6 @@ class Assembler:
     def _here(self, at: int) -> tuple[Run | None, int | None]:
         """The run and step that were printed last: by a row, or by an evaluation behind it."""
         track = self.track
-        assert track is not None
         index = bisect_left(track.at, at) - 1
         if self.last_evaluation and (index < 0 or self.last_evaluation[0] > track.at[index]):
             return self.last_evaluation[1:]
@@ -421,7 +403,6 @@ class Assembler:
     def _evaluate(self, rows: Rows, index: int, at: int) -> None:
         assert rows.val is not None
         track, table, val = self.track, rows.table, rows.val.values[index]
-        assert track is not None
         on_its_way = rows.only_last and index + 1 < len(table) and table.at[index + 1] - at < (3 << LINE_BITS)
         if on_its_way or val != val:
             return
@@ -465,7 +446,6 @@ class Assembler:
     def _owner(self, after: int, step: int | None) -> Run | None:
         """The run of an evaluation between two rows: that whose steps are nearer to its own."""
         track = self.track
-        assert track is not None
         run, following = self._run_at(after - 1), self._run_at(after) if after < len(track.step) else None
         if run is None or following is None or following is run:
             return run or following
@@ -476,12 +456,10 @@ class Assembler:
 
     def _save(self, step: int, at: int) -> None:
         run, last = self._here(at)
+        if run is None:
+            run, last = self._run_at(0), 0
         if run is None or (step < 0 and run.said_finished):  # the final model
-            run = run if run is None else None
-            first = self._run_at(0)
-            if last is not None or first is None:
-                return
-            run, last = first, 0
+            return
         counts_alike = step >= 0 and (last is None or step <= 2 * last + 2)
         step = step if counts_alike else last or 0
         if not run.checkpoints or run.checkpoints[-1].step != step:
@@ -506,18 +484,11 @@ class Assembler:
         self.errors.append(error)
         if run is None:
             return
-        goes_on = self.track is not None and self.track.at[self.ends_at[id(run)]] > event.at
+        goes_on = self.track.at[self.ends_at[id(run)]] > event.at
         if not run.said_finished and not goes_on:  # what happens after the end does no harm
             run.failed = not run.total_steps or (last or 0) < run.total_steps
         if not goes_on:
             run.last_error = run.last_error or error
-
-    def _note_errors(self) -> None:
-        self.errors = [
-            LoggedError(event.what[2], event.what[0], event.what[1], None)
-            for event in self.found.events
-            if event.kind == "error"
-        ]
 
 
 def _may_be_of(run: Run, step: int, loss: float, time_s: float) -> bool:

@@ -8,7 +8,8 @@ import re
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import eq
 from typing import Any
 
 from nanoscope.runs.bars import read_bars
@@ -98,13 +99,6 @@ class Table:
         if len(self._waiting) >= BLOCK:
             self.flush()
 
-    def drop_last(self) -> None:
-        """Forget the row that was taken last."""
-        self.flush()
-        self.at.pop()
-        for column in self.columns:
-            column.values.pop()
-
     def flush(self) -> None:
         """Turn the rows that wait into numbers."""
         if not self._waiting:
@@ -159,9 +153,22 @@ class Table:
         is_short = len(labels) <= 0.6 * len(others) or (len(labels) < len(others) and not self.get(*LOSSES))
         return is_last and is_short and others[: len(labels)] == labels
 
+    def without_copies(self) -> "Table":
+        """The table without lines that were printed twice: each next to its copy, and the same in all its numbers."""
+        counter, size = self.get(*COUNTERS, "epoch"), len(self)
+        if counter is not None and not any(map(eq, counter.values, islice(counter.values, 1, None))):
+            return self
+        texts = [column.values.tolist() for column in self.columns]
+        rows = list(zip(*(map(str, values) for values in texts), strict=True))
+        near = (3 << LINE_BITS) - 1
+        kept = [i for i in range(size) if not i or rows[i] != rows[i - 1] or self.at[i] - self.at[i - 1] > near]
+        copies = size - len(kept)
+        most = len(kept) > 1 and copies >= (1 if counter else 0.4 * size)
+        return self.select(kept) if most and copies else self
+
     def select(self, rows: list[int]) -> "Table":
         """Some of its rows."""
-        table = Table(self.bar, self.head, [], self.unused, 0)
+        table = Table(self.bar, self.head, [], self.unused, self.width)
         table.at = array("q", map(self.at.__getitem__, rows))
         for column in self.columns:
             table.columns.append(column.empty())
@@ -199,7 +206,6 @@ class Frame:
 
     def __post_init__(self) -> None:
         self.match = self.pattern.fullmatch
-        self.find = re.compile(self.pattern.pattern + r"\s{0,8}$", re.ASCII).search
 
 
 @dataclass(eq=False, repr=False)
@@ -223,9 +229,6 @@ class Collector:
         self._seen: dict[Table, int] = {}
         self._head = TableHead()
         self._surroundings = Surroundings()
-        self._begun = ""  # a line that may be the first half of a record
-        self._begun_at = 0
-        self._begun_table: Table | None = None  # what the half was taken for
         self._at = 0
 
     def read(self, lines: Iterable[tuple[int, str]]) -> None:
@@ -300,49 +303,13 @@ class Collector:
         row = self._head.row(line[prefix_end(line) :])
         if row is not None:
             line = row
-        elif self._rejoin(number, line):
-            return True
         found = cells(line)
         rows = _split(found)
         is_record = False
         for each in rows:
             table = self._add_cells(number, None, each, line, 0 if row is not None or len(rows) > 1 else 1)
             is_record = is_record or (table is not None and table.is_record)
-        if len(line) < 400 and len(rows) == 1:
-            self._begun, self._begun_at, self._begun_table = line, number, table
         return is_record
-
-    def _rejoin(self, number: int, line: str) -> bool:
-        """Read a record that a terminal broke, now that its second half has come."""
-        for each in self._frames:  # typed keys may stand before a record
-            found = each.find(line)
-            if found is not None and found.start() <= 3:
-                self._add(each.table, number, found.groups())
-                return True
-        begun, self._begun = self._begun, ""
-        if not begun or number - self._begun_at > 1:
-            return False
-        half = self._begun_table
-        for joint in ("", " "):
-            for each in self._frames:
-                found = each.find(begun + joint + line)
-                if found is not None and half is not each.table and found.start() < len(begun):
-                    return self._take_joined(number, half, each.table, found.groups())
-        if half is not None and half.get(*COUNTERS):  # a label was broken: together they say more than apart
-            whole, rest = _kept(cells(begun + line)), _kept(cells(line))
-            counted = any(cell.part == "stamp" or half.has_label(cell.label) for cell in rest) or line[:1].isdigit()
-            if not counted and _roles(whole) > _roles(_kept(cells(begun))) + _roles(rest):
-                half.drop_last()
-                self.count_rejoined()
-                return self._add_cells(number, None, whole, begun + line, 1) is not None
-        return False
-
-    def _take_joined(self, number: int, half: Table | None, table: Table, texts: tuple[str, ...]) -> bool:
-        if half is not None:
-            half.drop_last()
-        self._add(table, number, texts)
-        self.count_rejoined()
-        return True
 
     def _add_cells(self, number: int, bar: str | None, found: list[Cell], line: str, framed: int) -> Table | None:
         kept = _kept(found)
@@ -396,10 +363,6 @@ def _name(line: str, cell: Cell) -> str:
 
 def _is_unused(cell: Cell) -> bool:
     return (role_of(cell.label, cell.unit) or ("",))[0] in ("samples_s", "bpb")
-
-
-def _roles(found: list[Cell]) -> int:
-    return sum(role_of(cell.label, cell.unit) is not None for cell in found)
 
 
 def _kept(found: list[Cell]) -> list[Cell]:

@@ -109,7 +109,7 @@ class _Meaning:
             if table.bar is not None:
                 bars.setdefault((table.bar, table.columns[0].role), []).append(table)
         self.bars = [Table.joined(same) for same in bars.values()]
-        self.tables = _streams([table for table in found.tables if table.bar is None])
+        self.tables = _streams([table.without_copies() for table in found.tables if table.bar is None])
         for bar in [bar for bar in self.bars if bar.bar == "keras"]:
             if not any(at == of for at, of in zip(bar.columns[0].values, bar.columns[1].values, strict=True)):
                 bar.bar = ""  # its first epoch is not over
@@ -390,14 +390,12 @@ class _Meaning:
         rows.total = total = _last(bar, 1) or self._said_total()
         every = self.settings.get("logging_steps")
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
-        # Lines come late, never early: the bar behind a row may have moved on, and logs are written at round steps.
-        glued = set(bar.at) if bar else set()
-        if epoch is not None and _spread(before, epoch) < 0.5 * _spread(after, epoch):
-            after = before
-        nearest = [
-            b if b and (at - 1 in glued or (a and a % 5 and b % 5 == 0)) else a or b
-            for at, a, b in zip(table.at, after, before, strict=True)
-        ]
+        # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
+        round_before, round_after = (math.gcd(*(step or 0 for step in steps)) for steps in (before, after))
+        likely = epoch is not None and _spread(before, epoch) < 0.5 * _spread(after, epoch)
+        if round_before > round_after or (round_before == round_after and likely):
+            before, after = after, before
+        nearest = [a or b for a, b in zip(after, before, strict=True)]
         steps = [step for step in nearest if step]
         per_epoch = self._steps_per_epoch(total, steps if len(steps) == len(table) else [], epoch)
         if len(steps) == len(table) and all(b > a for a, b in pairwise(steps)):
@@ -407,6 +405,8 @@ class _Meaning:
             rows.total = rows.total or self._summary_steps()
         else:
             self.result.steps_are_lines = every is None
+            if every is None:
+                self._doubt("step", [(len(table), "a step for each line")], "nothing in the log counts steps")
             rows.steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
         if bar:
             self._bar_clock(rows, bar)
@@ -456,9 +456,8 @@ class _Meaning:
         """The bar's clock, or its pace where that is finer, at the steps of the rows."""
         assert rows.steps is not None
         position, elapsed, pace = bar.columns[0].values, bar.get("bar_elapsed"), bar.get("bar_pace")
-        fast = pace is not None and 0 < (_middle([p for p in pace.sample() if p == p]) or 0) < (
-            1 if rows.table.bar else 0.5
-        )
+        gap = _middle([b - a for a, b in pairwise(rows.steps[:SAMPLE]) if b > a]) or 1
+        fast = _is_fast(pace, max(0.5, 2 / gap))
         shown = pace if fast else elapsed
         if shown is None:
             return
@@ -489,20 +488,12 @@ class _Meaning:
             position, of = counter, total
         epoch = next((c for c in bar.columns[2:] if c.role == "epoch" and c.part == "" and c.is_whole()), None)
         at, whole, elapsed, loss = position.values, of.values, bar.columns[2].values, bar.get("loss", "part_loss")
-        last = [
-            i
-            for i in range(len(bar))
-            if i + 1 == len(bar)
-            or at[i + 1] != at[i]
-            or elapsed[i + 1] < elapsed[i]
-            or (
-                not epoch
-                and loss
-                and elapsed[i + 1] == elapsed[i]
-                and loss.values[i + 1] != loss.values[i]
-                and at[i] == whole[i]
-            )
-        ]
+        last = []
+        for i in range(len(bar)):
+            again = i + 1 < len(bar) and at[i + 1] == at[i] and elapsed[i + 1] >= elapsed[i]
+            if again and not epoch and loss and at[i] == whole[i] and elapsed[i + 1] == elapsed[i]:
+                again = loss.values[i + 1] == loss.values[i]  # else the next epoch has one batch, too
+            last += [] if again else [i]
         last = [i for i in last if at[i] > 0 or (bar.get("loss") is not None and len(last) < 3)]
         if not last:
             return None
@@ -549,6 +540,7 @@ class _Meaning:
         if rows.total and last > rows.total:
             readings = [(rows.total, "the number beside the counter"), (last, "the counter")]
             self._doubt("total_steps", readings, "a step is above it")
+            rows.total = rows.totals = None
 
     # --- time ---
 
@@ -697,7 +689,7 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
         again = {i for i, j in pairwise(ends) if j == i + 1 and loss.values[i] == loss.values[j]}
         ends = [i for i in ends if i not in again]
     table = bar.select(ends)
-    table.bar = None
+    table.bar, table.width = None, 0
     table.columns = [column for column in table.columns[5:] if any(value == value for value in column.values)]
     if not headed and table.get("epoch") is None:
         table.columns.insert(0, Column(Cell("epoch", "", "", "", 0, 0)))

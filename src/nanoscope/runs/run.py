@@ -6,7 +6,6 @@ In the columns NaN means 'not printed'; a loss that was printed but is not finit
 """
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,8 +54,6 @@ class Steps:
     def __init__(self) -> None:
         self.step = array("q")
         self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct = (array("d") for _ in range(6))
-        # Bound once: `append` is called for every line of a log that may have millions.
-        self._appends: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self.columns())
 
     def __len__(self) -> int:
         return len(self.step)
@@ -68,14 +65,8 @@ class Steps:
     def append(
         self, step: int, loss: float, time_s: float, lr: float, grad_norm: float, tok_s: float, mfu_pct: float
     ) -> None:
-        add_step, add_loss, add_time, add_lr, add_grad_norm, add_tok_s, add_mfu = self._appends
-        add_step(step)
-        add_loss(loss)
-        add_time(time_s)
-        add_lr(lr)
-        add_grad_norm(grad_norm)
-        add_tok_s(tok_s)
-        add_mfu(mfu_pct)
+        for column, value in zip(self.columns(), (step, loss, time_s, lr, grad_norm, tok_s, mfu_pct), strict=True):
+            column.append(value)
 
     def extend(self, *columns: list[Any]) -> None:
         """Append many steps, given column by column."""
