@@ -10,8 +10,8 @@ from torch import Tensor
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
 from nanoscope.config_sources import Resolved, merged
 from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
-from nanoscope.files import DATA
 from nanoscope.errors import JobError, UsageError
+from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel
 from nanoscope.messages import Count, Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
