@@ -38,6 +38,7 @@ from nanoscope.training.resume import (
     find_start_point,
     new_folder,
     schedule_notes,
+    unfinished_run_note,
     update_records,
 )
 from nanoscope.training.run import Run
@@ -81,9 +82,10 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         for split in data.evaluator.splits.values():
             split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
         run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
         resources.callback(run.reporter.close)
-        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
+        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
         return Started(run, engine, data, resources.pop_all())
 
 
