@@ -24,7 +24,6 @@ from nanoscope.views.terminal_page import Page, columns
 from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence, verdict_title
-from nanoscope.words.timing import NAIVE_ETA, OTHER_STEP_TIMES
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # no date is given beyond it (it may not exist)
@@ -166,5 +165,5 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
     if eta.expected_s < LONGEST_WAIT_S:
         finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
         page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
-    page.paragraph(NAIVE_ETA.write(eta, language))
-    page.paragraph(OTHER_STEP_TIMES.write(eta, language))
+    page.paragraph(language.render(eta.naive(), eta))
+    page.paragraph(language.render(eta.other_step_times()))

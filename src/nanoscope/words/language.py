@@ -69,8 +69,8 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # What may follow the colon in a placeholder, with a digit after it for the second argument: `{share:percent}`,
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
-    "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count", "seconds",
+    "number", "significant", "loss", "percent", "large", "duration", "durations", "rough", "steps", "line",
+    "plain", "typed", "measured", "signed", "rate", "at", "count", "seconds",
 }  # fmt: skip
 
 
@@ -246,14 +246,6 @@ class Language:
     def count(self, value: float) -> str:
         """A count as console lines print it."""
         return self.large(value)
-
-    def losses(self, ends: tuple[float, float]) -> str:
-        """A range of losses."""
-        return self.between(self.number(ends[0], 2), self.number(ends[1], 2))
-
-    def gains(self, ends: tuple[float, float]) -> str:
-        """A range of differences: '0.05 to 0.2'."""
-        return self.between(*(self.significant(end, 1) for end in ends))
 
     def measured(self, measured: tuple[float, float]) -> str:
         """A value and its error: '0.124 ± 0.023'."""
