@@ -4,8 +4,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from nanoscope.analysis import findings
-from nanoscope.words import compare
-from nanoscope.words.compare import compared
 from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
 from nanoscope.words.sentences import MESSAGES, sentence, verdict_title
 from nanoscope.words.templates import By, Words
@@ -32,13 +30,10 @@ def test_every_finding_about_a_run_has_its_messages():
 
 
 def test_every_finding_about_several_runs_has_its_messages():
-    assert set(compare.MESSAGES) == set(findings.Compared.__subclasses__())
+    for kind in findings.Compared.__subclasses__():
+        assert kind.TEXT is not None or {"text", "said"} & {*vars(kind)}, kind
 
 
-TABLES: list[tuple[type[findings.Finding], Words]] = [
-    *MESSAGES.items(),
-    *compare.MESSAGES.items(),
-]
 WITHOUT_A_MESSAGE = {
     ("NormalStep", "source"): {"printed"},
     ("Eta", "evaluations"): {"known"},
@@ -54,7 +49,7 @@ def choices_in(words: Any) -> Iterator[By]:
             yield from choices_in(inner)
 
 
-@pytest.mark.parametrize(("kind", "words"), TABLES, ids=lambda value: getattr(value, "__name__", "words"))
+@pytest.mark.parametrize(("kind", "words"), MESSAGES.items(), ids=lambda value: getattr(value, "__name__", "words"))
 def test_every_value_of_a_field_that_chooses_the_message_has_one(kind, words):
     for choice in choices_in(words):
         hint = get_type_hints(kind)[choice.field]
@@ -95,8 +90,12 @@ def effect(verdict: str, confidence: str, noise_from: str | None = None) -> find
     )  # type: ignore[arg-type]  # fmt: skip
 
 
+def said(finding: findings.Compared) -> str:
+    return ENGLISH.render(finding.said(("a", "b")), finding)
+
+
 def test_a_difference_is_written_with_as_many_decimals_as_its_error():
-    assert compared(effect("differs", "sure", "windows"), ENGLISH, ("a", "b")) == (
+    assert said(effect("differs", "sure", "windows")) == (
         "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
         "From best to worst: 0.012 ± 0.003, compared window by window."
     )
@@ -104,7 +103,7 @@ def test_a_difference_is_written_with_as_many_decimals_as_its_error():
 
 def test_the_wording_follows_the_confidence():
     def begins(verdict, confidence):
-        return compared(effect(verdict, confidence), ENGLISH, ("a", "b")).split(" (")[0]
+        return said(effect(verdict, confidence)).split(" (")[0]
 
     assert begins("differs", "sure") == "dropout makes the difference"
     assert begins("differs", "likely") == "dropout most likely makes the difference"
