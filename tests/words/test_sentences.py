@@ -1,14 +1,8 @@
-from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
-
 import pytest
 
 from nanoscope.analysis import findings
-from nanoscope.words import compare
-from nanoscope.words.compare import compared
 from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
 from nanoscope.words.sentences import sentence, verdict_title
-from nanoscope.words.templates import By, Words
 
 ENGLISH = Language("en")
 FOR_COMPARISONS = (
@@ -31,26 +25,8 @@ def test_every_finding_about_a_run_has_a_text():
 
 
 def test_every_finding_about_several_runs_has_its_messages():
-    assert set(compare.MESSAGES) == set(findings.Compared.__subclasses__())
-
-
-def choices_in(words: Any) -> Iterator[By]:
-    """Every table in these words that goes by the value of a field."""
-    if isinstance(words, By):
-        yield words
-    for part in vars(words).values() if isinstance(words, Words) else words.values() if isinstance(words, dict) else ():
-        for inner in part if isinstance(part, tuple) else (part,):
-            yield from choices_in(inner)
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"), compare.MESSAGES.items(), ids=lambda value: getattr(value, "__name__", "words")
-)
-def test_every_value_of_a_field_that_chooses_the_message_has_one(kind, words):
-    for choice in choices_in(words):
-        hint = get_type_hints(kind)[choice.field]
-        values = {value for part in get_args(hint) for value in (get_args(part) or (part,))} - {type(None)}
-        assert values == set(choice.choices)
+    for kind in findings.Compared.__subclasses__():
+        assert kind.TEXT is not None or {"text", "said"} & {*vars(kind)}, kind
 
 
 def test_every_cause_has_a_name():
@@ -86,8 +62,12 @@ def effect(verdict: str, confidence: str, noise_from: str | None = None) -> find
     )  # type: ignore[arg-type]  # fmt: skip
 
 
+def said(finding: findings.Compared) -> str:
+    return ENGLISH.render(finding.said(("a", "b")), finding)
+
+
 def test_a_difference_is_written_with_as_many_decimals_as_its_error():
-    assert compared(effect("differs", "sure", "windows"), ENGLISH, ("a", "b")) == (
+    assert said(effect("differs", "sure", "windows")) == (
         "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
         "From best to worst: 0.012 ± 0.003, compared window by window."
     )
@@ -95,7 +75,7 @@ def test_a_difference_is_written_with_as_many_decimals_as_its_error():
 
 def test_the_wording_follows_the_confidence():
     def begins(verdict, confidence):
-        return compared(effect(verdict, confidence), ENGLISH, ("a", "b")).split(" (")[0]
+        return said(effect(verdict, confidence)).split(" (")[0]
 
     assert begins("differs", "sure") == "dropout makes the difference"
     assert begins("differs", "likely") == "dropout most likely makes the difference"

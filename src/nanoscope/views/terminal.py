@@ -21,7 +21,6 @@ from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.views.terminal_page import Page, columns
-from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence, verdict_title
 
@@ -150,7 +149,7 @@ def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     comparison = compare_equally_long(log.runs, analyses, names)
     if comparison is not None:
         found = [f for f in comparison.findings if isinstance(f, Effect | Repeats | Identical | Confounded)]
-        texts = [compared(finding, page.language, comparison.names) for finding in found]
+        texts = [page.language.render(finding.said(names), finding) for finding in found]
         page.section(page.language.say("The runs together"), texts)
 
 
