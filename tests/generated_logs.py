@@ -306,7 +306,10 @@ LOGS: Mapping[str, str] = {
     + "torch.OutOfMemoryError: CUDA out of memory.\n",
     "exception": nanogpt(300, tail=["Traceback (most recent call last):", "ValueError: boom"]),
     "twice": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, time 100.00ms, mfu 1.00%\n" * 2, _WIDE),
-    "wrapped": _lines(lambda s: f"iter {s}: loss {falling(s):.4f}, tim\ne 100.00ms, mfu 1.00%", _WIDE),
+    "wrapped": "".join(
+        f"{line[:40]}\n{line[40:]}\n"
+        for line in (f"iter {s}: loss {falling(s):.4f}, time 100.00ms, mfu 1.00%" for s in _WIDE)
+    ),
     "times that the clock contradicts": _lines(
         lambda s: f"2031-01-01 10:{s // 60 % 60:02d}:{s % 60:02d} step {s}: loss {falling(s):.4f}, time {7.5 + s % 3}s",
         range(1, 90),
@@ -385,7 +388,7 @@ def made_up_logs() -> Iterable[Log]:
     yield log(half_done, time_source="progress_bar")
     yield log(half_done, unit="epoch")
     yield log(nanogpt(), unit="epoch")
-    yield log(nanogpt(ms=lambda s: 100 + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
+    yield log(nanogpt(ms=lambda s: steady(s) + s / 10 + (5000 if s in (300, 530, 620) else 0)), unit="epoch")
     yield log(nanogpt(ms=lambda s: 9000 if s == 300 else steady(s)), unit="epoch")
     yield log(nanogpt(), unit="epoch", said_finished=True)
     yield log(nanogpt(head=settings(max_iters=1000)), unit="epoch")

@@ -85,6 +85,7 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     print_how_to_go_on(page)
     yield text_of(page)
     yield report(read(generated_logs.LOGS["gpu"], "-"), language)
+    yield report(read(generated_logs.LOGS["gpu"]), language, Options(max_iters=10))  # it has gone on from there
     console = read(generated_logs.LOGS["gpu"], "console.log")
     console.read_instead = "events.jsonl"
     yield report(console, language)

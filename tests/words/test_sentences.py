@@ -1,15 +1,8 @@
-from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
-
 import pytest
 
 from nanoscope.analysis import findings
-from nanoscope.words import compare
-from nanoscope.words.compare import compared
 from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
-from nanoscope.words.sentences import MESSAGES, sentence, verdict_title
-from nanoscope.words.templates import By, Words
-from nanoscope.words.timing import CAUSES, NAIVE_ETA, OTHER_STEP_TIMES, REASONS
+from nanoscope.words.sentences import sentence, verdict_title
 
 ENGLISH = Language("en")
 FOR_COMPARISONS = (
@@ -23,47 +16,21 @@ def english(finding: findings.Finding) -> str:
     return sentence(finding, ENGLISH).replace(NO_BREAK_SPACE, " ")
 
 
-def test_every_finding_about_a_run_has_its_messages():
+def test_every_finding_about_a_run_has_a_text():
     others = set(findings.Finding.__subclasses__()) - {findings.Verdict, *FOR_COMPARISONS}
-    for kind in {*findings.Verdict.__subclasses__(), *others} - set(MESSAGES):
+    for kind in {*findings.Verdict.__subclasses__(), *others}:
         assert kind.TEXT is not None or "text" in vars(kind), kind
     for kind in findings.Verdict.__subclasses__():
         assert "TITLE" in vars(kind) or "title" in vars(kind), kind
 
 
 def test_every_finding_about_several_runs_has_its_messages():
-    assert set(compare.MESSAGES) == set(findings.Compared.__subclasses__())
-
-
-TABLES: list[tuple[type[findings.Finding], Words]] = [
-    *MESSAGES.items(),
-    *compare.MESSAGES.items(),
-]
-WITHOUT_A_MESSAGE = {
-    ("NormalStep", "source"): {"printed"},
-    ("Eta", "evaluations"): {"known"},
-}
-
-
-def choices_in(words: Any) -> Iterator[By]:
-    """Every table in these words that goes by the value of a field."""
-    if isinstance(words, By):
-        yield words
-    for part in vars(words).values() if isinstance(words, Words) else words.values() if isinstance(words, dict) else ():
-        for inner in part if isinstance(part, tuple) else (part,):
-            yield from choices_in(inner)
-
-
-@pytest.mark.parametrize(("kind", "words"), TABLES, ids=lambda value: getattr(value, "__name__", "words"))
-def test_every_value_of_a_field_that_chooses_the_message_has_one(kind, words):
-    for choice in choices_in(words):
-        hint = get_type_hints(kind)[choice.field]
-        values = {value for part in get_args(hint) for value in (get_args(part) or (part,))} - {type(None)}
-        assert values == {*choice.choices, *WITHOUT_A_MESSAGE.get((kind.__name__, choice.field), ())}
+    for kind in findings.Compared.__subclasses__():
+        assert kind.TEXT is not None or {"text", "said"} & {*vars(kind)}, kind
 
 
 def test_every_cause_has_a_name():
-    assert set(CAUSES) == set(findings.Cause.__args__)
+    assert set(findings.CAUSES) == set(findings.Cause.__args__)
 
 
 def test_fewer_slow_steps_are_had_by_raising_eval_interval():
@@ -95,8 +62,12 @@ def effect(verdict: str, confidence: str, noise_from: str | None = None) -> find
     )  # type: ignore[arg-type]  # fmt: skip
 
 
+def said(finding: findings.Compared) -> str:
+    return ENGLISH.render(finding.said(("a", "b")), finding)
+
+
 def test_a_difference_is_written_with_as_many_decimals_as_its_error():
-    assert compared(effect("differs", "sure", "windows"), ENGLISH, ("a", "b")) == (
+    assert said(effect("differs", "sure", "windows")) == (
         "dropout makes the difference (validation loss at step 100): 2.0000 with 0, 2.0123 with 0.1. Best: 0. "
         "From best to worst: 0.012 ± 0.003, compared window by window."
     )
@@ -104,7 +75,7 @@ def test_a_difference_is_written_with_as_many_decimals_as_its_error():
 
 def test_the_wording_follows_the_confidence():
     def begins(verdict, confidence):
-        return compared(effect(verdict, confidence), ENGLISH, ("a", "b")).split(" (")[0]
+        return said(effect(verdict, confidence)).split(" (")[0]
 
     assert begins("differs", "sure") == "dropout makes the difference"
     assert begins("differs", "likely") == "dropout most likely makes the difference"
@@ -138,22 +109,23 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
 
 def test_the_naive_figure_is_given_to_the_second_and_called_what_it_is():
     eta = findings.Eta(1000.0, 900.0, 1100.0, 23571.149, 5900, 0.17, 0, None, 0, None, ())
-    assert "6 h 32 min 51 s: too much" in NAIVE_ETA.write(eta, ENGLISH).replace(NO_BREAK_SPACE, " ")
+    assert "6 h 32 min 51 s: too much" in ENGLISH.render(eta.naive(), eta).replace(NO_BREAK_SPACE, " ")
     too_little = findings.Eta(1000.0, 900.0, 1100.0, 500.0, 10, 1.0, 1, 900.0, 0, None, ())
-    assert "too little" in NAIVE_ETA.write(too_little, ENGLISH)
+    assert "too little" in ENGLISH.render(too_little.naive(), too_little)
 
 
 def test_other_step_times_are_one_sentence_with_rounded_times():
     times = findings.Scenario(0.2, 1180.0), findings.Scenario(0.15, 885.0)
     eta = findings.Eta(1000.0, 900.0, 1100.0, 500.0, 5900, 0.3, 0, None, 0, None, times)
-    said = OTHER_STEP_TIMES.write(eta, ENGLISH).replace(NO_BREAK_SPACE, " ")
+    said = ENGLISH.render(eta.other_step_times()).replace(NO_BREAK_SPACE, " ")
     assert said == "At other step times: 20 min at 200 ms a step · 15 min at 150 ms a step."
 
 
 @pytest.mark.parametrize("cause", findings.Cause.__args__)
 def test_every_cause_of_a_slow_step_has_a_reason_of_its_own(cause):
-    others = {REASONS.write((other,), ENGLISH) for other in findings.Cause.__args__ if other != cause}
-    assert REASONS.write((cause,), ENGLISH) not in others
+    group = findings.SlowGroup((cause,), 1, 0, None, 2.0, 1.0, 2.0)
+    others = {group.reason((other,)).template for other in findings.Cause.__args__ if other != cause}
+    assert group.reason((cause,)).template not in others
 
 
 def test_a_message_names_the_fields_that_fill_it_and_how_they_are_written():

@@ -30,8 +30,6 @@ from nanoscope.analysis.reconcile import reconcile
 from nanoscope.analysis.timing import analyse_timing, slow_steps_normal
 from nanoscope.runs.run import Log, LoggedError, Run, Traits
 
-NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th step ends before its last one
-
 # Series whose names carry a unit.
 _SERIES_NAMES = {"memory_gb": "memory", "data_s": "data_time", "eta_s": "eta"}
 
@@ -106,8 +104,8 @@ def _completed(
 
     That its training lines are flat by then is what its schedule was for.
     """
-    total, last = progress.total_steps, progress.last_step
-    if total is None or last is None or not progress.finished or last < NEARLY_ALL * total:
+    total = progress.total_steps
+    if total is None or not progress.complete:
         return verdicts
     if any(verdict.lasts and not verdict.harmless for verdict in verdicts):
         return verdicts

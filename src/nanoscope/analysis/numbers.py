@@ -100,14 +100,6 @@ def common_gap(steps: "Sequence[int] | array[int]") -> int | None:
     return max(usual, key=lambda gap: (sum(step % gap in (0, gap - 1) for step in steps), gap))
 
 
-def line_through(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
-    """Slope and intercept of the straight line that fits best."""
-    x_mean, y_mean = mean(xs), mean(ys)
-    spread = sum((x - x_mean) ** 2 for x in xs)
-    slope = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread if spread else 0.0
-    return slope, y_mean - slope * x_mean
-
-
 def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     """The value at x of the lines that join the points; the ends reach on."""
     right = bisect_right(xs, x)

@@ -8,12 +8,14 @@ from typing import Any, Literal
 from nanoscope.analysis.evidence import ROUNDING, Estimate, mean_difference
 from nanoscope.analysis.numbers import mean, standard_error
 from nanoscope.analysis.schema import plain
+from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
 from nanoscope.runs.scores import Measured, MeasuredText
 
 SCHEMA = "nanoscope.eval/1"
 SURE_SIGMAS, DOUBT_SIGMAS = 3.0, 2.0
 Unit = Literal["loss", "bits_per_byte"]
 Judgement = Literal["differs", "within_noise", "unclear"]
+SPLITS = {"train": Message("training split"), "val": Message("validation split")}
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,14 @@ class Score:
     bits_per_byte: float | None
     bits_per_byte_error: float | None
 
+    def unfinished(self) -> Said:
+        """How far an interrupted measurement got."""
+        return Plural(
+            "Interrupted: {name} was measured in the first window only.",
+            "Interrupted: {name} was measured in the first {n} windows only.",
+            self.windows,
+        )
+
 
 @dataclass(frozen=True)
 class ScoreDifference:
@@ -45,6 +55,21 @@ class ScoreDifference:
     difference: float
     error: float | None
     verdict: Judgement
+
+    def text(self) -> Said:
+        match self.verdict:
+            case "differs":
+                return Message("More than noise: {amount}.", amount=self._amount())
+            case "unclear":
+                return Message("Perhaps noise: {amount}.", amount=self._amount())
+            case "within_noise":
+                return Message("Within the noise: {amount}.", amount=self._amount())
+
+    def _amount(self) -> Message:
+        size = Verbatim("{size:with_error}", size=(self.difference, self.error))
+        if self.unit == "loss":
+            return Message("the loss of {model} is {size} higher than that of {better} in the same windows", size=size)
+        return Message("{model} needs {size} more bits per byte than {better}", size=size)
 
 
 @dataclass(frozen=True)
@@ -65,6 +90,43 @@ class Scores:
     @property
     def complete(self) -> bool:
         return all(score.complete for score in self.scores)
+
+    def scope(self) -> Said:
+        """What the models were measured on."""
+        place = Message("{text}, {split}", split=SPLITS[self.split]) if self.split else Verbatim("{text}")
+        if self.windows == self.available:
+            return Plural(
+                "{place}: its only window of {block_size} tokens.",
+                "{place}: all {n} windows of {block_size} tokens.",
+                self.windows,
+                place=place,
+            )
+        return Plural(
+            "{place}: {n} window of {block_size} tokens out of {available}.",
+            "{place}: {n} windows of {block_size} tokens out of {available}, spread evenly over the text.",
+            self.windows,
+            place=place,
+        )
+
+    def notes(self) -> Said:
+        """How the figures are to be read."""
+        return Phrases(
+            not self.own_contexts
+            and Message(
+                "The models have different context lengths; all read windows of {block_size} tokens, the shortest of "
+                "them."
+            ),
+            self.ranked
+            and not self.same_tokens
+            and Message(
+                "The tokenizers differ, so neither losses per token nor single windows can be compared, only bits per "
+                "byte of the same text."
+            ),
+            not self.ranked
+            and Message("The tokenizers differ and one of them is unknown, so the models can't be ranked."),
+            self.scores[0].error is not None
+            and Message("± is one standard error, from how much the stretches of the text differ."),
+        )
 
 
 def rank(text: MeasuredText, measured: Sequence[Measured]) -> Scores:

@@ -113,7 +113,8 @@ def _columns(rows: Rows) -> "dict[str, Any]":
     table, size = rows.table, len(rows.table)
     assert rows.steps is not None
     found: dict[str, Any] = {"at": table.at, "step": rows.steps}
-    found["clock"] = rows.clock or missing(size)
+    nothing = missing(size)  # one for all: a log may have a million rows
+    found["clock"] = rows.clock or nothing
     found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
     if rows.totals and size and math.isfinite(max(rows.totals.values)):
         found["total"] = array("d", (value if value == value else 0 for value in rows.totals.values))
@@ -124,7 +125,7 @@ def _columns(rows: Rows) -> "dict[str, Any]":
         if name == "mfu_pct" and column and not column.unit and 0 < max(column.sample(), default=0) < 1:
             printed[name] = array("d", (100 * value for value in column.values))  # a share
     for name, values in printed.items():
-        found[name] = _within(values, *BOUNDS.get(name, (MISSING,) * 3)) if values else missing(size)
+        found[name] = _within(values, *BOUNDS.get(name, (MISSING,) * 3)) if values else nothing
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))

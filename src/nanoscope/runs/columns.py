@@ -57,8 +57,11 @@ class Column:
         return values if len(values) <= 2 * SAMPLE else values[:SAMPLE] + values[-SAMPLE:]
 
     def is_whole(self) -> bool:
-        """Whether these are whole numbers, none below zero."""
-        return all(0 <= value < 2**53 and value.is_integer() for value in self.sample() if value == value)
+        """Whether these are whole numbers; most neither below zero nor absurd, which is damage to the log."""
+        known = [value for value in self.sample() if value == value]
+        if any(math.isfinite(value) and not value.is_integer() for value in known):
+            return False
+        return 2 * sum(0 <= value < 2**53 for value in known) >= len(known)
 
     def rises(self) -> float:
         """The share of neighbours that rise."""

@@ -92,7 +92,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("val_loss", rf"{_VALIDATION}.*{_LOSS}|{_LOSS}", also=_VALIDATION),
     Meaning("loss", rf"^(?:{_WHOLE} )*{_LOSS}"),
     Meaning("part_loss", rf"^(?:\S+ ){{0,3}}\S{{0,24}}{_LOSS}"),
-    Meaning(None, r"^loss (?:weight|coef|fn|type)"),
+    Meaning(None, r"^loss (?:weight|coef|fn|type|scal)"),
     Meaning("part_loss", r"^loss(?: \w+){1,2}$|^l (?:pix|total|percep|rec|adv|[dg])(?:$| )"),
     Meaning("loss", r"(?:^| )(?:nll|xent|cross entropy)$"),
     Meaning(None, r"\b(?:best|minimum|lowest)\b.*(?:bp[bc]|ppl|perplexity)$"),

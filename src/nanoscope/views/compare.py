@@ -5,25 +5,20 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from nanoscope.analysis.findings import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
-from nanoscope.messages import printable
+from nanoscope.messages import Message, printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.compare import WithError, compared
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import verdict_title
-from nanoscope.words.templates import Say
 
 LONG_NAME = 40  # characters: runs with longer names are called A, B, C
 MOST_COLUMNS = 4  # runs beside each other in the table of settings; of more, a terminal shows none
 MOST_SETTINGS = 3  # that the table of runs shows
 MUCH_SLOWER = 1.5  # times: steps that differ by less may do so by chance
-# fmt: off
 BEST = {
-    "loss": Say("Best validation loss: {run} ({value}).").message,
-    "bpb": Say("Best validation, in bits per byte: {run} ({value}).").message,
+    "loss": Message("Best validation loss: {run} ({value})."),
+    "bpb": Message("Best validation, in bits per byte: {run} ({value})."),
 }
-# fmt: on
-TRAINED, VALIDATED = Say("training loss at step {at:plain}"), Say("validation at step {at:plain}")
-MEAN, HIGHER = WithError("loss", "spread", digits=2), WithError("difference", "difference_error")
+TRAINED, VALIDATED = Message("training loss at step {at:plain}"), Message("validation at step {at:plain}")
 
 
 @dataclass(eq=False)
@@ -59,7 +54,9 @@ def comparison_texts(
     return ComparisonTexts(
         key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
         leads=_leads(comparison, language, names),
-        sections=[(say("Learning"), [compared(finding, language, names) for finding in comparison.findings])],
+        sections=[
+            (say("Learning"), [language.render(finding.said(names), finding) for finding in comparison.findings])
+        ],
         measures_title=say("Side by side"),
         measures_headers=headers,
         measures=measures,
@@ -77,7 +74,7 @@ def _leads(comparison: Comparison, language: Language, names: tuple[str, ...]) -
     noise = [isinstance(f, Repeats | Identical) or _is_noise(f) for f in comparison.findings]
     if comparison.ranked and vals and not (noise and all(noise)):
         value, metric, name = min(vals)
-        found.append(language.say(BEST[metric], run=name, value=language.loss(value)))
+        found.append(language.say(BEST[metric].template, run=name, value=language.loss(value)))
     times = [(a.timing.typical_s, name) for a, name in known if a.timing]
     if times and max(times)[0] > MUCH_SLOWER * min(times)[0]:
         seconds, name = min(times)
@@ -96,7 +93,7 @@ def _table(comparison: Comparison, language: Language, names: tuple[str, ...]) -
     where = TRAINED if comparison.measure == "train" else VALIDATED
     columns = [
         ("", [_name(row, names) for row in rows]),
-        (say(where.message, at=comparison.step or 0), [_loss(row, language) for row in rows]),
+        (say(where.template, at=comparison.step or 0), [_loss(row, language) for row in rows]),
         (say("above the best"), [_higher(row, language) for row in rows]),
         (say("best validation loss"), [_best_val(row, "loss", language) for row in rows]),
         (say("best validation, bits per byte"), [_best_val(row, "bpb", language) for row in rows]),
@@ -119,11 +116,15 @@ def _best_val(row: ComparisonRow, metric: str, language: Language) -> str:
 
 
 def _loss(row: ComparisonRow, language: Language) -> str:
-    return language.loss(row.loss) if row.spread is None else MEAN.write(row, language)
+    return (
+        language.loss(row.loss)
+        if row.loss is None or row.spread is None
+        else language.with_error((row.loss, row.spread), 2)
+    )
 
 
 def _higher(row: ComparisonRow, language: Language) -> str:
-    return NOTHING if row.difference is None else HIGHER.write(row, language)
+    return NOTHING if row.difference is None else language.with_error((row.difference, row.difference_error))
 
 
 def _why(comparison: Comparison, row: ComparisonRow, language: Language) -> str:
@@ -133,7 +134,7 @@ def _why(comparison: Comparison, row: ComparisonRow, language: Language) -> str:
     texts += [verdict_title(verdict, language) for verdict in bad]
     texts += [printable(f"{key}={value}") for key, value in row.settings[:MOST_SETTINGS]]
     texts += ["…"] * (len(row.settings) > MOST_SETTINGS)
-    return language.say(", ").join(map(language.isolate, texts))
+    return language.listed(texts)
 
 
 def _setting(value: object) -> str:

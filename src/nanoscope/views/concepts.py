@@ -36,7 +36,7 @@ def print_concept(concept: Concept, numbers: Numbers, page: Page) -> None:
     if numbers is not NOTHING_KNOWN and not taught.here:
         page.paragraph(language.say("The log has no number for it."), bullet="- ")
     _print_parts(taught, page)
-    also = language.say(", ").join(language.isolate(key) for key in concept.related)
+    also = language.listed(concept.related)
     page.paragraph(language.say("See also: {names}", names=also), style="dim")
 
 

@@ -3,7 +3,6 @@
 from nanoscope.analysis.scores import Score, Scores
 from nanoscope.messages import printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words import scores as words
 from nanoscope.words.language import NOTHING, Language
 
 
@@ -11,7 +10,7 @@ def print_scores(scores: Scores, page: Page) -> None:
     """Print the scores of one or more models."""
     language = page.language
     say = language.say
-    page.paragraph(words.scope(scores, language), style="dim")
+    page.paragraph(language.render(scores.scope(), scores), style="dim")
     page.line()
     headers = [
         say("model"),
@@ -24,11 +23,11 @@ def print_scores(scores: Scores, page: Page) -> None:
     page.table(headers, [_row(score, language) for score in scores.scores], numeric=len(headers) - 1)
     page.line()
     for difference in scores.differences:
-        page.paragraph(words.difference(difference, language), bullet="- ")
+        page.paragraph(language.render(difference.text(), difference), bullet="- ")
     for score in scores.scores:
         if not score.complete:
-            page.paragraph(words.unfinished(score, language), style="bold")
-    page.paragraph(words.notes(scores, language), style="dim")
+            page.paragraph(language.render(score.unfinished(), score), style="bold")
+    page.paragraph(language.render(scores.notes(), scores), style="dim")
 
 
 def _row(score: Score, language: Language) -> list[str]:

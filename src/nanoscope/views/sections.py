@@ -19,7 +19,6 @@ from nanoscope.messages import printable
 from nanoscope.runs.run import Log
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
-from nanoscope.words.timing import NAIVE_ETA, OTHER_STEP_TIMES, REASONS
 
 MOST_ADVICE = 5
 MOST_SPIKES = 3
@@ -97,19 +96,13 @@ def _timing(analysis: Analysis, language: Language) -> list[str]:
         unexplained = tuple(cause for cause in group.causes if cause not in explained)
         begins = set(unexplained) & {"startup", "resume"}  # its other causes are explained with the next group
         if unexplained:
-            text += " " + REASONS.write((*(group.causes if begins else unexplained), *_circumstances(group)), language)
+            text += " " + language.render(group.reason(group.causes if begins else unexplained))
         explained.update(begins or unexplained)
         texts.append(text)
     costs = [cost for cost in analysis.phase_costs if cost.share >= WORTH_SHARE]
     matters_most = bool(costs) and costs[0].share >= LARGE_SHARE
     texts.insert(0 if matters_most else len(texts), " ".join(sentence(cost, language) for cost in costs))
     return [*texts, *_texts(language, analysis.hidden_evaluations)]
-
-
-def _circumstances(group: SlowGroup) -> list[str]:
-    """What the log says, and leaves out, about the causes of slow steps."""
-    compiles = {True: ["compile"], False: ["no compile"], None: []}[group.compiled]
-    return [*compiles, "inferred"] if group.inferred else compiles
 
 
 def _is_negligible(group: SlowGroup, normal: NormalStep | None) -> bool:
@@ -125,7 +118,7 @@ def _left(analysis: Analysis, language: Language) -> list[str]:
         return []
     texts = [sentence(eta, language)]
     if isinstance(eta, Eta):
-        texts.append(NAIVE_ETA.write(eta, language))
+        texts.append(language.render(eta.naive(), eta))
         if eta.expected_s > LONG_S:
-            texts.append(OTHER_STEP_TIMES.write(eta, language))
+            texts.append(language.render(eta.other_step_times()))
     return texts

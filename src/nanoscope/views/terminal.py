@@ -21,10 +21,8 @@ from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.views.terminal_page import Page, columns
-from nanoscope.words.compare import compared
 from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence, verdict_title
-from nanoscope.words.timing import NAIVE_ETA, OTHER_STEP_TIMES
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
 LONGEST_WAIT_S = 10 * 365 * 86400.0  # no date is given beyond it (it may not exist)
@@ -151,7 +149,7 @@ def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     comparison = compare_equally_long(log.runs, analyses, names)
     if comparison is not None:
         found = [f for f in comparison.findings if isinstance(f, Effect | Repeats | Identical | Confounded)]
-        texts = [compared(finding, page.language, comparison.names) for finding in found]
+        texts = [page.language.render(finding.said(names), finding) for finding in found]
         page.section(page.language.say("The runs together"), texts)
 
 
@@ -166,5 +164,5 @@ def print_eta(analysis: Analysis, page: Page, now: datetime) -> None:
     if eta.expected_s < LONGEST_WAIT_S:
         finish = language.clock(now + timedelta(seconds=eta.expected_s), now)
         page.paragraph(language.say("If the log's last line is from just now: done at about {clock}.", clock=finish))
-    page.paragraph(NAIVE_ETA.write(eta, language))
-    page.paragraph(OTHER_STEP_TIMES.write(eta, language))
+    page.paragraph(language.render(eta.naive(), eta))
+    page.paragraph(language.render(eta.other_step_times()))

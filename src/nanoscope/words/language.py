@@ -8,7 +8,7 @@ import gettext
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -69,8 +69,8 @@ LINE_LIMIT = 160  # characters of a text that a log printed
 # What may follow the colon in a placeholder, with a digit after it for the second argument: `{share:percent}`,
 # `{loss:number2}`. Each is a method of Language.
 FORMATS = {
-    "number", "significant", "loss", "losses", "percent", "large", "duration", "durations", "rough", "steps", "line",
-    "plain", "typed", "measured", "signed", "rate", "gains", "at", "count", "seconds",
+    "number", "significant", "loss", "percent", "large", "duration", "durations", "rough", "steps", "line", "plain",
+    "typed", "measured", "signed", "with_error", "rate", "at", "count", "seconds", "listed",
 }  # fmt: skip
 
 
@@ -190,6 +190,11 @@ class Language:
 
         return str(format_list([self.isolate(item) for item in items], locale=self._locale))
 
+    def listed(self, items: Iterable[str | Message]) -> str:
+        """Texts with commas between them, each in its own direction."""
+        texts = (self.render(item) if isinstance(item, Message) else item for item in items)
+        return self.say(", ").join(map(self.isolate, texts))
+
     def line(self, text: str) -> str:
         """The beginning of a text from a log, on one line, safe to print."""
         return printable(" ".join(text.split())[:LINE_LIMIT])
@@ -247,14 +252,6 @@ class Language:
         """A count as console lines print it."""
         return self.large(value)
 
-    def losses(self, ends: tuple[float, float]) -> str:
-        """A range of losses."""
-        return self.between(self.number(ends[0], 2), self.number(ends[1], 2))
-
-    def gains(self, ends: tuple[float, float]) -> str:
-        """A range of differences: '0.05 to 0.2'."""
-        return self.between(*(self.significant(end, 1) for end in ends))
-
     def measured(self, measured: tuple[float, float]) -> str:
         """A value and its error: '0.124 ± 0.023'."""
         value, error = measured
@@ -268,6 +265,15 @@ class Language:
         """A change and its error: '+0.012 ± 0.004'."""
         text = self.measured(measured)
         return text if text.startswith("-") or not measured[0] else f"+{text}"
+
+    def with_error(self, measured: tuple[float, float | None], digits: int = 1) -> str:
+        """'0.43 ± 0.05': a value with as many decimals as its error has; without one, with two digits."""
+        value, error = measured
+        if error is None:
+            return self.significant(value, 2)
+        digits += abs(value) < 2 * error  # where little is left, one digit would say '0.0 ± 0.1'
+        decimals = max(0, min(4, digits - 1 - math.floor(math.log10(error)))) if error > 0 else 4
+        return f"{self.number(value, decimals)} ± {self.number(error, decimals)}"
 
     def rate(self, value: float | None) -> str:
         """A learning rate, as one types it."""

@@ -1,17 +1,11 @@
 """Any finding about a run as a text."""
 
 from nanoscope.analysis.findings import Finding, Verdict
-from nanoscope.words import progress, timing
 from nanoscope.words.language import Language
-from nanoscope.words.templates import Words
-
-MESSAGES: dict[type[Finding], Words] = {**progress.MESSAGES, **timing.MESSAGES}
 
 
 def sentence(finding: Finding, language: Language) -> str:
     """One or a few sentences, or an empty text where there is nothing to say."""
-    if type(finding) in MESSAGES:
-        return MESSAGES[type(finding)].write(finding, language)
     return language.render(finding.text(), finding)
 
 

@@ -1,4 +1,4 @@
-"""What can be said about a run: a finding is a type, its numbers, and the message that says them.
+"""What can be said about a run: every finding is a type, its numbers, and what it says with them.
 
 `analyse()` fills one `Analysis` per run. Its fields are findings, or None where the log does not have the numbers, so
 words, views and the JSON schema all read the same figures. Times are in seconds, shares are fractions of 1.

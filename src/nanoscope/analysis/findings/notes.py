@@ -1,11 +1,13 @@
 """What a run noted about itself while it trained, as findings."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from nanoscope.analysis.findings.base import Finding
 from nanoscope.messages import Message, Said, printable
-from nanoscope.runs import events as e
+
+if TYPE_CHECKING:
+    from nanoscope.runs.events import Event
 
 MESSAGE_CHARACTERS = 200
 
@@ -79,12 +81,14 @@ REASONS = {
 NoteFinding = RollbackNote | OutOfMemoryNote | SpikeNote | SlowStepNote | AsleepNote | CheckpointFailedNote
 
 
-def note_findings(noted: Iterable[e.Event]) -> tuple[NoteFinding, ...]:
+def note_findings(noted: "Iterable[Event]") -> tuple[NoteFinding, ...]:
     """Return the events that are notes of the run about itself, as findings in the same order."""
     return tuple(finding for event in noted if (finding := _finding(event)) is not None)
 
 
-def _finding(event: e.Event) -> NoteFinding | None:
+def _finding(event: "Event") -> NoteFinding | None:
+    from nanoscope.runs import events as e  # late: only our own runs have events
+
     match event:
         case e.Rollback():
             return RollbackNote(event.step, event.to)

@@ -21,6 +21,7 @@ from nanoscope.analysis.findings import (
     Overfitting,
     SlowRecord,
     SlowStepNote,
+    named,
     note_findings,
 )
 from nanoscope.analysis.known import known_numbers
@@ -39,7 +40,6 @@ from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_
 from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence, verdict_title
-from nanoscope.words.timing import causes_name
 
 MAX_EVALUATIONS = 1000
 MAX_EXPLAINED = 200  # slow steps that get a sentence, the costliest; the others are shown with their cause only
@@ -156,7 +156,7 @@ def _texts(source: Source, analysis: Analysis, language: Language, concepts: Map
         "sections": [(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
         "notes": [text for _, text in notes],
         "slow": [f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
-        "causes": {_key(s.causes): causes_name(s.causes or ("stall",), language) for s in analysis.slow_steps},
+        "causes": {_key(s.causes): language.render(named(s.causes or ("stall",))) for s in analysis.slow_steps},
         "phases": [
             f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases
         ],
