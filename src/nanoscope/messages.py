@@ -10,6 +10,8 @@ for files and for programs; `shown(text)` is for people.
 A value may itself be a `Text`; `Joined` puts several side by side. The format after a colon is `duration` (of seconds),
 `rough` (3 digits of it), `seconds2` (with 2 decimals), `count` (33.2k), or Python's own; without one, a value is
 written by `str` in every language.
+
+Findings say themselves in a `Message`, `Plural` or `Phrases`, which is filled and translated when it is shown.
 """
 
 import locale

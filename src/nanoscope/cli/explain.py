@@ -48,7 +48,7 @@ def explain(
     Parameters
     ----------
     logs
-        Log files, directories of runs (nanoscope's, W&B's, MLflow's, TensorBoard's), or '-' for standard input.
+        Log files, runs (of nanoscope, W&B, MLflow, TensorBoard or trackio), or '-' for standard input.
     annotate
         Print the log with explanations: each kind of line where it first appears, and every slow step.
     teach

@@ -1,4 +1,4 @@
-"""How fast a run is and how long it will take: the one model of time, for the ETA, the first forecast and `plan`.
+"""How fast a run is and how long it will take: the one model of time, for the ETA, the forecast and `plan`.
 
 A run is so many steps, evaluations, checkpoints and samples, which follow from its configuration. The seconds of each
 are those measured so far; before that, what was expected of them.

@@ -1,1 +1,1 @@
-"""From findings to sentences, in the reader's language. The only room that holds prose."""
+"""Findings in the reader's language: translations, numbers, units; and what the numbers mean."""
