@@ -9,7 +9,7 @@ from nanoscope.cli.extraction import pieces
 
 SOURCES = Path(nanoscope.__file__).parent
 # Messages about findings, and the labels of views.
-FINDINGS = {"say": None, "plural": (1, 2), "Message": None, "Say": None, "Plural": (1, 2)}
+FINDINGS = {"say": None, "plural": (1, 2), "Message": None, "Plural": (1, 2)}
 # Messages of commands: errors, and what the console prints. The Makefile has the same list.
 ERRORS = ("JobError", "UsageError", "DoesNotFitError", "LockedError", "OtherVersionError", "NewerVersionError")
 TEXTS = {"Text": None, "Count": (1, 2), **dict.fromkeys(ERRORS)}
