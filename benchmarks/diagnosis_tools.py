@@ -19,7 +19,7 @@ NANOSCOPE = {
     "non_finite": "non_finite", "not_learning": "not_learning", "slowing_down": "slow", "waiting_for_data": "slow",
     "memory_growth": "memory", "damaged_start": "unstable", "gradient_explosion": "unstable",
     "gradient_not_finite": "non_finite", "gradient_vanishing": "not_learning", "scale_collapse": "unstable",
-    "error": "crash",
+    "error": "crash", "completed": None, "slow_steps_normal": None,
 }  # fmt: skip
 RUNMEDIC = {
     "non_finite": "non_finite", "divergence": "diverged", "loss_spikes": "spikes", "no_learning": "not_learning",

@@ -20,7 +20,7 @@ def test_what_was_read_is_named_in_plain_words() -> None:
     line = "step={step} loss={loss} val_loss=4.1 lr=1e-3 grad_norm=0.5 dt=0.25s tok/s=8000 mem=3.1GB eta=0:10:00"
 
     assert reading(line) == Reading(
-        ("step", "loss", "time", "lr", "grad_norm", "tokens_per_second", "val_loss", "memory", "eta"), ()
+        ("step", "loss", "time", "lr", "grad_norm", "tokens_per_second", "val_loss", "eta", "memory"), ()
     )
 
 

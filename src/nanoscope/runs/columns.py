@@ -325,7 +325,11 @@ class Collector:
                 return None
             first = next((cell.start for cell in kept if cell.part != "stamp"), 0)
             head = label_of(line[prefix_end(line) : first]) if bar is None else ""
-            unused = [_name(line, cell) for cell in found if cell.part == "" and (cell not in kept or _is_unused(cell))]
+            whole = any(
+                _role(cell) == "loss" for cell in kept
+            )  # beside it, the losses that it is the sum of are not used
+            idle = {"samples_s", "bpb", "part_loss"} if whole else {"samples_s", "bpb"}
+            unused = [_name(line, c) for c in found if c.part == "" and (c not in kept or _role(c) in idle)]
             unused = [name for name in unused if name]
             table = self._by_key[key] = Table(bar, head, kept, unused, len(line))
             self.found.tables.append(table)
@@ -364,13 +368,13 @@ def _name(line: str, cell: Cell) -> str:
     return found[1] if found and cell.label else ""
 
 
-def _is_unused(cell: Cell) -> bool:
-    return (role_of(cell.label, cell.unit) or ("",))[0] in ("samples_s", "bpb")
+def _role(cell: Cell) -> str:
+    return (role_of(cell.label, cell.unit) or ("",))[0]
 
 
 def _kept(found: list[Cell]) -> list[Cell]:
     """The cells that become columns: those that may mean something, and what may be a counter."""
-    roles = [(role_of(cell.label, cell.unit) or ("",))[0] for cell in found]
+    roles = [_role(cell) for cell in found]
     counted = any(role in COUNTERS for role in roles)
     kept = []
     for cell, role in zip(found, roles, strict=True):
