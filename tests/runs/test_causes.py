@@ -313,3 +313,9 @@ def test_a_log_with_very_many_makes_of_lines_is_read_in_linear_time(read) -> Non
 )
 def test_numbers_that_no_trainer_prints_do_not_stop_the_reader(read, text: str) -> None:
     assert read(text).lines == text.count("\n")
+
+
+def test_steps_that_get_slower_line_by_line_with_a_few_stalls_are_no_clock(read) -> None:
+    times = [5000 if i % 20 == 7 else 100 + i for i in range(100)]
+    (run,) = read("".join(f"iter {i}: loss {4 - i / 100:.4f}, time {t}.00ms\n" for i, t in enumerate(times))).runs
+    assert list(run.steps.time_s) == pytest.approx([t / 1000 for t in times])

@@ -112,7 +112,7 @@ def _completed(
     train, evals = learning.train, learning.evals
     val = evals.last_val if evals is not None and evals.metric == "loss" else None
     stderr = evals.stderr if evals is not None and val is not None else None
-    first = None if summary.begins_mid_run else train.first
+    first = None if summary.begins_mid_run or summary.steps_logged < 2 else train.first
     done = Completed(total, progress.unit, first, train.smoothed_last, val, stderr, confidence="sure")
     return (done, *(verdict for verdict in verdicts if verdict.lasts or not isinstance(verdict, ScheduleEnded)))
 

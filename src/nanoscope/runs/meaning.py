@@ -800,6 +800,8 @@ def _unrolled(steps: Sequence[int], epochs: Sequence[float]) -> "array[int]":
 def _is_clock(times: Sequence[float]) -> bool:
     """Whether times only ever rise, or begin anew now and then (with the epoch): a clock that keeps running."""
     sample = times if len(times) < SAMPLE else times[: SAMPLE // 2]
+    around = zip(sample, sample[1:], [*sample[2:], sample[-1]], strict=False)
+    sample = [*sample[:1], *(b for a, b, c in around if not (b > 2 * a and c < b / 2))]  # a slow step is no restart
     pairs = [(a, b) for a, b in pairwise(sample) if not b < a / 2]
     rises, restarts = sum(a < b for a, b in pairs), len(sample) - 1 - len(pairs)
     first = next((value for value in sample if value > 0), 0.0)
