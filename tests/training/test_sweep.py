@@ -197,11 +197,9 @@ def test_a_sweep_that_is_interrupted_is_continued_by_the_printed_command(folder:
     for run in stopped:
         assert folder.events(f"runs/rates/{run}", "resume")
         assert f"{run}: resuming at step " in out
-    table = [line for line in out.splitlines() if line.startswith("learning_rate=")]
-    assert [line.split()[:2] for line in table] == [
-        ["learning_rate=0.01", "2"], ["learning_rate=0.001", "2"], ["learning_rate=1e-05", "2"],
-    ]  # fmt: skip
-    assert all("±" in line for line in table)
+    table = [line for line in out.splitlines() if line.startswith("lr=") and " ± " in line]
+    assert [line.split(",")[0] for line in table] == ["lr=0.01", "lr=0.001", "lr=1e-05"]  # repeats in one row
+    assert "With learning_rate=0.01: 2 repeats with other seeds" in " ".join(out.split())
     assert "6 of 6 runs finished" in out
 
     before = {path: path.stat().st_mtime_ns for path in folder.path.glob("runs/rates/*/events.jsonl")}

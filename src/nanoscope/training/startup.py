@@ -153,7 +153,8 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     training = not run.config.eval_only and run.state.step < run.config.max_iters
-    micro_batch = engine.micro_batch
+    halved: list[tuple[int, int]] = []
+    engine.notify = lambda before, now: halved.append((before, now))
     if engine.machine.choice.compile and training:
         run.reporter.progress(Text("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -168,8 +169,8 @@ def prepare_first_step(
         if not run.config.eval_only:
             run.set_aside_damaged(checkpoint)
     engine.notify = run.note_smaller_micro_batch
-    if engine.micro_batch < micro_batch:
-        engine.notify(micro_batch, engine.micro_batch)
+    for sizes in halved:
+        engine.notify(*sizes)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 
