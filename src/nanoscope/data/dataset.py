@@ -1,6 +1,7 @@
 """A dataset in a folder, shards of token ids with a meta.json: reading it, or nanoGPT's, and writing it."""
 
 import hashlib
+import os
 import reprlib
 import shlex
 import shutil
@@ -257,10 +258,11 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
 @contextmanager
 def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     """Yield a temporary folder next to `out` that replaces it at the end, or is removed if anything goes wrong."""
-    temporary, replaced, lock = (out.parent / f".{out.name}.{use}" for use in ("preparing", "replaced", "lock"))
+    lock = out.parent / f".{out.name}.lock"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock):  # of two processes, one waits
+        with _alone(lock) as whose:
+            temporary, replaced = (out.parent / f".{out.name}.{use}{whose}" for use in ("preparing", "replaced"))
             try:
                 _check_replaceable(out, overwrite)
                 _remove(temporary, replaced)  # of a killed process
@@ -286,6 +288,21 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
             out=out,
             reason=why(error),
         ) from error
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[str]:
+    """Of two processes one waits; where a file system has no locks, both go on, each in folders of its own name."""
+    file = FileLock(lock)
+    try:
+        file.acquire()
+    except (OSError, NotImplementedError):
+        yield f".{os.getpid()}"
+        return
+    try:
+        yield ""
+    finally:
+        file.release()
 
 
 def _remove(*folders: Path) -> None:
