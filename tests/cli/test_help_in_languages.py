@@ -21,7 +21,7 @@ HELP = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS), ["pr
 NAMES = """
     Adagrad AdamW English GPUs LayerNorm Linear MLflow Muon NaN OpenAI OpenWebText Parquet Python Shakespeare
     TensorBoard Ti nanoGPT nanoscope tensorboardX torch torchrun wandb Weights Biases Hugging Face JSON Lines tiny
-    baby macbook
+    baby macbook trackio
 """
 TYPED = """
     any Markdown schema

@@ -64,6 +64,7 @@ class Documents:
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
         typed = [name.strip().removeprefix("*").removeprefix(".").lower() for word in ext for name in word.split(",")]
         self._wanted = tuple(f".{name}" for name in typed if name)
+        self._chosen = False  # from a folder or an archive
         try:
             io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
             for source in self.sources:
@@ -74,6 +75,10 @@ class Documents:
             ) from error
         except OSError as error:
             raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
+        if typed and not (self._wanted and self._chosen):
+            raise UsageError(
+                "--ext names extensions, for example --ext=py,md, and selects the files of folders and zip archives."
+            )
         self.total_bytes = sum(file.size_bytes for file in self.files)
 
     def pieces(self, stage: str = "") -> Iterator[Piece]:
@@ -134,6 +139,7 @@ class Documents:
 
     def _choose(self, candidates: Iterable[tuple[PurePath, TextFile | None]], place: str) -> None:
         """Take the files of a folder or an archive that hold text, and count the others by why they were skipped."""
+        self._chosen = True
         suffixes = self._wanted or SUFFIXES
         skipped: Counter[str] = Counter()
         before = len(self.files)
