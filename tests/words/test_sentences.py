@@ -1,6 +1,6 @@
 import pytest
 
-from nanoscope.analysis import findings
+from nanoscope.findings import findings
 from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
 from nanoscope.words.sentences import sentence, verdict_title
 

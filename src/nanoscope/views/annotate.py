@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from nanoscope.analysis.findings import Analysis, SlowRecord
-from nanoscope.analysis.findings.efficiency import PLACEHOLDER
+from nanoscope.findings.declared import Analysis, SlowRecord
+from nanoscope.findings.declared.efficiency import PLACEHOLDER
 from nanoscope.runs.run import LINE_BITS, Log
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind

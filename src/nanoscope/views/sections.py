@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nanoscope.analysis.findings import (
+from nanoscope.findings.declared import (
     Analysis,
     Diverged,
     Error,

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from nanoscope.analysis.analyse import analyse_nothing, main_run
-from nanoscope.analysis.findings import (
+from nanoscope.findings.analyse import analyse_nothing, main_run
+from nanoscope.findings.declared import (
     Analysis,
     Confounded,
     Effect,
@@ -143,7 +143,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
-    from nanoscope.analysis.compare import compare_equally_long  # late: most logs hold one run
+    from nanoscope.findings.compare import compare_equally_long  # late: most logs hold one run
 
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
     comparison = compare_equally_long(log.runs, analyses, names)

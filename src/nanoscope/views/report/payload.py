@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nanoscope.analysis.analyse import Options, analyse, log_errors
-from nanoscope.analysis.clock import seconds_at
-from nanoscope.analysis.compare import compare
-from nanoscope.analysis.findings import (
+from nanoscope.findings.analyse import Options, analyse, log_errors
+from nanoscope.findings.clock import seconds_at
+from nanoscope.findings.compare import compare
+from nanoscope.findings.declared import (
     Analysis,
     AsleepNote,
     Comparison,
@@ -24,9 +24,9 @@ from nanoscope.analysis.findings import (
     named,
     note_findings,
 )
-from nanoscope.analysis.known import known_numbers
-from nanoscope.analysis.progress import train_tokens
-from nanoscope.analysis.schema import plain
+from nanoscope.findings.known import known_numbers
+from nanoscope.findings.progress import train_tokens
+from nanoscope.findings.schema import plain
 from nanoscope.ladder import Rung, knowledge
 from nanoscope.messages import LANGUAGES, Text, printable
 from nanoscope.runs.details import RunDetails
