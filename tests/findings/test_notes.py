@@ -1,4 +1,4 @@
-from nanoscope.findings import findings as f
+from nanoscope.findings import declared as f
 from nanoscope.findings.declared import note_findings
 from nanoscope.runs import events as e
 
