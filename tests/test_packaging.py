@@ -104,7 +104,7 @@ def test_watch_without_its_packages_says_how_to_get_them(child_environment: dict
 
 
 def test_what_explains_a_log_never_imports_torch(child_environment: dict[str, str], tmp_path: Path) -> None:
-    assert {"runs", "analysis", "words", "views", "cli", "config"} <= {name.split(".")[1] for name in LIGHT[1:]}
+    assert {"runs", "findings", "words", "views", "cli", "config"} <= {name.split(".")[1] for name in LIGHT[1:]}
     done = run_python(WITHOUT_TORCH, child_environment, tmp_path)
     assert done.returncode == 0, done.stderr
 
