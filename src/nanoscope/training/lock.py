@@ -185,12 +185,13 @@ class RunLock:
         what = Text("it was moved or deleted while it was being trained")
         if holder is not None:
             what = Text("{holder} trains there now, because this process was silent for minutes", holder=holder.text())
-        raise LockLostError(
+        text = Text(
             "{folder} is no longer this run's: {what}\n"
             "Training ends here and changes nothing there. What was saved can be resumed.",
             folder=self.folder,
             what=what,
         )
+        raise LockLostError(text)
 
     def _refresh(self) -> None:
         while not self._released.wait(REFRESH_SECONDS):
