@@ -8,11 +8,11 @@ import pytest
 from messages import texts
 from mistakes import FAILED_JOB, FILES, WRONG_USAGE
 from nanoscope import cli
-from nanoscope.analysis.findings import Verdict
 from nanoscope.cli.bench import GROUPS
 from nanoscope.config import KEYS
 from nanoscope.config_sources import presets
 from nanoscope.data.corpora import CORPORA
+from nanoscope.findings.declared import Verdict
 from nanoscope.hardware.device import DTYPES
 from nanoscope.runs.listing import FIELDS, STATES
 from nanoscope.words.language import Language

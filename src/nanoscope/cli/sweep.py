@@ -94,7 +94,7 @@ def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Text]:
 
 
 def _print_ranking(finished: Sequence["SweepRun"]) -> None:
-    from nanoscope.analysis.compare import compare
+    from nanoscope.findings.compare import compare
     from nanoscope.runs.reader import read_log
     from nanoscope.views.compare import print_comparison
     from nanoscope.views.terminal_page import Page
