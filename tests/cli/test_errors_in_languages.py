@@ -106,7 +106,7 @@ CASES = [
     ["report", "runs/good", "-o", "missing/page.html"], ["runs", "good.txt"], ["runs", "missing"],
     ["runs", "--filter=state=runing"], ["runs", "--filter=n_layr>2"], ["runs", "--columns=n_layr"],
     ["runs", "--sort"], ["watch", "--port=70000"], ["watch", "missing"], ["watch", "good.txt"],
-    ["watch", "--token=x"], ["watch", "--notify=http://"], ["bench", "--only", "sampel"], ["demo", "--minutes=0"],
+    ["watch", "--token=x"], ["watch", "--notify=http://"], ["demo", "--minutes=0"],
     ["presets", "labtop"], ["completion"], ["sample", "one", "--out_dir=two"], ["sample", "--seed=1", "--seed=2"],
     ["sample", "--max_new_tokens=0"], ["eval", "--split=tset"], ["prepare", "folder"],
     ["prepare", "folder", "--ext=py"], ["prepare", "good.txt", "--ext=py"], ["prepare", "records.jsonl"],
