@@ -8,7 +8,6 @@ import pytest
 from messages import texts
 from mistakes import FAILED_JOB, FILES, WRONG_USAGE
 from nanoscope import cli
-from nanoscope.cli.bench import GROUPS
 from nanoscope.config import KEYS
 from nanoscope.config_sources import presets
 from nanoscope.data.corpora import CORPORA
@@ -50,7 +49,6 @@ NAMES = {
     *FIELDS,
     *cli.COMMANDS,
     *DTYPES,
-    *GROUPS,
     "val",
     "train",
     "full",
