@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.findings.analyse import Options, analyse
 from nanoscope.runs.own import OwnRun
 
 # By name: what to train. Several: a run that is resumed, whose last session counts.

@@ -18,7 +18,7 @@ from pathlib import Path
 EXPLAIN = """
 import sys, time
 begun = time.perf_counter()
-from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.findings.analyse import Options, analyse
 from nanoscope.runs.reader import read_log
 imported = time.perf_counter()
 log = read_log(sys.argv[1])

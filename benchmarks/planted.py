@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nanoscope.analysis.analyse import Options, analyse
+from nanoscope.findings.analyse import Options, analyse
 from nanoscope.runs.reader import read_log
 
 MODULES = ("argparse", "ast", "configparser", "dataclasses", "difflib", "doctest", "inspect", "tarfile", "typing")

@@ -3,7 +3,7 @@ runs that differ in a setting which does nothing, or something.
 
 python -m benchmarks.rates [--runs 400] [--json FILE]
 
-A minute. The figures are in docs/diagnosis.md and LOG.md; tests/analysis/test_rates.py holds the bounds.
+A minute. The figures are in docs/diagnosis.md and LOG.md; tests/findings/test_rates.py holds the bounds.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nanoscope.analysis.analyse import analyse
-from nanoscope.analysis.compare import compare
+from nanoscope.findings.analyse import analyse
+from nanoscope.findings.compare import compare
 from nanoscope.runs import events
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import MISSING, Evaluation, Run, Traits

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nanoscope.analysis.findings import Gap, Overfitting, Stalled
-from nanoscope.analysis.known import with_derived
+from nanoscope.findings.declared import Gap, Overfitting, Stalled
+from nanoscope.findings.known import with_derived
 
 _GIVEN: dict[str, Any] = {
     "loss": 1.6931,

@@ -2,7 +2,7 @@
 
 import random
 
-from nanoscope.analysis.scores import Scores, rank
+from nanoscope.findings.scores import Scores, rank
 from nanoscope.runs.scores import Measured, MeasuredText
 
 BLOCK = 64

@@ -23,7 +23,7 @@ def _extract(folder: Path, keywords: dict[str, tuple[int, ...] | None]) -> Messa
 
 def messages_about_findings() -> Messages:
     """Every message of findings, `words` and `views`; one with a plural as both of its forms."""
-    rooms = ("analysis", "words", "views")
+    rooms = ("findings", "words", "views")
     return set[str | tuple[str, ...]]().union(*(_extract(SOURCES / room, FINDINGS) for room in rooms))
 
 

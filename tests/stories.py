@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from nanoscope.analysis.analyse import Options, analyse
-from nanoscope.analysis.findings import WaitingForData, note_findings
-from nanoscope.analysis.schema import plain
+from nanoscope.findings.analyse import Options, analyse
+from nanoscope.findings.declared import note_findings
+from nanoscope.findings.pressure import WaitingForData
+from nanoscope.findings.schema import plain
 from nanoscope.runs.reader import read_log
 
 SOURCES = ("events.jsonl", "console.log")

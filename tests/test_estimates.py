@@ -2,7 +2,6 @@ import random
 
 import pytest
 
-from nanoscope.analysis.numbers import is_slow, robust_sigma, standard_error
 from nanoscope.estimates import (
     is_spike,
     median,
@@ -11,6 +10,7 @@ from nanoscope.estimates import (
     scatter,
     spike_height,
 )
+from nanoscope.findings.numbers import is_slow, robust_sigma, standard_error
 
 
 @pytest.mark.parametrize(

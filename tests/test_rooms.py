@@ -29,16 +29,16 @@ ALLOWED: dict[str, set[str]] = {
     "generation": {"data", "hardware", "model", "interop"},
     "interop": {"data", "model"},
     "training": LOWER_ROOMS | {"runs"},
-    "planning": LOWER_ROOMS | {"training", "runs", "analysis"},
+    "planning": LOWER_ROOMS | {"training", "runs", "findings"},
     "runs": set(),
-    "analysis": {"runs", "hardware.peaks"},
-    "words": {"analysis"},
-    "views": {"runs", "analysis", "words"},
-    "api": LOWER_ROOMS | {"training", "planning", "runs", "analysis", "words", "views"},
-    "cli": LOWER_ROOMS | {"training", "planning", "runs", "analysis", "words", "views", "api"},
+    "findings": {"runs", "hardware.peaks"},
+    "words": {"findings"},
+    "views": {"runs", "findings", "words"},
+    "api": LOWER_ROOMS | {"training", "planning", "runs", "findings", "words", "views"},
+    "cli": LOWER_ROOMS | {"training", "planning", "runs", "findings", "words", "views", "api"},
 }
 
-ROOMS_WITHOUT_TORCH = {"runs", "analysis", "words", "views"}
+ROOMS_WITHOUT_TORCH = {"runs", "findings", "words", "views"}
 
 
 @dataclass(frozen=True)

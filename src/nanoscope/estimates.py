@@ -1,4 +1,4 @@
-"""The rules that training applies while a run works and the analysis applies to its log: one time left, one
+"""The rules that training applies while a run works and the findings apply to its log: one time left, one
 spike. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start.
 """
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY_MODEL, DatasetFactory
-from nanoscope.analysis.analyse import Options, analyse
-from nanoscope.analysis.findings import Analysis
 from nanoscope.cli import run
+from nanoscope.findings.analyse import Analysis, Options, analyse
 from nanoscope.runs.events import Iter, Rollback, decode, encode
 from nanoscope.runs.reader import read_log
 from written_runs import write_run

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from nanoscope.analysis.findings import Diverged, Improving, NonFinite, Overfitting, Verdict
 from nanoscope.cli import run
+from nanoscope.findings.declared import Diverged, Improving, NonFinite, Overfitting, Verdict
 
 STEPS = "".join(f"iter {step}: loss {4 - step / 1000:.4f}, time 100.00ms, mfu 5.00%\n" for step in range(0, 1000, 10))
 LATER = "".join(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.analysis.analyse import Options, analyse
-from nanoscope.analysis.compare import compare
-from nanoscope.analysis.schema import explain_json
 from nanoscope.errors import JobError
+from nanoscope.findings.analyse import Options, analyse
+from nanoscope.findings.compare import compare
+from nanoscope.findings.schema import explain_json
 from nanoscope.runs.reader import read_log, read_stream
 from nanoscope.runs.run import Log
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from nanoscope.analysis.analyse import analyse
+from nanoscope.findings.analyse import analyse
 
 
 def minimind(left: list[int], batches: int, epochs: int) -> str:

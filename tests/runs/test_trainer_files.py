@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import nanoscope.runs.trainers
-from nanoscope.analysis.analyse import analyse
+from nanoscope.findings.analyse import analyse
 from nanoscope.runs.run import Traits
 from nanoscope.runs.trainers import OWN_SETTINGS, load
 from nanoscope.words.language import Language

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanoscope.analysis.numbers import is_slow, robust_sigma
 from nanoscope.estimates import median
+from nanoscope.findings.numbers import is_slow, robust_sigma
 from nanoscope.runs.events import Asleep, SlowStep
 from nanoscope.training import guards
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch

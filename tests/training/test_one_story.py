@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from nanoscope.analysis.analyse import Options, analyse
 from nanoscope.data.loader import Batch, BatchLoader
+from nanoscope.findings.analyse import Options, analyse
 from nanoscope.runs.reader import read_log
 from nanoscope.training import engine, phases
 from nanoscope.training.engine import Engine
@@ -157,7 +157,7 @@ def test_an_analysis_that_fails_does_not_fail_the_run(folder: Folder, monkeypatc
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("nanoscope.analysis.analyse.analyse", broken)
+    monkeypatch.setattr("nanoscope.findings.analyse.analyse", broken)
     assert folder.train().splitlines()[-1].startswith("see what it writes: ")
 
 

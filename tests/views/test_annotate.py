@@ -3,7 +3,7 @@ import io
 from rich.console import Console
 
 import example_logs
-from nanoscope.analysis.analyse import analyse
+from nanoscope.findings.analyse import analyse
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated

@@ -1,6 +1,6 @@
 import math
 
-from nanoscope.analysis.analyse import analyse
+from nanoscope.findings.analyse import analyse
 from nanoscope.runs.run import Evaluation, Run, Traits
 from nanoscope.views.charts import HEIGHT, loss_chart, step_time_chart
 from nanoscope.words.language import Language

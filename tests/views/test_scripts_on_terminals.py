@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import example_logs
-from nanoscope.analysis.analyse import analyse, log_errors
+from nanoscope.findings.analyse import analyse, log_errors
 from nanoscope.messages import RIGHT_TO_LEFT_MARK
 from nanoscope.runs.reader import read_stream
 from nanoscope.views.terminal import print_report

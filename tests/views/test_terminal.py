@@ -7,9 +7,9 @@ from rich.console import Console
 
 import example_logs
 from compared_runs import EXAMPLES
-from nanoscope.analysis.analyse import Options, analyse, log_errors
-from nanoscope.analysis.compare import compare
-from nanoscope.analysis.findings import LogError
+from nanoscope.findings.analyse import Options, analyse, log_errors
+from nanoscope.findings.compare import compare
+from nanoscope.findings.declared import LogError
 from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log

@@ -25,8 +25,8 @@ import pytest
 
 import example_logs
 from nanoscope import cli
-from nanoscope.analysis.analyse import Options
 from nanoscope.cli.watch import DEFAULT_PORT
+from nanoscope.findings.analyse import Options
 from nanoscope.runs.events import End, EndReason, Eval, Start
 from nanoscope.views.dashboard import logs
 from nanoscope.views.dashboard.logs import MAX_LOGS

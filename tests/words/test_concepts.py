@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import known_numbers as known
-from nanoscope.analysis.known import Numbers, with_derived
 from nanoscope.errors import UsageError
+from nanoscope.findings.known import Numbers, with_derived
 from nanoscope.messages import LANGUAGES
 from nanoscope.views.concepts import concepts_markdown
 from nanoscope.words.concepts import CONCEPTS, concept_named, entries, find_concept, shown_concepts

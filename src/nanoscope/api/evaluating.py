@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from nanoscope.analysis.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.api.shown import Shown
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
+from nanoscope.findings.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.messages import Text
 from nanoscope.views.scores import print_scores
@@ -43,7 +43,7 @@ def evaluate(
     language = choose_language(lang)
     make_cpu_ready(device, dtype)  # before torch is imported
 
-    from nanoscope.analysis.scores import rank
+    from nanoscope.findings.scores import rank
     from nanoscope.hardware.device import set_up_device
     from nanoscope.interop.models import open_models
     from nanoscope.training.console import StageDisplay

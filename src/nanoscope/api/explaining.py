@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.analysis.analyse import Options, analyse, analyse_nothing, log_errors, main_run
-from nanoscope.analysis.findings import Advice, Analysis, Finding, NoteFinding, Verdict
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source, read_source
+from nanoscope.findings.analyse import Analysis, Options, analyse, analyse_nothing, log_errors, main_run
+from nanoscope.findings.declared import Advice, Finding, NoteFinding, Verdict
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page
@@ -14,7 +14,7 @@ from nanoscope.words.language import Language, choose_language
 from nanoscope.words.sentences import sentence
 
 if TYPE_CHECKING:
-    from nanoscope.analysis.known import Numbers
+    from nanoscope.findings.known import Numbers
     from nanoscope.words.concepts import Taught
 
 
@@ -51,7 +51,7 @@ class Explanation(Shown):
     @property
     def numbers(self) -> "Numbers":
         """The numbers of that run, with which concepts are explained."""
-        from nanoscope.analysis.known import known_numbers  # late: few ask for it
+        from nanoscope.findings.known import known_numbers  # late: few ask for it
 
         run = self._log.runs[main_run(self.analyses)] if self.analyses else Run(self._log.format, Traits())
         return known_numbers(run, self.analysis)
@@ -83,7 +83,7 @@ class Explanation(Shown):
 
     def json(self) -> dict[str, Any]:
         """The document of `nanoscope explain --json`."""
-        from nanoscope.analysis.schema import explain_json
+        from nanoscope.findings.schema import explain_json
 
         return explain_json(self._log, self.analyses)
 
@@ -91,7 +91,7 @@ class Explanation(Shown):
         details = self._log.runs[-1].details if self._log.runs else None
         notes: tuple[NoteFinding, ...] = ()
         if details:
-            from nanoscope.analysis.findings import note_findings  # only nanoscope's own runs have notes
+            from nanoscope.findings.declared import note_findings
 
             notes = note_findings(details.notes)
         print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)

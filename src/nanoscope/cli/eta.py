@@ -37,9 +37,8 @@ def eta(
     """
     from dataclasses import replace
 
-    from nanoscope.analysis.analyse import Options, analyse
-    from nanoscope.analysis.eta import scenario
-    from nanoscope.analysis.findings import Eta
+    from nanoscope.findings.analyse import Options, analyse
+    from nanoscope.findings.eta import Eta, scenario
     from nanoscope.runs.reader import read_log
     from nanoscope.words.language import choose_language
 
@@ -64,7 +63,7 @@ def eta(
         asked = tuple(scenario(analysis.eta.steps_left, seconds) for seconds in step_time)
         analysis = replace(analysis, eta=replace(analysis.eta, scenarios=asked))
     if json:
-        from nanoscope.analysis.schema import plain
+        from nanoscope.findings.schema import plain
 
         document = {
             "schema": "nanoscope.eta/1",

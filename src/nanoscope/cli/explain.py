@@ -14,8 +14,7 @@ from nanoscope.suggest import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nanoscope.analysis.analyse import Options
-    from nanoscope.analysis.findings import Analysis
+    from nanoscope.findings.analyse import Analysis, Options
     from nanoscope.views.terminal_page import Page
 
 
@@ -62,7 +61,7 @@ def explain(
     fail_on
         Exit with status 1 if one of these verdicts is found, as in 'error,non_finite'; 'any' is every bad one. For CI.
     """
-    from nanoscope.analysis.analyse import Options
+    from nanoscope.findings.analyse import Options
 
     check_logs(logs, explain)
     check_max_iters(max_iters)
@@ -94,7 +93,7 @@ def explain(
 
 def _verdict_codes(text: str | None) -> set[str]:
     """The verdicts that --fail_on names."""
-    from nanoscope.analysis.findings import Verdict
+    from nanoscope.findings.declared import Verdict
 
     known = {ANY, *(kind.code for kind in Verdict.__subclasses__())}
     named = {word.strip().replace("-", "_") for word in (text or "").split(",") if word.strip()}
@@ -113,8 +112,8 @@ def _unwanted(analyses: "Sequence[Analysis]", codes: set[str]) -> set[str]:
 
 
 def _print_json(logs: "Sequence[str]", options: "Options") -> "dict[str, Sequence[Analysis]]":
-    from nanoscope.analysis.analyse import analyse, analyse_nothing
-    from nanoscope.analysis.schema import explain_json
+    from nanoscope.findings.analyse import analyse, analyse_nothing
+    from nanoscope.findings.schema import explain_json
     from nanoscope.runs.reader import read_log
 
     documents = []
@@ -148,7 +147,7 @@ def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequen
 
 def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
     """Read the log twice: first to understand it, then to print it."""
-    from nanoscope.analysis.analyse import analyse, analyse_nothing
+    from nanoscope.findings.analyse import analyse, analyse_nothing
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
     from nanoscope.runs.trackers import open_log

@@ -36,7 +36,7 @@ def report(
     device
         What it ran on ('RTX 4070 Ti'), if the log doesn't say.
     """
-    from nanoscope.analysis.analyse import Options
+    from nanoscope.findings.analyse import Options
     from nanoscope.runs.load_many import trained_runs
     from nanoscope.views.report import Source, describe, render
     from nanoscope.words.language import choose_language

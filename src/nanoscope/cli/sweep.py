@@ -44,7 +44,7 @@ def sweep(
     words
         Presets or config files, as for train, and settings: --key=value or --key=value,value,...
     jobs
-        Train N runs at a time. They share the CPU's threads; on several GPUs each has one.
+        Train N runs at a time. They share the CPU's threads, and the GPU.
     dry_run
         List the runs and what would be done, and train nothing.
     json
@@ -94,7 +94,7 @@ def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Text]:
 
 
 def _print_ranking(finished: Sequence["SweepRun"]) -> None:
-    from nanoscope.analysis.compare import compare
+    from nanoscope.findings.compare import compare
     from nanoscope.runs.reader import read_log
     from nanoscope.views.compare import print_comparison
     from nanoscope.views.terminal_page import Page

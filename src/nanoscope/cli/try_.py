@@ -43,7 +43,7 @@ def try_(
     as_json
         Print the results as JSON (schema nanoscope.try/2, see docs/try.md); progress goes to stderr.
     """
-    from nanoscope.analysis.analyse import analyse
+    from nanoscope.findings.analyse import analyse
     from nanoscope.hardware.probe import make_cpu_ready
     from nanoscope.runs.reader import read_log
     from nanoscope.training.console import StageDisplay

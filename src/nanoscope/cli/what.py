@@ -12,7 +12,7 @@ from nanoscope.errors import UsageError
 from nanoscope.messages import Text
 
 if TYPE_CHECKING:
-    from nanoscope.analysis.known import Numbers
+    from nanoscope.findings.known import Numbers
     from nanoscope.words.concepts import Concept
 
 
@@ -70,8 +70,8 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
         ))  # fmt: skip
     if len(words) == 1 or find_concept(" ".join(words)):
         return concept_named(" ".join(words)), NOTHING_KNOWN
-    from nanoscope.analysis.analyse import analyse, main_run
-    from nanoscope.analysis.known import known_numbers
+    from nanoscope.findings.analyse import analyse, main_run
+    from nanoscope.findings.known import known_numbers
     from nanoscope.runs.reader import read_log
 
     concept = concept_named(" ".join(words[:-1]))

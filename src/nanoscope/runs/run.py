@@ -2,7 +2,7 @@
 
 Steps are kept as columns of machine numbers: a log may have millions of lines, too many for objects.
 In the columns NaN means 'not printed'; a loss that was printed but is not finite is stored as +inf.
-(Comparisons and representations are not generated, here and in analysis/: they would slow the start of `explain`.)
+(Comparisons and representations are not generated, here and in findings/: they would slow the start of `explain`.)
 """
 
 from array import array

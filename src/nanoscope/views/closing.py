@@ -7,8 +7,8 @@ from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text
 
 def closing_lines(folder: str) -> Sequence[str]:
     """The verdicts on a run that has ended, then how to train it longer if more steps may help, or else the advice."""
-    from nanoscope.analysis.analyse import analyse  # late: whoever trains imports this before the first iteration
-    from nanoscope.analysis.findings import Improving, TooShort
+    from nanoscope.findings.analyse import analyse  # late: whoever trains imports this before the first iteration
+    from nanoscope.findings.declared import Improving, TooShort
     from nanoscope.runs.console import resume_command
     from nanoscope.runs.reader import read_log
     from nanoscope.words.language import choose_language

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from nanoscope.analysis.known import Numbers
+from nanoscope.findings.known import Numbers
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN, Concept, Taught, shown_concepts
 from nanoscope.words.language import Language

@@ -1,6 +1,6 @@
 """`eval` on a terminal: a table of the models, the best first, and how far they are apart."""
 
-from nanoscope.analysis.scores import Score, Scores
+from nanoscope.findings.scores import Score, Scores
 from nanoscope.messages import printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import NOTHING, Language

@@ -5,18 +5,10 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from nanoscope.analysis.analyse import analyse_nothing, main_run
-from nanoscope.analysis.findings import (
-    Analysis,
-    Confounded,
-    Effect,
-    Eta,
-    Identical,
-    LogError,
-    NoteFinding,
-    Repeats,
-    Verdict,
-)
+from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
+from nanoscope.findings.compare.declared import Confounded, Effect, Identical, Repeats
+from nanoscope.findings.declared import LogError, NoteFinding, Verdict
+from nanoscope.findings.eta import Eta
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
@@ -143,7 +135,7 @@ def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """What the runs of one log show together: a sweep, or the same run again and again."""
-    from nanoscope.analysis.compare import compare_equally_long  # late: most logs hold one run
+    from nanoscope.findings.compare import compare_equally_long  # late: most logs hold one run
 
     names = tuple(f"#{number}" for number in range(1, len(analyses) + 1))
     comparison = compare_equally_long(log.runs, analyses, names)

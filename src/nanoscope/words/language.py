@@ -15,8 +15,8 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from nanoscope.analysis.findings.base import Epoch
 from nanoscope.errors import UsageError
+from nanoscope.findings.declared.base import Epoch
 from nanoscope.messages import (
     LANGUAGES,
     NAMES,

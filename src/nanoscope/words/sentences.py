@@ -1,6 +1,6 @@
 """Any finding about a run as a text."""
 
-from nanoscope.analysis.findings import Finding, Verdict
+from nanoscope.findings.declared import Finding, Verdict
 from nanoscope.words.language import Language
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO, cast
 
-from nanoscope.analysis.analyse import Options
+from nanoscope.findings.analyse import Options
 from nanoscope.runs.files import unpacked
 from nanoscope.runs.reader import read_stream
 from nanoscope.views.dashboard.folder import ListedRun

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
+from nanoscope.findings.analyse import Options
 from nanoscope.messages import Text
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import NewerVersionError

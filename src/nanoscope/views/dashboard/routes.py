@@ -20,8 +20,8 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from nanoscope.analysis.analyse import Options
 from nanoscope.errors import JobError
+from nanoscope.findings.analyse import Options
 from nanoscope.messages import LANGUAGES, printable, shown
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.views.dashboard.folder import WatchedFolder

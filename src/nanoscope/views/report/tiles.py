@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from nanoscope.analysis.clock import wall_seconds
-from nanoscope.analysis.findings import Analysis, Eta, NoEta
-from nanoscope.analysis.mfu import believable_mfu, mfu_peak
+from nanoscope.findings.analyse import Analysis
+from nanoscope.findings.clock import wall_seconds
+from nanoscope.findings.eta import Eta, NoEta
+from nanoscope.findings.mfu import believable_mfu, mfu_peak
 from nanoscope.runs.run import Run
 from nanoscope.words.language import NOTHING, Language
 from nanoscope.words.sentences import sentence

@@ -13,8 +13,8 @@ from string import Formatter
 from typing import Any
 from unicodedata import normalize
 
-from nanoscope.analysis.known import Numbers
 from nanoscope.errors import UsageError
+from nanoscope.findings.known import Numbers
 from nanoscope.messages import LANGUAGES, Text
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.language import Language

@@ -1,0 +1,462 @@
+"""Which steps are slow, and why, from the evidence in the log.
+
+A step is slow when it stands out of the run's own spread around its own slowly moving median (`estimates.is_slow`).
+"""
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import ne
+from typing import Literal, NamedTuple
+
+from nanoscope.estimates import ENOUGH, median, percentile, spread_indices
+from nanoscope.findings.declared.base import Finding
+from nanoscope.findings.numbers import Baseline, common_gap, is_slow, robust_sigma
+from nanoscope.messages import Message, Phrases, Plural, Said
+from nanoscope.runs.run import Run
+
+Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
+
+CAUSES: dict[Cause, Message] = {
+    "startup": Message("start-up"),
+    "evaluation": Message("evaluation"),
+    "checkpoint": Message("checkpoint"),
+    "resume": Message("resuming"),
+    "periodic": Message("regular extra work"),
+    "stall": Message("unexplained"),
+}
+
+
+def named(causes: Iterable[Cause]) -> Phrases:
+    """Several causes of one delay, each in a word or two."""
+    return Phrases(*(CAUSES[cause] for cause in causes), separator=" + ")
+
+
+class SlowRecord(Finding):
+    """A printed time that stands out of the run's own spread."""
+
+    step: int
+    time_s: float
+    extra_s: float
+    causes: tuple[Cause, ...]
+
+    def text(self) -> Said:
+        if self.causes == ("stall",):
+            return Message("Slow: {extra_s:duration} more than a normal step, and the log shows no cause.")
+        return Message(
+            "Slow: of these {time_s:duration}, {extra_s:duration} are not training but {causes}.",
+            causes=named(self.causes),
+        )
+
+
+class SlowGroup(Finding):
+    """All slow records with the same causes, and what they cost together."""
+
+    causes: tuple[Cause, ...]
+    count: int
+    first_step: int
+    period_steps: int | None  # the distance between them, if it is regular
+    typical_s: float
+    extra_total_s: float  # more than normal steps take, over the printed lines
+    times_slower: float
+    unit: Literal["step", "epoch"] = "step"  # what the step numbers count
+    compiled: bool | None = False  # this is the first step, and the trainer compiles its model; None: it may
+    inferred: bool = False  # the log leaves the evaluations out; only the distance of these steps shows them
+
+    def text(self) -> Said:
+        causes = named(self.causes)
+        if self.unit == "epoch":
+            return self._epochs(causes)
+        if self.count == 1:
+            return Message(
+                "{causes}: step {first_step:plain} took {typical_s:duration} "
+                "({times_slower:significant2}× a normal step).",
+                causes=causes,
+            )
+        if (self.period_steps or 1) > 1:
+            return Plural(
+                "{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
+                "({times_slower:significant2}× a normal step), "
+                "{extra_total_s:duration} more than normal steps would take.",
+                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
+                "({times_slower:significant2}× a normal step), "
+                "{extra_total_s:duration} more than normal steps would take.",
+                self.count,
+                causes=causes,
+            )
+        return Plural(
+            "{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
+            "{extra_total_s:duration} more than normal steps would take.",
+            "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
+            "{extra_total_s:duration} more than normal steps would take.",
+            self.count,
+            causes=causes,
+        )
+
+    def _epochs(self, causes: Phrases) -> Message:
+        if self.count == 1:
+            return Message(
+                "{causes}: epoch {first_step:plain} took {typical_s:duration} "
+                "({times_slower:significant2}× a normal epoch).",
+                causes=causes,
+            )
+        return Plural(
+            "{causes}: {n} slow epoch, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+            "{extra_total_s:duration} more than normal epochs would take.",
+            "{causes}: {n} slow epochs, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+            "{extra_total_s:duration} more than normal epochs would take.",
+            self.count,
+            causes=causes,
+        )
+
+    def reason(self, causes: Collection[Cause]) -> Message:
+        """What the trainer does in that time, for all of its causes or some."""
+        if "startup" in causes:
+            return self._once("evaluation" in causes)
+        if "resume" in causes:
+            return Message("After a restart the first step pays for start-up again.")
+        if "evaluation" in causes:
+            return self._evaluates("checkpoint" in causes)
+        if "checkpoint" in causes:
+            return Message("The model is written to disk before these lines.")
+        if "periodic" in causes:
+            return Message("They come at regular intervals: work that the trainer does now and then.")
+        return Message(
+            "The usual reasons are another program, the disk, heat, or a machine that went to sleep; the log does not "
+            "show which."
+        )
+
+    def _once(self, evaluated: bool) -> Message:
+        if not evaluated and self.compiled:
+            return Message("This includes compiling the model, which happens once.")
+        if not evaluated:
+            return Message("This includes start-up, which happens once.")
+        if self.compiled is None:
+            return Message(
+                "This holds the first evaluation and what happens only once: loading the first data, warming up the "
+                "device, and compiling the model if that is on."
+            )
+        if self.compiled:
+            return Message(
+                "This holds the first evaluation and what happens only once: loading the first data, warming up the "
+                "device, compiling the model."
+            )
+        return Message(
+            "This holds the first evaluation and what happens only once: loading the first data, warming up the device."
+        )
+
+    def _evaluates(self, saved: bool) -> Message:
+        if self.inferred:
+            return Message(
+                "The log leaves the evaluations out, but this trainer evaluates at such regular distances, and its "
+                "printed times include the evaluation and the checkpoint."
+            )
+        if saved:
+            return Message(
+                "Before these lines the trainer measures the losses over many batches and writes the model to disk; "
+                "the training step itself is as fast as any other."
+            )
+        return Message(
+            "Before these lines the trainer measures the losses over many batches; "
+            "the training step itself is as fast as any other."
+        )
+
+
+STARTUP_SHARE = 0.25  # of a normal step, or of an evaluation where the first step holds one: less is no start-up
+SEEN_SHARE, SEEN_SIGMAS = 0.08, 5.0  # over the usual time, for a step that is known to hold an evaluation or a save
+FAR_SLOWER = 3.0  # times any other step: such are evaluations, where they come at the distances of evaluations
+FEW = 5  # normal records: among fewer, nothing that is not explained can be called slow
+WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
+JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
+
+Place = Literal["same", "next"]
+
+
+@dataclass(eq=False, repr=False)
+class SlowRecords:
+    """The slow records of a run, by index."""
+
+    measured: Sequence[int]  # records that have a time
+    is_normal_known: bool = False  # False: every time is that of a step with an evaluation
+    causes: dict[int, tuple[Cause, ...]] = field(default_factory=dict)
+    extra_s: dict[int, float] = field(default_factory=dict)  # over the normal step there, for all steps of the record
+    jittery: bool = False
+    evaluation_lands: Place | None = None
+    clock_resolution_s: float | None = None  # set where the spread of the times is only the clock's own steps
+    eval_interval: int | None = None  # set where the log leaves the evaluations out, and slow steps show where they are
+
+
+class _Marks(NamedTuple):
+    """The records in which something besides training is known to happen."""
+
+    lands: Place | None  # where the time of an evaluation shows
+    eval_interval: int | None  # of evaluations that the log leaves out
+    evaluated: set[int]
+    saved: set[int]
+    resumed: set[int]
+    first: set[int]  # the run's first record, if the log has it
+
+    @property
+    def in_times(self) -> set[int]:
+        """Whose times hold an evaluation or a save."""
+        return self.evaluated | (self.saved if self.lands is not None else set())
+
+
+class _Found(NamedTuple):
+    """What stands out of the run's own spread."""
+
+    explained: dict[int, float]  # as a share of a normal step: enough to be slow where a cause is known
+    unexplained: list[int]  # slow whatever the cause
+    extra_s: dict[int, float]
+    usual_shares: list[float]  # of plain records, around their level
+    clock_resolution_s: float | None
+
+
+def find_slow(run: Run, interval: int | None) -> SlowRecords:
+    """Every slow record with its causes."""
+    measured = finite_indices(run.steps.time_s)
+    if not measured:
+        return SlowRecords(measured)
+    marks = _marks(run, measured, interval)
+    plain = _plain(run, measured, marks)
+    if not plain:
+        return SlowRecords(measured, evaluation_lands=marks.lands)
+    found = _stand_out(run, measured, plain, marks)
+    causes = _known_causes(run, measured, marks, found)
+    left = [index for index in found.unexplained if index not in causes]
+    steps = run.steps.step
+    regular = _periodic([steps[index] for index in left], steps, interval)
+    stray = [index for index in left if steps[index] not in regular]
+    jittery = len(stray) > max(3, JITTER_SHARE * len(measured))
+    if jittery:  # such steps are this run's own spread; only what stands out even of that is a stall
+        limit = 3 * percentile(found.usual_shares, 95)
+        stray = [index for index in stray if found.explained.get(index, 0.0) > limit]
+    causes |= {index: ("periodic",) for index in left if steps[index] in regular}
+    causes |= dict.fromkeys(stray, ("stall",))
+    causes = dict(sorted(causes.items()))
+    resolution_s = found.clock_resolution_s
+    return SlowRecords(measured, True, causes, found.extra_s, jittery, marks.lands, resolution_s, marks.eval_interval)
+
+
+def _marks(run: Run, measured: Sequence[int], interval: int | None) -> _Marks:
+    steps, lands = run.steps.step, _evaluation_lands(run, measured)
+    eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
+    unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
+    return _Marks(
+        lands,
+        eval_interval,
+        evaluated=records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
+        saved=records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run)),
+        resumed=records_of(steps, run.resumed_at, "same"),
+        first={measured[0]} if _is_opening(run, measured[0], interval) else set(),
+    )
+
+
+def _plain(run: Run, measured: Sequence[int], marks: _Marks) -> Sequence[int]:
+    """The records that show a normal step."""
+    marked = marks.in_times
+    special = marked | marks.resumed | marks.first
+    plain = array("q", (index for index in measured if index not in special))
+    if plain:
+        return plain
+    if marks.lands == "same":  # such a trainer also evaluates before its first step
+        return [index for index in measured if index not in marked and run.steps.step[index] > 0]
+    return [index for index in measured if index not in marks.first] or measured
+
+
+def _stand_out(run: Run, measured: Sequence[int], plain: Sequence[int], marks: _Marks) -> _Found:
+    times = run.steps.time_s
+    baseline = Baseline(plain, array("d", (times[index] for index in plain)))
+    sample = [plain[i] for i in spread_indices(len(plain))]
+    resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
+    usual_shares = [times[i] / level - 1 for i, level in zip(sample, baseline.levels(sample), strict=True)]
+    found = _Found({}, [], {}, usual_shares, resolution_s)
+    spread = robust_sigma(usual_shares)
+    marked = marks.in_times
+    surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
+    candidates = [index for index in measured if times[index] > surely_normal_s]
+    for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
+        share = times[index] / level - 1
+        if share <= SEEN_SHARE:
+            continue
+        covered = steps_covered(run, index)
+        noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
+        found.extra_s[index] = (times[index] - level) * covered
+        stands_out = index in marked and share > SEEN_SIGMAS * noise
+        if stands_out or is_slow(times[index], level, noise, explained=True):
+            found.explained[index] = share
+        if len(plain) >= FEW and is_slow(times[index], level, noise):
+            found.unexplained.append(index)
+    return found
+
+
+def _known_causes(run: Run, measured: Sequence[int], marks: _Marks, found: _Found) -> dict[int, tuple[Cause, ...]]:
+    """The slow records that the log explains."""
+    begins: Cause = "resume" if run.begins_with_resume else "startup"
+    alone = marks.saved - marks.evaluated - marks.first
+    shows_saves = marks.lands is not None or 2 * sum(index in found.explained for index in alone) > len(alone)
+    causes: dict[int, tuple[Cause, ...]] = {}
+    for index, share in found.explained.items():
+        happens: list[tuple[Cause, bool]] = [
+            (begins, index in marks.first and share > STARTUP_SHARE),
+            ("resume", index in marks.resumed),
+            ("evaluation", index in marks.evaluated),
+            ("checkpoint", shows_saves and index in marks.saved),
+        ]
+        if why := tuple(cause for cause, does in happens if does):
+            causes[index] = why
+    opening = measured[0]
+    opens = marks.first and causes.get(opening, ())[:2] == ("startup", "evaluation")
+    if opens and not _has_startup(run, causes, found.extra_s, opening):
+        causes[opening] = causes[opening][1:]
+    if causes.get(opening, ())[:1] in (("startup",), ("resume",)):  # compilation may take the first few steps
+        for index in measured[1:10]:
+            if index not in found.unexplained or index in causes:
+                break
+            causes[index] = causes[opening][:1]
+    return causes
+
+
+def finite_indices(values: Sequence[float]) -> Sequence[int]:
+    """Where there is a finite number above zero; a mere range if everywhere (a long log has no memory to spare)."""
+    if all(0 < value < math.inf for value in values):
+        return range(len(values))
+    return array("q", (index for index, value in enumerate(values) if 0 < value < math.inf))
+
+
+def steps_covered(run: Run, index: int) -> int:
+    """How many steps a record's time is the mean of."""
+    if not run.time_spans_steps:
+        return 1
+    step = run.steps.step[index]
+    if index == 0:
+        return max(1, step) if step <= 100 else 1
+    return max(1, step - run.steps.step[index - 1])
+
+
+def _tick(values: list[float]) -> float | None:
+    """The step of a coarse clock, if the times sit on its multiples."""
+    ticks = [value / WINDOWS_TICK_S for value in values]
+    if len(ticks) < 20 or median(ticks) > 10:
+        return None
+    on_tick = sum(tick > 0.5 and abs(tick - round(tick)) < 0.02 for tick in ticks)
+    return WINDOWS_TICK_S if on_tick > 0.3 * len(ticks) else None
+
+
+# --- which record holds what ---
+
+
+def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
+    """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
+    declared = run.traits.evaluation_in
+    if declared is not None or not run.evals:
+        return declared if declared in ("same", "next") else None
+    times = run.steps.time_s
+    typical = median([times[index] for index in measured])
+    known = set(measured[1:])
+    for place in ("same", "next"):
+        found = [times[i] for i in records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
+        if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
+            return place
+    return None
+
+
+def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:
+    """The distance of evaluations that the log leaves out, where the trainer's times hold them.
+
+    Such a trainer evaluates at the multiples of one number, zero among them. Elsewhere steps are far faster.
+    """
+    is_quoted = any(map(ne, run.steps.loss, run.steps.loss))  # lines without their losses: others are left out, too
+    if (run.evals and not is_quoted) or run.time_spans_steps:
+        return None
+    known = {step for step in (*run.evaluated_at, *(e.step for e in run.evals)) if step > 0}
+    seconds = {run.steps.step[index]: run.steps.time_s[index] for index in measured[:ENOUGH]}
+    later = sorted((time_s, step) for step, time_s in seconds.items() if step > 0)
+    jumps = [(above / below, index) for index, ((below, _), (above, _)) in enumerate(pairwise(later), start=1)]
+    if not jumps:
+        return None
+    jump, first_slow = max(jumps)
+    slow = {step for _, step in later[first_slow:]} | known
+    distance = math.gcd(*slow)
+    are_enough = len(slow) > 1 or known or (is_quoted and 0 in seconds)
+    are_regular = all(time_s >= later[first_slow][0] for step, time_s in seconds.items() if step % distance == 0)
+    return distance if jump >= FAR_SLOWER and are_enough and are_regular else None
+
+
+def records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None) -> set[int]:
+    """The records whose time holds events that happened at the given steps."""
+    if lands is None:
+        return set()
+    if lands == "next":
+        return {index for event in events if (index := bisect_right(steps, event)) < len(steps)}
+    found = ((bisect_left(steps, event), event) for event in events)
+    return {index for index, event in found if index < len(steps) and steps[index] == event}
+
+
+def _free_checkpoints(run: Run) -> Place | None:
+    """Where checkpoints show in formats that leave evaluations out of the time or do not say."""
+    return "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
+
+
+def _is_opening(run: Run, index: int, interval: int | None) -> bool:
+    """Whether a record is the run's first (a clock that is differenced has no time for the very first line)."""
+    steps = run.steps.step
+    at_start = steps[0] <= 1 or run.begins_with_resume or (run.time_spans_steps and steps[0] <= (interval or 1))
+    return at_start and steps[index] <= steps[0] + 1
+
+
+def _has_startup(run: Run, causes: dict[int, tuple[Cause, ...]], extra_s: dict[int, float], first: int) -> bool:
+    """Whether a first step that holds an evaluation cost clearly more than the evaluations that came later."""
+    later = [extra_s[index] for index, why in causes.items() if index != first and why[0] == "evaluation"]
+    if later:
+        return extra_s[first] > (1 + STARTUP_SHARE) * median(later)
+    return compiles(run) is not False  # with nothing to compile, the evaluation is the likelier reason
+
+
+def compiles(run: Run) -> bool | None:
+    """Whether the trainer compiles its model before the first step; None if the log does not say."""
+    said = run.config.get("compile")
+    if isinstance(said, bool):
+        return said
+    return False if run.config.get("device") == "cpu" else None
+
+
+def _periodic(slow: list[int], steps: Sequence[int], interval: int | None) -> set[int]:
+    """Which of the slow steps come back at a regular distance."""
+    if len(slow) < 4:
+        return set()
+    every = interval or 1
+    period = common_gap(slow)
+    if period and period > every:
+        remainder = Counter(step % period for step in slow).most_common(1)[0][0]
+        members = [step for step in slow if step % period == remainder]
+        inside = steps[bisect_left(steps, members[0]) : bisect_right(steps, members[-1])]
+        due = sum(step % period == remainder for step in inside)
+        if len(members) >= max(4, 0.5 * len(slow), 0.7 * due):
+            return set(members)
+    # Not on a grid, but with the same distance again and again (data shards of equal size). A machine that was busy for
+    # a while is one occasion, however many steps it slowed down, and three of them have equal distances by chance.
+    occasions = [step for before, step in pairwise([-math.inf, *slow]) if step - before > 3 * every]
+    if len(occasions) < 4:
+        return set()
+    best: set[int] = set()
+    distances = {b - a for i, a in enumerate(slow[:40]) for b in slow[i + 1 : i + 7]}
+    lines = (steps[-1] - steps[0]) / every
+    for distance in sorted(d for d in distances if d > 3 * every)[:200]:
+        slack = max(every, 0.02 * distance)
+        if len(slow) * (2 * slack / every + 1) > 0.2 * lines:
+            break  # so many slow steps have neighbours at any distance by mere chance
+        earlier = {step for step in slow if _has_near(slow, step - distance, slack)}
+        later = {step for step in slow if _has_near(slow, step + distance, slack)}
+        if earlier & later and len(earlier | later) > len(best):
+            best = earlier | later
+    return best if len(best) >= 0.8 * len(slow) else set()
+
+
+def _has_near(steps: list[int], wanted: int, slack: float) -> bool:
+    right = bisect_left(steps, wanted - slack)
+    return right < len(steps) and steps[right] <= wanted + slack
