@@ -20,7 +20,7 @@ from itertools import compress, count, islice, pairwise
 from operator import le, ne
 from typing import Any, Literal
 
-from nanoscope.runs.claims import Count, Rows, scaled
+from nanoscope.runs.claims import Numbering, Rows, scaled
 from nanoscope.runs.columns import Table, Tables, missing
 from nanoscope.runs.meaning import Understanding, understand
 from nanoscope.runs.run import (
@@ -102,7 +102,7 @@ class Track:
 
 
 def _track(several: list[Rows]) -> Track:
-    parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), count=Count(array("q")))]]
+    parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), count=Numbering(array("q")))]]
     whole: dict[str, Any] = parts[0] if len(parts) == 1 else _merged(parts)
     at, step = whole.pop("at"), whole.pop("step")
     columns = [whole.pop(name) for name in ("loss", "time", "lr", "grad_norm", "tok_s", "mfu_pct")]

@@ -23,7 +23,7 @@ LONG_LINE = 5  # steps from line to line, from which a time may be that of all o
 NAN = float("nan")
 
 
-class Count(NamedTuple):
+class Numbering(NamedTuple):
     """What numbers the rows."""
 
     steps: "array[int]"
@@ -61,7 +61,7 @@ class Rows:
     loss: Column | None = None
     val: Column | None = None
     metric: Literal["loss", "bpb"] = "loss"
-    count: Count | None = None  # None: they belong to the step before or after them
+    count: Numbering | None = None  # None: they belong to the step before or after them
     total: int | None = None
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines
@@ -138,7 +138,7 @@ def counts_no_lines(count: Reading, rows: Rows) -> bool:
 
 def is_a_number(count: Reading, rows: Rows) -> bool:
     """no trainer counts so far"""
-    found: Count = count.value
+    found: Numbering = count.value
     return found.unit == "step" or min(found.steps, default=0) >= 0
 
 

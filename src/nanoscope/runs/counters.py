@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import NAN, Count, Reading, constant, middle, whole
+from nanoscope.runs.claims import NAN, Numbering, Reading, constant, middle, whole
 from nanoscope.runs.columns import LOSSES, Column, Table
 from nanoscope.runs.roles import COUNTERS
 
@@ -45,7 +45,7 @@ class Counters:
             yield self._counted(table, column, outer or self._heading_epoch(table, column))
         if epoch is not None:
             total = constant(table.part_of(epoch, "of"))
-            yield Reading(Count(whole(epoch.values), total, unit="epoch", column=epoch), "the epoch", "epoch")
+            yield Reading(Numbering(whole(epoch.values), total, unit="epoch", column=epoch), "the epoch", "epoch")
 
     def _counted(self, table: Table, column: Column, outer: Column | None) -> Reading:
         of = table.part_of(column, "of")
@@ -55,7 +55,7 @@ class Counters:
         if other is not None and other is not column and (batches := constant(table.part_of(other, "of"))):
             self.batches[other.label] = batches
         total = constant(table.get("total")) or constant(of)
-        return Reading(Count(whole(column.values), total, of, column=column), "the counter", "counter")
+        return Reading(Numbering(whole(column.values), total, of, column=column), "the counter", "counter")
 
     def _heading_epoch(self, table: Table, counter: Column) -> Column | None:
         """The epoch of the headings above the rows, where the counter restarts."""
@@ -70,7 +70,7 @@ class Counters:
                 return above
         return None
 
-    def nested(self, table: Table, inner: Column, outer: Column) -> Count:
+    def nested(self, table: Table, inner: Column, outer: Column) -> Numbering:
         """Steps from an epoch and a counter that restarts where the epoch rises: (e − e₀)·B + b."""
         steps, epochs = whole(inner.values), outer.values
         of = table.part_of(inner, "of")
@@ -81,15 +81,15 @@ class Counters:
         rises, restarts = sum(f > e for _, (e, f) in pairs), sum(f > e and b <= a for (a, b), (e, f) in pairs)
         before = outer not in table.columns or table.columns.index(outer) < table.columns.index(inner)
         if (restarts < 0.45 * rises) if rises else not before:
-            return Count(steps, batches, of, column=inner)
+            return Numbering(steps, batches, of, column=inner)
         if not batches:
-            return Count(_unrolled(steps, epochs), column=inner, guessed=True)
+            return Numbering(_unrolled(steps, epochs), column=inner, guessed=True)
         first = min(next((e for e in epochs if e == e), 0.0), 1.0)
         if (table.bar or "").startswith("rich"):  # it counts its epochs from 0, up to its total
             first, self.epochs = 0.0, self.epochs and self.epochs + 1
         values = ((e - first if e == e else 0) * batches + i for i, e in zip(steps, epochs, strict=True))
         total = self.epochs * batches if self.epochs else None
-        return Count(array("q", (int(min(1e15, v)) for v in values)), total, batches=batches, column=inner)
+        return Numbering(array("q", (int(min(1e15, v)) for v in values)), total, batches=batches, column=inner)
 
     # --- rows that only a bar or a share of an epoch counts ---
 
@@ -116,15 +116,15 @@ class Counters:
             # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
             known = max(sides, key=lambda steps: (math.gcd(*steps), -_spread(steps, epoch)))
             if all(a < b for a, b in pairwise([0, *known])):
-                yield Reading(Count(array("q", known), total), "the bar beside the lines", "bar")
+                yield Reading(Numbering(array("q", known), total), "the bar beside the lines", "bar")
         every = self.settings.get("logging_steps")
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
         per_epoch = self._steps_per_epoch(total, known, epoch) if epoch else None
         if epoch and per_epoch and all(0 <= share * per_epoch < 2**53 for share in epoch.values):
             steps = array("q", _snapped(epoch.values, per_epoch, every))
-            yield Reading(Count(steps, total or self._summary_steps()), "the share of an epoch", "epoch")
+            yield Reading(Numbering(steps, total or self._summary_steps()), "the share of an epoch", "epoch")
         steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
-        yield Reading(Count(steps, total), "a step for each line", "settings" if every else "order", len(table))
+        yield Reading(Numbering(steps, total), "a step for each line", "settings" if every else "order", len(table))
 
     def _summed_up(self, role: str) -> float | None:
         column = self.summary.get(role) if self.summary else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from nanoscope.runs.claims import NAN, Claim, Count, Reading, Rows, constant, falls, middle, scaled, settle
+from nanoscope.runs.claims import NAN, Claim, Numbering, Reading, Rows, constant, falls, middle, scaled, settle
 from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.counters import Counters, constant_end, is_heading, laps
 from nanoscope.runs.roles import COUNTERS, is_validation
@@ -181,7 +181,7 @@ class _Meaning:
             return False
         return table.get("time_s", "steps_s", "bare_time", "elapsed_s", "grad_norm") is not None
 
-    def _count(self, rows: Rows) -> Count | None:
+    def _count(self, rows: Rows) -> Numbering | None:
         """Give the rows their steps, if anything counts them."""
         claim = settle("step", self.counters.readings(rows.table), rows)
         if claim.value is None:
@@ -234,7 +234,7 @@ class _Meaning:
             rows.count = self.counters.nested(table, position, table.columns[bar.columns.index(epoch)])
         else:
             steps, rounds = laps(position, of, rows.loss)
-            rows.count = Count(steps, batches if not rounds else None)
+            rows.count = Numbering(steps, batches if not rounds else None)
         rows.total = rows.count.total
         return rows
 
