@@ -18,7 +18,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@echo "Installing nanoscope and what it needs into $(VENV) with pip: torch and about 55 other packages," \
 		"1.1 GB on disk with a torch for CPUs, several GB with one for CUDA."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[web]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import WaitingForData, note_findings
+from nanoscope.findings.declared import note_findings
+from nanoscope.findings.pressure import WaitingForData
 from nanoscope.findings.schema import plain
 from nanoscope.runs.reader import read_log
 

@@ -14,19 +14,8 @@ from nanoscope.config_sources import presets
 
 ROOT = Path(__file__).parents[1]
 
-# The packages of the extras, and those that are used only if they are installed.
-OPTIONAL = [
-    "tiktoken",
-    "pyarrow",
-    "wandb",
-    "tensorboardX",
-    "tensorboard",
-    "starlette",
-    "uvicorn",
-    "sse_starlette",
-    "uplot",
-    "pandas",
-]
+# The packages of the extras except 'train', and those that are used only if they are installed.
+OPTIONAL = ["tiktoken", "pyarrow", "wandb", "tensorboardX", "tensorboard", "pandas"]
 
 MODULES = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
@@ -48,9 +37,6 @@ TORCH_ROOMS = (
 )
 LIGHT = [name for name in MODULES if not name.removeprefix("nanoscope.").startswith(TORCH_ROOMS)]
 
-# The server of `watch` needs the extra 'web'; only that command imports it.
-SERVER = tuple(f"nanoscope.views.dashboard.{name}" for name in ("guard", "routes", "serve"))
-
 BLOCKED = f"""
 import importlib, sys
 
@@ -63,13 +49,8 @@ sys.meta_path.insert(0, Blocker())
 """
 
 WITHOUT_OPTIONAL = f"""{BLOCKED}
-for name in {[name for name in MODULES if name not in SERVER]!r}:
+for name in {MODULES!r}:
     importlib.import_module(name)
-"""
-
-WATCH_WITHOUT_WEB = f"""{BLOCKED}
-from nanoscope.cli import main
-main(["watch", "."])
 """
 
 WITHOUT_TORCH = f"""
@@ -88,19 +69,12 @@ def run_python(code: str, environment: dict[str, str], cwd: Path) -> subprocess.
 
 
 @pytest.mark.slow
-def test_every_module_imports_with_the_base_dependencies_alone(
+def test_no_module_imports_an_optional_package_when_it_is_loaded(
     child_environment: dict[str, str], tmp_path: Path
 ) -> None:
     assert {"nanoscope.cli", "nanoscope.training.trainer", "nanoscope.data.readers"} <= set(MODULES)
     done = run_python(WITHOUT_OPTIONAL, child_environment, tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_watch_without_its_packages_says_how_to_get_them(child_environment: dict[str, str], tmp_path: Path) -> None:
-    done = run_python(WATCH_WITHOUT_WEB, child_environment, tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'nanoscope[web]'" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_what_explains_a_log_never_imports_torch(child_environment: dict[str, str], tmp_path: Path) -> None:
@@ -192,3 +166,68 @@ def test_the_installed_peaks_and_presets_are_read(
     code += "print(*presets(), find_device('a100').name)"
     done = run_python(code, {**child_environment, "PYTHONPATH": str(installed)}, tmp_path)
     assert done.stdout.split() == [*presets(), "NVIDIA", "A100"]
+
+
+# --- an empty environment ----------------------------------------------------------------------------------------
+
+LOG = "".join(f"iter {n}: loss {4 - n / 100:.4f}, time 24.10ms, mfu 1.20%\n" for n in range(0, 100, 10))
+MOST_MEGABYTES = 170  # with pip; numpy and Babel take 105 of them
+
+
+@pytest.fixture(scope="module")
+def analyst(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing but what `pip install nanoscope` brings; the folder of its programs."""
+    folder = tmp_path_factory.mktemp("analyst")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    options = ["--quiet", "--constraint", str(ROOT / "constraints.txt")]
+    done = subprocess.run([*pip, "install", *options, str(wheel)], capture_output=True, text=True, cwd=folder)
+    if "No matching distribution" in done.stderr:
+        pytest.skip("no package index can be reached from here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert subprocess.run([*pip, "check"], capture_output=True).returncode == 0
+    return programs
+
+
+def in_empty_environment(programs: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [str(programs / "nanoscope"), *words],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.slow
+def test_the_analyst_installs_small_and_without_torch(analyst: Path) -> None:
+    files = [path for path in analyst.parent.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in files if path.parts[-2] == "torch"]
+    assert sum(path.stat().st_blocks * 512 for path in files) / 2**20 <= MOST_MEGABYTES
+
+
+@pytest.mark.slow
+def test_the_analyst_explains_reports_and_prepares(analyst: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(LOG, encoding="utf-8")
+    explained = in_empty_environment(analyst, tmp_path, "explain", "train.log")
+    assert explained.returncode == 0, explained.stderr
+    assert "24.1 ms" in explained.stdout
+    reported = in_empty_environment(analyst, tmp_path, "report", "train.log", "-o", "page.html")
+    assert reported.returncode == 0, reported.stderr
+    assert "uPlot" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    prepared = in_empty_environment(analyst, tmp_path, "prepare", "train.log")
+    assert prepared.returncode == 0, prepared.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", ["train laptop", "plan laptop", "sample runs/laptop", "eval runs/laptop", "tune", "demo"]
+)
+def test_a_command_that_trains_says_what_to_install(analyst: Path, tmp_path: Path, words: str) -> None:
+    done = in_empty_environment(analyst, tmp_path, *words.split())
+    assert done.returncode == 1
+    assert "pip install 'nanoscope[train]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,8 +7,7 @@ import pytest
 
 from conftest import TINY_MODEL, DatasetFactory
 from nanoscope.cli import run
-from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import Analysis
+from nanoscope.findings.analyse import Analysis, Options, analyse
 from nanoscope.runs.events import Iter, Rollback, decode, encode
 from nanoscope.runs.reader import read_log
 from written_runs import write_run

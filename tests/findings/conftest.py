@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import Analysis
+from nanoscope.findings.analyse import Analysis, Options, analyse
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Run
 

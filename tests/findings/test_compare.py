@@ -7,7 +7,7 @@ import pytest
 
 from compared_runs import complete, evaluated_by_window, falling, run, started
 from nanoscope.findings.compare import compare, compare_equally_long, comparison_json
-from nanoscope.findings.declared import Confounded, Effect, Identical, NotComparable, Repeats, UnknownData
+from nanoscope.findings.compare.declared import Confounded, Effect, Identical, NotComparable, Repeats, UnknownData
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.events import Resume
 

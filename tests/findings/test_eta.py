@@ -3,8 +3,7 @@
 import pytest
 
 from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import Eta, NoEta
-from nanoscope.findings.eta import scenario
+from nanoscope.findings.eta import Eta, NoEta, scenario
 from nanoscope.runs.events import AnyEvent, Checkpoint, Eval, Forecast, Iter, Start
 from nanoscope.runs.own import EventReader
 from nanoscope.runs.run import Run, Series

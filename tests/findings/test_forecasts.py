@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from nanoscope.findings.declared import Eta
+from nanoscope.findings.eta import Eta
 
 STEPS, EVERY, EVAL_EVERY = 2000, 10, 100
 SEEDS, CUTS = 15, (0.15, 0.4, 0.7)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nanoscope.findings.declared import Analysis
+from nanoscope.findings.analyse import Analysis
 
 Curve = Callable[[int], float]
 

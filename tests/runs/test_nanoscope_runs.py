@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import Analysis, Eta, NoEta, NonFinite
+from nanoscope.findings.analyse import Analysis, Options, analyse
+from nanoscope.findings.declared import NonFinite
+from nanoscope.findings.eta import Eta, NoEta
 from nanoscope.runs import events as e
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log, Run

@@ -316,12 +316,6 @@ def test_events_that_are_not_valid_are_skipped(tmp_path):
     ]
 
 
-def test_without_uplot_the_error_names_the_extra(tmp_path, monkeypatch):
-    write_run(tmp_path / "run")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'nanoscope[web]'" in report(tmp_path, "run", status=1)
-
-
 def test_a_log_without_training_and_an_unwritable_output_are_reported(tmp_path):
     (tmp_path / "empty.log").write_text("nothing here\n", "utf-8")
     assert "No training step was found in empty.log" in report(tmp_path, "empty.log", status=1)

@@ -16,9 +16,9 @@ import generated_logs
 import known_numbers as known
 import made_up_scores
 from messages import messages_about_findings
-from nanoscope.findings.analyse import Options, analyse, log_errors
+from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.compare import compare
-from nanoscope.findings.declared import Analysis, NoteFinding, note_findings
+from nanoscope.findings.declared import NoteFinding, note_findings
 from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
 from nanoscope.runs.listing import list_runs
 from nanoscope.runs.reader import read_log, read_stream

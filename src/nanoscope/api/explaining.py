@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source, read_source
-from nanoscope.findings.analyse import Options, analyse, analyse_nothing, log_errors, main_run
-from nanoscope.findings.declared import Advice, Analysis, Finding, NoteFinding, Verdict
+from nanoscope.findings.analyse import Analysis, Options, analyse, analyse_nothing, log_errors, main_run
+from nanoscope.findings.declared import Advice, Finding, NoteFinding, Verdict
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page
@@ -91,7 +91,7 @@ class Explanation(Shown):
         details = self._log.runs[-1].details if self._log.runs else None
         notes: tuple[NoteFinding, ...] = ()
         if details:
-            from nanoscope.findings.declared import note_findings  # only nanoscope's own runs have notes
+            from nanoscope.findings.declared import note_findings
 
             notes = note_findings(details.notes)
         print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)

@@ -11,6 +11,7 @@ import tempfile
 import traceback
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
@@ -78,7 +79,14 @@ COMMANDS = {
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",
 }
+EXTRAS = {
+    **dict.fromkeys(("torch", "safetensors", "tokenizers", "huggingface_hub"), "train"),
+    **dict.fromkeys(("pyarrow", "tiktoken"), "data"),
+    "tensorboard": "tensorboard",
+}
+"""Package → the extra of pyproject.toml that brings it."""
 HELP_COLUMNS = 136  # the longest line of a docstring behind the name of its option
+TRAINING = ("demo", "plan", "tune", "train", "sample", "eval", "try", "sweep", "bench")  # they need torch
 OWN_HELP = ("train",)  # its options are the settings of the configuration
 COMPLETE = "__complete"  # what a completion script calls
 
@@ -150,6 +158,8 @@ def run(arguments: list[str]) -> int:
         return _fail(usage_error(error, called).text, 2)
     except KeyboardInterrupt:
         return _fail(Text("interrupted"), INTERRUPTED)
+    except ModuleNotFoundError as error:
+        return _fail(_missing_package(error), 1)
     except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
         _discard_output(sys.stdout, sys.stderr)
         return 0
@@ -171,6 +181,8 @@ def call(words: list[str]) -> int:
     called = words[0]
     if called not in (*COMMANDS, "--help", "-h", "--version"):
         raise _unknown_command(words)
+    if called in TRAINING and find_spec("torch") is None and not {"--help", "-h"} & set(words):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")  # before anything is prepared or written
     status = _app(called)(words, console=_help_console(words), exit_on_error=False, print_error=False)
     return int(status or 0)
 
@@ -266,6 +278,19 @@ def _discard_output(*streams: TextIO) -> None:
     for stream in streams:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _missing_package(error: ModuleNotFoundError) -> Text:
+    """The message about a package that is not installed: the line that installs the extra which brings it."""
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return _bug_report(error)
+    return Text(
+        "this command needs the package {package}, which is not installed.\nInstall it: {command}",
+        package=package,
+        command=f"pip install 'nanoscope[{extra}]'",
+    )
 
 
 def _bug_report(error: Exception) -> Text:

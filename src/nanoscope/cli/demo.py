@@ -74,10 +74,7 @@ def demo(*, minutes: float = 1.5) -> int:
 
     command = f"nanoscope report {run}"
     print("\n" + on_terminal(Text("5. Write a report to look at or to send: {command}", command=command)))
-    try:
-        report(run)
-    except JobError as error:  # charts need the extra 'web'
-        print(f"   {' '.join(on_terminal(error.text).splitlines())}")
+    report(run)
 
     files = {"config": "config.toml", "events": "events.jsonl", "log": "console.log", "checkpoints": "checkpoints/"}
     paths = {name: f"{run}/{file}" for name, file in files.items()}

@@ -38,8 +38,7 @@ def eta(
     from dataclasses import replace
 
     from nanoscope.findings.analyse import Options, analyse
-    from nanoscope.findings.declared import Eta
-    from nanoscope.findings.eta import scenario
+    from nanoscope.findings.eta import Eta, scenario
     from nanoscope.runs.reader import read_log
     from nanoscope.words.language import choose_language
 

@@ -14,8 +14,7 @@ from nanoscope.suggest import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nanoscope.findings.analyse import Options
-    from nanoscope.findings.declared import Analysis
+    from nanoscope.findings.analyse import Analysis, Options
     from nanoscope.views.terminal_page import Page
 
 

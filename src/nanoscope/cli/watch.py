@@ -70,12 +70,8 @@ def watch(
             folder=folder,
             command="watch",
         )
-    try:
-        from nanoscope.views.dashboard.serve import serve
-    except ModuleNotFoundError as error:
-        raise JobError(
-            "The page needs the package {package}.\nInstall it: pip install 'nanoscope[web]'", package=error.name
-        ) from None
+    from nanoscope.views.dashboard.serve import serve
+
     serve(
         folder or Path("runs"),
         host,

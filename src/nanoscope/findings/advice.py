@@ -7,30 +7,28 @@ from nanoscope.findings.declared import (
     Advice,
     DamagedStart,
     Diverged,
-    Eta,
     GradientExplosion,
     GradientNotFinite,
-    HiddenEvaluations,
     Improving,
     Leak,
     LogError,
     Memorising,
-    Mismatch,
-    NoEta,
     NonFinite,
     NotLearning,
     Overfitting,
     RepeatedBatches,
     RunProgress,
     ScaleCollapse,
-    SlowingDown,
     Stalled,
     Verdict,
     Worsening,
 )
+from nanoscope.findings.eta import Eta, NoEta
 from nanoscope.findings.loss import Learning
 from nanoscope.findings.numbers import common_gap
-from nanoscope.findings.timing import Timing
+from nanoscope.findings.pressure import SlowingDown
+from nanoscope.findings.reconcile import Mismatch
+from nanoscope.findings.timing import HiddenEvaluations, Timing
 from nanoscope.runs.run import Run
 
 WORTH_SHARE, WORTH_S = 0.03, 10.0  # of the time, and seconds: what saves less is not worth the words …

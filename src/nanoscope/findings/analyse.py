@@ -7,12 +7,10 @@ from operator import eq
 
 from nanoscope.findings.advice import advise
 from nanoscope.findings.declared import (
-    Analysis,
     Completed,
     Error,
     LogError,
     LogSummary,
-    NoEta,
     NonFinite,
     NoTraining,
     Reading,
@@ -21,14 +19,64 @@ from nanoscope.findings.declared import (
     TooShort,
     Verdict,
 )
-from nanoscope.findings.eta import analyse_eta
+from nanoscope.findings.declared.advice import Advice
+from nanoscope.findings.declared.learning import (
+    Checkpoints,
+    Evaluations,
+    Gap,
+    GradientNorm,
+    LossPlace,
+    LossSpike,
+    Schedule,
+    TrainLoss,
+)
+from nanoscope.findings.eta import Eta, NoEta, analyse_eta
 from nanoscope.findings.loss import Learning, analyse_learning, eval_interval_of
-from nanoscope.findings.mfu import analyse_achieved, analyse_mfu
+from nanoscope.findings.mfu import Achieved, Mfu, analyse_achieved, analyse_mfu
 from nanoscope.findings.pressure import judge_pressure
 from nanoscope.findings.progress import analyse_progress, tokens_in_step
-from nanoscope.findings.reconcile import reconcile
-from nanoscope.findings.timing import analyse_timing, slow_steps_normal
+from nanoscope.findings.reconcile import Mismatch, reconcile
+from nanoscope.findings.slow import SlowGroup, SlowRecord
+from nanoscope.findings.timing import (
+    HiddenEvaluations,
+    NoNormalStep,
+    NormalStep,
+    PhaseCost,
+    analyse_timing,
+    slow_steps_normal,
+)
 from nanoscope.runs.run import Log, LoggedError, Run, Traits
+
+
+@dataclass(eq=False, repr=False)
+class Analysis:
+    """All that can be said about one run, in reading order."""
+
+    summary: LogSummary
+    reading: Reading
+    verdicts: tuple[Verdict, ...]
+    progress: RunProgress
+    interruption: LogError | None
+    timing: NormalStep | None
+    no_normal_step: NoNormalStep | None
+    slow_steps: tuple[SlowRecord, ...]
+    slow_groups: tuple[SlowGroup, ...]
+    phase_costs: tuple[PhaseCost, ...]
+    hidden_evaluations: HiddenEvaluations | None
+    eta: Eta | NoEta | None
+    train_loss: TrainLoss
+    evals: Evaluations | None
+    place: LossPlace | None
+    gap: Gap | None
+    schedule: Schedule | None
+    gradients: GradientNorm | None
+    checkpoints: Checkpoints
+    spikes: tuple[LossSpike, ...]
+    mfu: Mfu | None
+    achieved: Achieved | None
+    mismatches: tuple[Mismatch, ...]
+    advice: tuple[Advice, ...]
+
 
 # Series whose names carry a unit.
 _SERIES_NAMES = {"memory_gb": "memory", "data_s": "data_time", "eta_s": "eta"}

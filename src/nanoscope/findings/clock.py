@@ -1,6 +1,6 @@
 """When a run was at a step, by its own log alone."""
 
-from nanoscope.findings.declared import Analysis
+from nanoscope.findings.analyse import Analysis
 from nanoscope.runs.run import Run
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nanoscope.estimates import multiples_between
-from nanoscope.findings.declared import Eta, NoEta, RunProgress, Scenario
+from nanoscope.findings.declared import RunProgress
 from nanoscope.findings.pace import measure_pace
 from nanoscope.findings.progress import last_step_of, total_of
 from nanoscope.findings.timing import Timing
@@ -11,6 +11,172 @@ from nanoscope.runs.run import Run
 
 if TYPE_CHECKING:  # explaining a log needs no events
     from nanoscope.runs.events import Forecast
+from nanoscope.findings.declared.base import Finding
+from nanoscope.messages import Message, Phrases, Plural, Said
+
+WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
+
+
+class Scenario(Finding):
+    """The time left if a step took `step_s`."""
+
+    step_s: float
+    remaining_s: float
+
+    def text(self) -> Said:
+        return Message(
+            "{remaining_s:rough} at {step_s:duration} a step", remaining_s=self.remaining_s, step_s=self.step_s
+        )
+
+
+class Eta(Finding):
+    """The time left: steps × mean step + the evaluations and checkpoints to come."""
+
+    expected_s: float
+    low_s: float
+    high_s: float
+    naive_s: float  # steps left × the last printed time
+    steps_left: int
+    step_s: float  # the mean used
+    evals_left: int
+    eval_each_s: float | None  # None: not visible in the log, or part of no printed time
+    checkpoints_left: int
+    checkpoint_each_s: float | None  # None: part of eval_each_s, or not visible
+    scenarios: tuple[Scenario, ...]
+    # 'forecast': none was seen, the run foresees their cost; 'likely': their cost is part of the first step's;
+    # 'left_out': how often they come is unknown; 'none': invisible
+    evaluations: Literal["known", "forecast", "likely", "left_out", "none"] = "none"
+    printed_s: float | None = None  # the time left as the trainer itself prints it
+    printed_disagrees: bool = False  # by more than both ranges
+    unit: Literal["step", "epoch"] = "step"  # what the steps are
+
+    def text(self) -> Said:
+        if self.steps_left <= 0:
+            return Message("Nothing is left to do: the run is complete.")
+        return Phrases(
+            Message(
+                "About {expected_s:duration} left ({range:durations}): {parts}.",
+                range=(self.low_s, self.high_s),
+                parts=self._parts(),
+            ),
+            self._evaluations(),
+            bool(self.printed_s) and self._printed(),
+        )
+
+    def _parts(self) -> Phrases:
+        if self.unit == "epoch":
+            steps = Plural("{n} epoch", "{n} epochs", self.steps_left)
+        else:
+            steps = Plural("{n} step", "{n} steps", self.steps_left)
+        evaluations = Plural("{n} evaluation", "{n} evaluations", self.evals_left)
+        checkpoints = Plural("{n} checkpoint", "{n} checkpoints", self.checkpoints_left)
+        counted = (steps, self.step_s), (evaluations, self.eval_each_s), (checkpoints, self.checkpoint_each_s)
+        parts = (
+            Message("{count} × {each:duration}", count=count, each=each) for count, each in counted if count.n and each
+        )
+        return Phrases(*parts, separator=" + ")
+
+    def _evaluations(self) -> Said:
+        if self.evaluations == "left_out":
+            return Message(
+                "Evaluations are not included, except in the upper end of the range: "
+                "the log does not show how often they come."
+            )
+        if not self.evals_left:
+            return None
+        match self.evaluations:
+            case "none":
+                return Message("Evaluations are not included: the logged times don't cover them.")
+            case "forecast":
+                return Message(
+                    "No evaluation has run yet: its cost is estimated from a short measurement before the first "
+                    "iteration."
+                )
+            case "likely":
+                return Message(
+                    "What an evaluation costs is estimated from the first step, which also holds the start-up."
+                )
+            case "known":
+                return None
+
+    def _printed(self) -> Message:
+        if self.printed_disagrees:
+            return Message(
+                "The trainer's own estimate is {printed_s:duration3}; the times in the log do not support it."
+            )
+        return Message("The trainer's own estimate is {printed_s:duration3}.")
+
+    def naive(self) -> Message:
+        """What the last printed time would make of it, and why that is wrong."""
+        if self.naive_s > self.expected_s * (1 + WORTH_SAYING):
+            return Message(
+                "Last printed time × steps left would be {naive_s:duration3}: too much, because that line is slower "
+                "than a normal step."
+            )
+        if self.naive_s >= self.expected_s * (1 - WORTH_SAYING):
+            return Message("Last printed time × steps left gives about the same: {naive_s:duration3}.")
+        between_steps = self.expected_s - self.steps_left * self.step_s
+        if between_steps > (self.expected_s - self.naive_s) / 2:
+            return Message(
+                "Last printed time × steps left would be {naive_s:duration3}: too little, because it leaves out the "
+                "evaluations and checkpoints to come."
+            )
+        return Message(
+            "Last printed time × steps left would be {naive_s:duration3}: too little, because that line was faster "
+            "than {step_s:duration}, the step time used above."
+        )
+
+    def other_step_times(self) -> Said:
+        """What is left if a step took another time."""
+        times = Phrases(*(scenario.text() for scenario in self.scenarios), separator=" · ")
+        return Message("At other step times: {times}.", times=times) if times else None
+
+
+class NoEta(Finding):
+    """Why the time left cannot be estimated; `thousand_s` still tells how long 1,000 steps take."""
+
+    reason: Literal["total_unknown", "no_times", "no_normal_step", "not_finite"]
+    step_s: float | None
+    evals_in_thousand: int = 0  # evaluations that come within 1,000 steps
+    eval_each_s: float | None = None
+
+    @property
+    def steps_s(self) -> float:
+        return 1000 * (self.step_s or 0.0)
+
+    @property
+    def thousand_s(self) -> float:
+        return self.steps_s + self.evals_in_thousand * (self.eval_each_s or 0.0)
+
+    def text(self) -> Said:
+        return Phrases(self._why(), self._thousand())
+
+    def _why(self) -> Message:
+        match self.reason:
+            case "total_unknown":
+                return Message(
+                    "Can't estimate the time remaining: the log doesn't say how many steps the run will take "
+                    "({option}).",
+                    option="--max_iters N",
+                )
+            case "no_normal_step":
+                return Message("Can't estimate the time remaining: the log shows only steps with an evaluation.")
+            case "no_times":
+                return Message("Can't estimate the time remaining: the log has no step times.")
+            case "not_finite":
+                return Message("The time remaining is not estimated: the loss is not a number.")
+
+    def _thousand(self) -> Said:
+        if self.evals_in_thousand:
+            return Plural(
+                "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluation of "
+                "{eval_each_s:duration}.",
+                "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluations of "
+                "{eval_each_s:duration}.",
+                self.evals_in_thousand,
+            )
+        return None if self.step_s is None else Message("1,000 more steps take about {thousand_s:duration}.")
+
 
 COST_MAY_VARY = 0.1  # of an evaluation or a checkpoint
 FORECAST_LOW, FORECAST_HIGH = 0.7, 1.5  # times what a run foresees for an evaluation that it has not done yet

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from nanoscope.findings.declared import Analysis, Diverged, Epoch, Eta, NonFinite, Overfitting, Stalled
+from nanoscope.findings.analyse import Analysis
+from nanoscope.findings.declared import Diverged, Epoch, NonFinite, Overfitting, Stalled
+from nanoscope.findings.eta import Eta
 from nanoscope.findings.mfu import believable_mfu, mfu_peak
 from nanoscope.findings.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run

@@ -4,14 +4,78 @@ from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
+from typing import Literal
 
 from nanoscope.estimates import median, percentile, scatter
-from nanoscope.findings.declared import MemoryGrowth, SlowingDown, Verdict, WaitingForData
-from nanoscope.findings.declared.base import Confidence
+from nanoscope.findings.declared.base import Confidence, Verdict
 from nanoscope.findings.numbers import mean, robust_sigma
 from nanoscope.findings.slow import finite_indices
 from nanoscope.findings.timing import Timing
+from nanoscope.messages import Message, Said
 from nanoscope.runs.run import Run, Series
+
+
+class SlowingDown(Verdict):
+    """Steps take longer at the end than at the beginning, and nothing in the log says that they do more."""
+
+    first_third_s: float
+    last_third_s: float
+    share: float
+    since_step: int | None = None  # set where the change was sudden
+    unit: Literal["step", "epoch"] = "step"
+
+    TITLE = Message("Slowing down")
+
+    def text(self) -> Said:
+        if self.unit == "epoch":
+            return Message(
+                "Epochs take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+                "({first_third_s:duration}). The log does not show why."
+            )
+        if self.since_step is not None:
+            return Message(
+                "Since about step {since_step:plain} steps take {last_third_s:duration}, {share:percent} longer than "
+                "before ({first_third_s:duration}). The change was sudden: each step may do more work, or something "
+                "else may use the machine."
+            )
+        if self.confidence == "hint":
+            return Message(
+                "Steps seem to take longer by now: {last_third_s:duration}, at the beginning {first_third_s:duration} "
+                "({share:percent} more). There are too few of them, or they vary too much, to be sure."
+            )
+        return Message(
+            "Steps take {last_third_s:duration} by now, {share:percent} longer than at the beginning "
+            "({first_third_s:duration}). The log does not show why."
+        )
+
+
+class WaitingForData(Verdict):
+    """A noticeable part of a step is spent waiting for its data."""
+
+    data_s: float
+    step_s: float  # with the waiting
+    share: float
+    records: int
+
+    TITLE = Message("Waiting for data")
+    TEXT = Message("{share:percent} of each step is spent waiting for data: {data_s:duration} of {step_s:duration}.")
+
+
+class MemoryGrowth(Verdict):
+    """Memory grows steadily, beyond what the first steps need."""
+
+    first_gb: float
+    last_gb: float
+    first_step: int
+    last_step: int
+    share: float
+
+    TITLE = Message("Memory keeps growing")
+    TEXT = Message(
+        "Memory grew from {first_gb:number2} GB at step {first_step:plain} to {last_gb:number2} GB at "
+        "step {last_step:plain}, by {share:percent}, and has not levelled off."
+    )
+
 
 SLOWER = 0.10
 SURELY_SLOWER = 0.25

@@ -3,9 +3,51 @@
 Only what can be checked by arithmetic, and only where both sides are known: silence is better than a false alarm.
 """
 
-from nanoscope.findings.declared import Mismatch, NormalStep, RunProgress
+from typing import Literal
+
+from nanoscope.findings.declared import RunProgress
+from nanoscope.findings.declared.base import Finding
 from nanoscope.findings.progress import set_tokens_in_step, tokens_from_speed, train_tokens
+from nanoscope.findings.timing import NormalStep
+from nanoscope.messages import Message, Said
 from nanoscope.runs.run import Run
+
+
+class Mismatch(Finding):
+    """Two figures of a log that cannot both be right, or that together show a setting that was hardly meant."""
+
+    kind: Literal["step_of_data", "tokens_and_time", "beyond_total"]
+    value: float
+    other: float
+    share: float  # value / other
+    setting: str | None = None  # the setting that explains it, with its value
+    setting_value: float | None = None
+
+    def text(self) -> Said:
+        match self.kind:
+            case "step_of_data" if self.setting is not None:
+                return Message(
+                    "Each step reads {value} tokens, {share:percent} of the training data ({other} tokens): "
+                    "{setting} is still {setting_value:plain}."
+                )
+            case "step_of_data":
+                return Message("Each step reads {value} tokens, {share:percent} of the training data ({other} tokens).")
+            case "beyond_total":
+                return Message(
+                    "The log has reached {value}, beyond its total of {other}: one of the two numbers counts "
+                    "something else, so nothing is said about the time remaining."
+                )
+            case "tokens_and_time" if self.share < 1:
+                return Message(
+                    "Tokens/s × step time makes {value:large} tokens, but a step reads {other:large} by the settings: "
+                    "the printed tokens/s may be those of one device or one micro-batch."
+                )
+            case "tokens_and_time":
+                return Message(
+                    "Tokens/s × step time makes {value:large} tokens, but a step reads {other:large} by the settings: "
+                    "there may be more devices or micro-batches than the log says."
+                )
+
 
 LARGE_STEP = 0.1  # of the training data, that one step reads
 FAR_OFF = 0.25  # tokens a second × seconds against tokens: beyond rounding and overhead

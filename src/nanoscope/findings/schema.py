@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from nanoscope.findings.analyse import log_errors
-from nanoscope.findings.declared import Analysis, Diverged, Eta, NonFinite
+from nanoscope.findings.analyse import Analysis, log_errors
+from nanoscope.findings.declared import Diverged, NonFinite
+from nanoscope.findings.eta import Eta
 from nanoscope.runs.run import Doubt, Log
 
 SCHEMA = "nanoscope.explain/1"

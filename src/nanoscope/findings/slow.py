@@ -7,16 +7,164 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import ne
 from typing import Literal, NamedTuple
 
 from nanoscope.estimates import ENOUGH, median, percentile, spread_indices
-from nanoscope.findings.declared import Cause
+from nanoscope.findings.declared.base import Finding
 from nanoscope.findings.numbers import Baseline, common_gap, is_slow, robust_sigma
+from nanoscope.messages import Message, Phrases, Plural, Said
 from nanoscope.runs.run import Run
+
+Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
+
+CAUSES: dict[Cause, Message] = {
+    "startup": Message("start-up"),
+    "evaluation": Message("evaluation"),
+    "checkpoint": Message("checkpoint"),
+    "resume": Message("resuming"),
+    "periodic": Message("regular extra work"),
+    "stall": Message("unexplained"),
+}
+
+
+def named(causes: Iterable[Cause]) -> Phrases:
+    """Several causes of one delay, each in a word or two."""
+    return Phrases(*(CAUSES[cause] for cause in causes), separator=" + ")
+
+
+class SlowRecord(Finding):
+    """A printed time that stands out of the run's own spread."""
+
+    step: int
+    time_s: float
+    extra_s: float
+    causes: tuple[Cause, ...]
+
+    def text(self) -> Said:
+        if self.causes == ("stall",):
+            return Message("Slow: {extra_s:duration} more than a normal step, and the log shows no cause.")
+        return Message(
+            "Slow: of these {time_s:duration}, {extra_s:duration} are not training but {causes}.",
+            causes=named(self.causes),
+        )
+
+
+class SlowGroup(Finding):
+    """All slow records with the same causes, and what they cost together."""
+
+    causes: tuple[Cause, ...]
+    count: int
+    first_step: int
+    period_steps: int | None  # the distance between them, if it is regular
+    typical_s: float
+    extra_total_s: float  # more than normal steps take, over the printed lines
+    times_slower: float
+    unit: Literal["step", "epoch"] = "step"  # what the step numbers count
+    compiled: bool | None = False  # this is the first step, and the trainer compiles its model; None: it may
+    inferred: bool = False  # the log leaves the evaluations out; only the distance of these steps shows them
+
+    def text(self) -> Said:
+        causes = named(self.causes)
+        if self.unit == "epoch":
+            return self._epochs(causes)
+        if self.count == 1:
+            return Message(
+                "{causes}: step {first_step:plain} took {typical_s:duration} "
+                "({times_slower:significant2}× a normal step).",
+                causes=causes,
+            )
+        if (self.period_steps or 1) > 1:
+            return Plural(
+                "{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
+                "({times_slower:significant2}× a normal step), "
+                "{extra_total_s:duration} more than normal steps would take.",
+                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
+                "({times_slower:significant2}× a normal step), "
+                "{extra_total_s:duration} more than normal steps would take.",
+                self.count,
+                causes=causes,
+            )
+        return Plural(
+            "{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
+            "{extra_total_s:duration} more than normal steps would take.",
+            "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
+            "{extra_total_s:duration} more than normal steps would take.",
+            self.count,
+            causes=causes,
+        )
+
+    def _epochs(self, causes: Phrases) -> Message:
+        if self.count == 1:
+            return Message(
+                "{causes}: epoch {first_step:plain} took {typical_s:duration} "
+                "({times_slower:significant2}× a normal epoch).",
+                causes=causes,
+            )
+        return Plural(
+            "{causes}: {n} slow epoch, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+            "{extra_total_s:duration} more than normal epochs would take.",
+            "{causes}: {n} slow epochs, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
+            "{extra_total_s:duration} more than normal epochs would take.",
+            self.count,
+            causes=causes,
+        )
+
+    def reason(self, causes: Collection[Cause]) -> Message:
+        """What the trainer does in that time, for all of its causes or some."""
+        if "startup" in causes:
+            return self._once("evaluation" in causes)
+        if "resume" in causes:
+            return Message("After a restart the first step pays for start-up again.")
+        if "evaluation" in causes:
+            return self._evaluates("checkpoint" in causes)
+        if "checkpoint" in causes:
+            return Message("The model is written to disk before these lines.")
+        if "periodic" in causes:
+            return Message("They come at regular intervals: work that the trainer does now and then.")
+        return Message(
+            "The usual reasons are another program, the disk, heat, or a machine that went to sleep; the log does not "
+            "show which."
+        )
+
+    def _once(self, evaluated: bool) -> Message:
+        if not evaluated and self.compiled:
+            return Message("This includes compiling the model, which happens once.")
+        if not evaluated:
+            return Message("This includes start-up, which happens once.")
+        if self.compiled is None:
+            return Message(
+                "This holds the first evaluation and what happens only once: loading the first data, warming up the "
+                "device, and compiling the model if that is on."
+            )
+        if self.compiled:
+            return Message(
+                "This holds the first evaluation and what happens only once: loading the first data, warming up the "
+                "device, compiling the model."
+            )
+        return Message(
+            "This holds the first evaluation and what happens only once: loading the first data, warming up the device."
+        )
+
+    def _evaluates(self, saved: bool) -> Message:
+        if self.inferred:
+            return Message(
+                "The log leaves the evaluations out, but this trainer evaluates at such regular distances, and its "
+                "printed times include the evaluation and the checkpoint."
+            )
+        if saved:
+            return Message(
+                "Before these lines the trainer measures the losses over many batches and writes the model to disk; "
+                "the training step itself is as fast as any other."
+            )
+        return Message(
+            "Before these lines the trainer measures the losses over many batches; "
+            "the training step itself is as fast as any other."
+        )
+
 
 STARTUP_SHARE = 0.25  # of a normal step, or of an evaluation where the first step holds one: less is no start-up
 SEEN_SHARE, SEEN_SIGMAS = 0.08, 5.0  # over the usual time, for a step that is known to hold an evaluation or a save

@@ -5,21 +5,203 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from nanoscope.estimates import median, percentile
-from nanoscope.findings.declared import (
+from nanoscope.findings.declared.base import Finding, Verdict
+from nanoscope.findings.numbers import common_gap, mean, robust_sigma
+from nanoscope.findings.slow import (
+    FEW,
     Cause,
-    HiddenEvaluations,
-    NoNormalStep,
-    NormalStep,
-    PhaseCost,
     SlowGroup,
     SlowRecord,
-    SlowStepsNormal,
+    SlowRecords,
+    compiles,
+    find_slow,
+    records_of,
+    steps_covered,
 )
-from nanoscope.findings.numbers import common_gap, mean, robust_sigma
-from nanoscope.findings.slow import FEW, SlowRecords, compiles, find_slow, records_of, steps_covered
-from nanoscope.runs.run import Run
+from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
+from nanoscope.runs.run import Run, TimeSource
+from nanoscope.units import short_duration
+
+WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
+
+MINUTE_S = 60
+
+SOURCES: dict[TimeSource, Message] = {
+    "cumulative": Message("The log prints a running total; step times are its differences."),
+    "timestamps": Message("The log prints no step times; these come from its timestamps."),
+    "progress_bar": Message("The log prints no step times; these come from its progress bar."),
+}
+
+
+def _written(seconds: float) -> str:
+    """A time as exactly as it is shown: three digits, and from a minute on whole seconds."""
+    return f"{seconds:.3g}" if seconds < MINUTE_S else short_duration(seconds)
+
+
+class NormalStep(Finding):
+    """The time of steps that carry no start-up, evaluation or checkpoint."""
+
+    typical_s: float
+    low_s: float  # 5th percentile
+    high_s: float  # 95th percentile
+    mean_s: float
+    steps: int
+    trend_share: float | None  # change of the typical time from the first third to the last
+    first_third_s: float | None
+    last_third_s: float | None
+    jittery: bool  # many steps are far above the typical one, without a cause in the log
+    clock_resolution_s: float | None  # set if the spread is only the clock's own steps
+    includes_evaluation: bool | None  # whether printed times include the evaluation; None: unknown
+    source: TimeSource
+    throughput_tok_s: float | None
+    tok_s_per_device: bool = False  # the throughput is one device's
+    unit: Literal["step", "epoch"] = "step"  # what the times are those of
+
+    def text(self) -> Said:
+        return Phrases(
+            self._typical(),
+            self._throughput(),
+            self.clock_resolution_s is not None
+            and self._shows_a_range()
+            and Message("The spread is only that of its clock, which ticks every {clock_resolution_s:duration}."),
+            self.jittery and Message("Many steps are far slower, and the log shows no cause."),
+            self.trend_share is not None
+            and self.trend_share < -WORTH_SAYING
+            and Message("Steps have become {share:percent} faster since the beginning.", share=-self.trend_share),
+            SOURCES.get(self.source),
+            self.includes_evaluation is False and Message("Printed times leave the evaluations out."),
+        )
+
+    def _typical(self) -> Message:
+        ends = self.low_s, self.high_s
+        if self.unit == "epoch":
+            return Message("An epoch takes {typical_s:duration} (nine in ten take {range:durations}).", range=ends)
+        if self.steps < FEW:
+            return Message("A normal step takes {typical_s:duration}, going by the few that the log shows.")
+        if self._looks_constant():
+            return Message("A normal step takes {typical_s:duration}, with hardly any spread.")
+        return Message("A normal step takes {typical_s:duration} (nine in ten take {range:durations}).", range=ends)
+
+    def _looks_constant(self) -> bool:
+        return _written(self.low_s) == _written(self.high_s)
+
+    def _shows_a_range(self) -> bool:
+        return (self.unit == "epoch" or self.steps >= FEW) and not self._looks_constant()
+
+    def _throughput(self) -> Said:
+        if not self.throughput_tok_s:
+            return None
+        if self.tok_s_per_device:
+            return Message("That is {throughput_tok_s:large} tokens/s on each device.")
+        return Message("That is {throughput_tok_s:large} tokens/s.")
+
+
+class NoNormalStep(Finding):
+    """Every printed time is that of a step with an evaluation; `step` is the last one."""
+
+    step: int
+    time_s: float
+
+    TEXT = Message(
+        "How long a normal step takes is unknown: the log shows only steps with an evaluation, and "
+        "their times include it (step {step:plain}: {time_s:duration})."
+    )
+
+
+class PhaseCost(Finding):
+    """The total cost of a phase, including what no line shows; `share` is of the run's time so far."""
+
+    phase: Literal["evaluation", "checkpoint", "startup", "sample"]
+    count: int
+    each_s: float
+    total_s: float
+    share: float
+    with_evaluation: bool = False  # the start-up holds an evaluation, and no later one tells the two apart
+
+    def text(self) -> Said:
+        match self.phase:
+            case "evaluation":
+                return Plural(
+                    "{n} evaluation took {total_s:duration}, {share:percent} of the time so far.",
+                    "{n} evaluations of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+                    self.count,
+                )
+            case "checkpoint":
+                return Plural(
+                    "{n} checkpoint took {total_s:duration}, {share:percent} of the time so far.",
+                    "{n} checkpoints of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+                    self.count,
+                )
+            case "sample":
+                return Plural(
+                    "{n} sample took {total_s:duration}, {share:percent} of the time so far.",
+                    "{n} samples of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
+                    self.count,
+                )
+            case "startup" if self.with_evaluation:
+                return Message(
+                    "Start-up and the first evaluation together: {total_s:duration}, {share:percent} of the time so "
+                    "far."
+                )
+            case "startup":
+                return Message("Start-up: {total_s:duration}, {share:percent} of the time so far.")
+
+
+class HiddenEvaluations(Finding):
+    """Evaluations whose cost no printed line shows, because log_interval does not divide eval_interval."""
+
+    hidden: int
+    count: int
+    log_interval: int
+    eval_interval: int
+
+    def text(self) -> Said:
+        return Plural(
+            "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
+            "so its step is not printed. It costs as much as the others.",
+            "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
+            "so their steps are not printed. They cost as much as the others.",
+            self.hidden,
+            log_interval=Verbatim("log_interval={log_interval:plain}"),
+            eval_interval=Verbatim("eval_interval={eval_interval:plain}"),
+        )
+
+
+class SlowStepsNormal(Verdict, tone="good"):
+    """All slow steps are explained by what the trainer does besides training, evaluations among it."""
+
+    steps: tuple[int, ...]  # with an evaluation, but for the first
+    saves: Literal["always", "perhaps", "never"]  # whether a checkpoint is part of the times of those steps
+    first_step: int | None  # with an evaluation and the start-up
+    typical_s: float  # of a normal step
+
+    def title(self) -> Message:
+        one = len(self.steps) + (self.first_step is not None) == 1
+        return Message("The slow step is normal") if one else Message("The slow steps are normal")
+
+    def text(self) -> Said:
+        return Phrases(
+            bool(self.steps) and self._steps(),
+            self.first_step is not None
+            and Message("The time printed at step {first_step:plain} is start-up + first evaluation + training step."),
+            Message("The training step alone takes {typical_s:duration}, like all others."),
+        )
+
+    def _steps(self) -> Message:
+        match self.saves:
+            case "always":
+                return Message("The time printed at step {steps:steps} is evaluation + checkpoint + training step.")
+            case "perhaps":
+                return Message(
+                    "The time printed at step {steps:steps} is evaluation + training step, and checkpoint where one is "
+                    "written."
+                )
+            case "never":
+                return Message("The time printed at step {steps:steps} is evaluation + training step.")
+
 
 CLOCK_TICKS = 4.0  # of a coarse clock, that equal steps may seem to differ by
 CLOCK_RECORDS = 1_000

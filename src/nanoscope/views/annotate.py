@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from nanoscope.findings.declared import Analysis, SlowRecord
-from nanoscope.findings.declared.efficiency import PLACEHOLDER
+from nanoscope.findings.analyse import Analysis
+from nanoscope.findings.mfu import PLACEHOLDER
+from nanoscope.findings.slow import SlowRecord
 from nanoscope.runs.run import LINE_BITS, Log
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind

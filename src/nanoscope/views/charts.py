@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from nanoscope.findings.declared import Analysis
+from nanoscope.findings.analyse import Analysis
 from nanoscope.runs.run import Run
 from nanoscope.views.terminal_page import columns
 from nanoscope.words.language import NO_BREAK_SPACE, Language

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from nanoscope.findings.declared import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
+from nanoscope.findings.compare.declared import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
 from nanoscope.messages import Message, printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import NOTHING, Language

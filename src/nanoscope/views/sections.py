@@ -2,19 +2,11 @@
 
 from collections.abc import Sequence
 
-from nanoscope.findings.declared import (
-    Analysis,
-    Diverged,
-    Error,
-    Eta,
-    Finding,
-    LogError,
-    LossSpike,
-    NormalStep,
-    Schedule,
-    ScheduleEnded,
-    SlowGroup,
-)
+from nanoscope.findings.analyse import Analysis
+from nanoscope.findings.declared import Diverged, Error, Finding, LogError, LossSpike, Schedule, ScheduleEnded
+from nanoscope.findings.eta import Eta
+from nanoscope.findings.slow import SlowGroup
+from nanoscope.findings.timing import NormalStep
 from nanoscope.messages import printable
 from nanoscope.runs.run import Log
 from nanoscope.words.language import Language

@@ -5,18 +5,10 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from nanoscope.findings.analyse import analyse_nothing, main_run
-from nanoscope.findings.declared import (
-    Analysis,
-    Confounded,
-    Effect,
-    Eta,
-    Identical,
-    LogError,
-    NoteFinding,
-    Repeats,
-    Verdict,
-)
+from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
+from nanoscope.findings.compare.declared import Confounded, Effect, Identical, Repeats
+from nanoscope.findings.declared import LogError, NoteFinding, Verdict
+from nanoscope.findings.eta import Eta
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line

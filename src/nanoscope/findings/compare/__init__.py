@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nanoscope.findings.analyse import Options, analyse
+from nanoscope.findings.analyse import Analysis, Options, analyse
 from nanoscope.findings.clock import wall_seconds
+from nanoscope.findings.compare.declared import Compared, Comparison, ComparisonRow, ConfigDifference, UnknownData
 from nanoscope.findings.compare.effects import by_settings, findings_of
 from nanoscope.findings.compare.losses import Losses, difference, losses_of
 from nanoscope.findings.compare.runs import (
@@ -16,14 +17,6 @@ from nanoscope.findings.compare.runs import (
     learning_factors,
     obstacle,
     settings_in,
-)
-from nanoscope.findings.declared import (
-    Analysis,
-    Compared,
-    Comparison,
-    ComparisonRow,
-    ConfigDifference,
-    UnknownData,
 )
 from nanoscope.findings.numbers import sample_deviation
 from nanoscope.findings.schema import plain

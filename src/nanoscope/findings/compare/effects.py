@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from nanoscope.findings.compare.declared import Compared, Confounded, Effect, Identical, Repeats
 from nanoscope.findings.compare.losses import SAME_STEPS, Losses, difference, is_identical, losses_of
 from nanoscope.findings.compare.runs import (
     LENGTH_KEYS,
@@ -23,7 +24,7 @@ from nanoscope.findings.compare.runs import (
     shows_enough,
     value_of,
 )
-from nanoscope.findings.declared import Compared, Confidence, Confounded, Effect, Identical, Repeats
+from nanoscope.findings.declared import Confidence
 from nanoscope.findings.evidence import LIKELY, SURE, beyond_chance
 from nanoscope.findings.numbers import mean, sample_deviation
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nanoscope.estimates import scatter
+from nanoscope.findings.compare.declared import LossMeasure, NoiseSource
 from nanoscope.findings.compare.runs import ComparedRun, Group
-from nanoscope.findings.declared import LossMeasure, NoiseSource
 from nanoscope.findings.evidence import FEW_FOR_SCATTER, ROUNDING, Estimate, mean_difference
 from nanoscope.findings.numbers import between, mean
 from nanoscope.runs.run import NOT_FINITE

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nanoscope.findings.declared import Analysis, NotComparable, Setting
+from nanoscope.findings.analyse import Analysis
+from nanoscope.findings.compare.declared import NotComparable, Setting
 from nanoscope.messages import printable
 from nanoscope.runs.run import NOT_FINITE, ConfigValue, Run
 

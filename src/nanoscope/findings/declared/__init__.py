@@ -5,12 +5,8 @@ words, views and the JSON schema all read the same figures. Times are in seconds
 """
 
 from nanoscope.findings.declared.advice import *  # noqa: F403
-from nanoscope.findings.declared.analysis import *  # noqa: F403
 from nanoscope.findings.declared.base import *  # noqa: F403
-from nanoscope.findings.declared.comparison import *  # noqa: F403
-from nanoscope.findings.declared.efficiency import *  # noqa: F403
 from nanoscope.findings.declared.learning import *  # noqa: F403
 from nanoscope.findings.declared.log import *  # noqa: F403
 from nanoscope.findings.declared.notes import *  # noqa: F403
-from nanoscope.findings.declared.timing import *  # noqa: F403
 from nanoscope.findings.declared.verdicts import *  # noqa: F403

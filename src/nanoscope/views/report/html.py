@@ -8,15 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from nanoscope.errors import JobError
-
 HERE = Path(__file__).parent
 # In the order in which they are loaded, here and in the dashboard. uPlot's file contains its license notice.
 SCRIPTS = (
-    "uPlot.iife.js", "view.js", "dom.js", "lesson.js", "format.js", "series.js", "plot.js", "paint.js", "pointer.js",
-    "export.js", "figure.js", "toolbar.js", "run.js", "overlay.js", "report.js",
-)  # fmt: skip
-STYLES = ("uPlot.min.css", "style.css")
+    "uplot.iife.min.js",
+    *(f"{name}.js" for name in ("view", "dom", "lesson", "format", "series", "plot", "paint", "pointer")),
+    *(f"{name}.js" for name in ("export", "figure", "toolbar", "run", "overlay", "report")),
+)
+STYLES = ("uplot.min.css", "style.css")
 
 _PAGE = """\
 <!doctype html>
@@ -67,12 +66,11 @@ def source(name: str) -> Path:
 
 
 def uplot() -> Path:
-    """The folder of uPlot's files in the package uplot-python. Importing the package would take seconds."""
-    found = importlib.util.find_spec("uplot")
-    for place in found.submodule_search_locations or () if found else ():
-        if (Path(place) / "static" / "uPlot.iife.js").is_file():
-            return Path(place) / "static"
-    raise JobError("The charts of a report need the package uplot-python.\nInstall it: pip install 'nanoscope[web]'")
+    """The folder of uPlot's files in the package youplot, which is not imported."""
+    found = importlib.util.find_spec("youplot")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'youplot'", name="youplot")
+    return Path(found.origin).parent / "vendor"
 
 
 def _hashes(texts: list[str]) -> str:

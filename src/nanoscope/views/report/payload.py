@@ -9,24 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nanoscope.findings.analyse import Options, analyse, log_errors
+from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.clock import seconds_at
 from nanoscope.findings.compare import compare
-from nanoscope.findings.declared import (
-    Analysis,
-    AsleepNote,
-    Comparison,
-    Effect,
-    NonFinite,
-    Overfitting,
-    SlowRecord,
-    SlowStepNote,
-    named,
-    note_findings,
-)
+from nanoscope.findings.compare.declared import Comparison, Effect
+from nanoscope.findings.declared import AsleepNote, NonFinite, Overfitting, SlowStepNote, note_findings
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
 from nanoscope.findings.schema import plain
+from nanoscope.findings.slow import SlowRecord, named
 from nanoscope.ladder import Rung, knowledge
 from nanoscope.messages import LANGUAGES, Text, printable
 from nanoscope.runs.details import RunDetails

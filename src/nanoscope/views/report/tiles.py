@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.clock import wall_seconds
-from nanoscope.findings.declared import Analysis, Eta, NoEta
+from nanoscope.findings.eta import Eta, NoEta
 from nanoscope.findings.mfu import believable_mfu, mfu_peak
 from nanoscope.runs.run import Run
 from nanoscope.words.language import NOTHING, Language

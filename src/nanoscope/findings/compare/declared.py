@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nanoscope.findings.declared.analysis import Analysis
+from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.declared.base import Confidence, Finding
 from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
 
