@@ -37,7 +37,7 @@ from nanoscope.config import (
 )
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import read_small
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.suggest import did_you_mean
 
 DEFAULT_PRESET = "laptop"
@@ -59,9 +59,9 @@ class Resolved:
     """Preset, files and flags together."""
     begin_from: str = "scratch"
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Shown] = field(default_factory=list)
     """Warnings about the sources."""
-    changes: list[str] = field(default_factory=list)
+    changes: list[Shown] = field(default_factory=list)
     """What the recipe of a later source changes in a new run."""
     source: str = ""
     """The last preset, file or folder."""
@@ -116,7 +116,7 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
         if not word.startswith("-"):
             if equals and not os.path.exists(word):  # noqa: PTH110
                 hint = did_you_mean(key, KEYS, partial(_flag, text))
-                mistakes.add(Text("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
+                mistakes.add(Message("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
             else:
                 sources.append(word)
             continue
@@ -126,12 +126,12 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
             text = "True"
         elif not equals and key in KEYS:
             example = _flag(KEYS[key].default or "TEXT", key)
-            mistakes.add(Text("--{key} needs a value, for example {example}", key=key, example=example), key)
+            mistakes.add(Message("--{key} needs a value, for example {example}", key=key, example=example), key)
             continue
         if key in KEYS:
             _put(typed, key, text, mistakes)
         else:
-            mistakes.add(Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
+            mistakes.add(Message("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
     return sources, typed
 
 
@@ -139,19 +139,19 @@ def _flag(value: object, key: str) -> str:
     return f"--{key}={value}"
 
 
-def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Text | str = "") -> None:
+def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Shown = "") -> None:
     """Store a value as the type of its key. `file` names where it was read; without it: a flag."""
     try:
         if key == "overwrite" and file:
-            raise ValueError(Text("only the command line may set it, because it deletes a run"))
+            raise ValueError(Message("only the command line may set it, because it deletes a run"))
         values[key] = convert(key, value)
     except ValueError as error:
         wrong = {"value": _shown(value, repr), "name": key if file else f"--{key}", "reason": why(error)}
-        mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
-        mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
+        mistake = Message("invalid value {value} for {name}: {reason}", **wrong)
+        mistakes.add(joined(": ", [file, mistake]) if file else mistake, key)
 
 
-def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[Shown]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -172,7 +172,7 @@ def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> 
     ]
     if changes:
         notes.append(
-            Text(
+            Message(
                 "recipe={recipe} instead of {other} also changes {changes}",
                 recipe=now,
                 other=before,
@@ -194,7 +194,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """The settings of a preset, a config file or a run's folder."""
     path = Path(source)
     if source in presets():
-        return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
+        return _from_toml(preset_text(source), Message("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
@@ -246,7 +246,7 @@ def run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
     return without_options(values)
 
 
-def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
+def read_run_config(run: Path) -> tuple[dict[str, Any], Message | None]:
     """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
 
     The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
@@ -262,7 +262,7 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
     saved, name = saved_settings(run)
     if not isinstance(saved.get(RUN_NOTES), dict):
         return config, None  # of an earlier version
-    note = Text(
+    note = Message(
         "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
     )
     return saved, note
@@ -304,11 +304,11 @@ def preset_size(name: str) -> str:
     return found[1] if found else ""
 
 
-def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _from_toml(text: str, file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     return _settings(_parsed(tomllib.loads, text, file, "TOML"), file, mistakes)
 
 
-def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: str) -> Any:
+def _parsed(parse: Callable[[str], Any], text: str, file: Shown, language: str) -> Any:
     try:
         return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # tomllib lets those of int() through
@@ -317,26 +317,26 @@ def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: 
         ) from None
 
 
-def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _settings(data: dict[str, Any], file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key in KEYS:
             _put(values, key, value, mistakes, file)
         elif key == "preset" and isinstance(value, str) and value in presets():
-            preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
+            preset = _from_toml(preset_text(value), Message("preset {name}", name=value), mistakes)
         elif key == "preset":
             name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
-            mistake = Text("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
+            mistake = Message("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
             mistakes.add(mistake, ANY_SETTING)
         elif key not in (RUN_NOTES, *REMOVED):
-            in_table = Text(" Settings belong at the top level, not in a [table].")
+            in_table = Message(" Settings belong at the top level, not in a [table].")
             _add_unknown(key, file, mistakes, in_table if isinstance(value, dict) else did_you_mean(key, KEYS))
     return merged(preset, values, mistakes.changes)
 
 
-def _add_unknown(key: str, file: Text | str, mistakes: Mistakes, hint: Text | str) -> None:
-    mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint))
+def _add_unknown(key: str, file: Shown, mistakes: Mistakes, hint: Shown) -> None:
+    mistakes.add(Message("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint))
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -357,7 +357,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for statement in tree.body:
-        where = Text("{file}, line {line}", file=file, line=str(statement.lineno))
+        where = Message("{file}, line {line}", file=file, line=str(statement.lineno))
         match statement:
             case ast.Expr(ast.Constant()) | ast.Import([ast.alias("time", None)]):
                 continue  # a docstring; finetune_shakespeare.py imports time for the name of its run
@@ -370,7 +370,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
         except (ValueError, ArithmeticError, RecursionError) as error:
             reason, code = why(error), _shown(statement, ast.unparse)
             mistakes.add(
-                Text("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason), key
+                Message("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason), key
             )
             continue
         if key in KEYS:
@@ -381,13 +381,13 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
-def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
+def _report_unknown(key: str, where: Message, mistakes: Mistakes) -> None:
     """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
     hint, name = did_you_mean(key, KEYS), _shown(key)
     if did_you_mean(key, KEYS, cutoff=MISSPELT) or len(mistakes.notes) == MOST_NOTES:
         _add_unknown(key, where, mistakes, hint)
     else:
-        note = Text("{where}: {key} is not a setting, and was ignored.{hint}", where=where, key=name, hint=hint)
+        note = Message("{where}: {key} is not a setting, and was ignored.{hint}", where=where, key=name, hint=hint)
         mistakes.notes.append(note)
 
 
@@ -412,11 +412,11 @@ def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
         if kinds <= {int, float} or (kinds == {str} and compute is operator.add):
             value = compute(*values)
     if value is None:
-        raise ValueError(Text("only literals and + - * / are read"))
+        raise ValueError(Message("only literals and + - * / are read"))
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError(Text("the text is too long"))
+        raise ValueError(Message("the text is too long"))
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        raise ValueError(Text("the number is too large"))
+        raise ValueError(Message("the number is too large"))
     return value
 
 

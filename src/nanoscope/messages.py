@@ -34,17 +34,17 @@ class Message:
     `context` tells short labels apart that are spelled alike. Without values braces stay as they are.
     """
 
-    def __init__(self, template: str, other: str | None = None, /, *, context: str = "", **values: object) -> None:
+    def __init__(self, template: str, other: str | None = None, context: str = "", /, **values: object) -> None:
         self.template, self.other, self.context, self.values = template, other, context, values
 
     def render(self, writer: "Writer", about: object = None) -> str:
         n = self.values["n"] if self.other else 1
         assert isinstance(n, int)
-        template = writer.translate(self.template, self.other, n, self.context)
+        template = writer.marked(writer.translate(self.template, self.other, n, self.context))
         if not self.values and about is None:
             return template
         values = {**self.values, "n": _Count(n)} if self.other else self.values
-        return _Filler(writer, values, about).format(writer.marked(template))
+        return _Filler(writer, values, about).format(template)
 
     def __str__(self) -> str:
         return ENGLISH.render(self)
@@ -76,6 +76,16 @@ class _Joined(Message):
         return writer.list(writer.translate(self.template), texts)
 
 
+def verbatim(template: str, /, **values: object) -> Message:
+    """Values side by side, the same in every language: 'ln(65) = 4.17'."""
+    return Message(template, **values)
+
+
+def label(context: str, template: str, /, **values: object) -> Message:
+    """A short label, told apart by its context from others that are spelled alike."""
+    return Message(template, None, context, **values)
+
+
 def joined(separator: str, parts: Iterable[object]) -> _Joined:
     """The parts that there are, with a separator between them: a blank one, or a message such as ', '."""
     return _Joined(separator, parts)
@@ -98,6 +108,7 @@ def bracketed(*parts: "Part") -> "Said":
 
 
 Said = Message | None
+Shown = str | Message
 Part = Message | None | bool
 
 
@@ -140,10 +151,16 @@ UNITS = {
     "s": Message("{n} s", "{n} s"),
     "ms": Message("{n} ms", "{n} ms"),
 }
+TWO_UNITS = Message("{longer} {shorter}")
 NOUNS = {
     "step": Message("{n} step", "{n} steps"),
     "evaluation": Message("{n} evaluation", "{n} evaluations"),
 }
+# The methods of Writer that may follow the colon of a placeholder.
+FORMATS = {
+    "at", "compact", "count", "duration", "durations", "large", "line", "listed", "loss", "measured", "number",
+    "percent", "plain", "rate", "rough", "seconds", "signed", "significant", "steps", "typed", "with_error",
+}  # fmt: skip
 MOST_STEPS_LISTED = 4
 LINE_LIMIT = 160  # characters of a text that a log printed
 
@@ -188,7 +205,7 @@ class Writer:
         if name.startswith("#"):
             noun = NOUNS[name[1:]]
             return Message(noun.template, noun.other, n=value).render(self)
-        if hasattr(self, name):
+        if name in FORMATS:
             arguments = [int(spec[len(name) :])] if len(spec) > len(name) else []
             return str(getattr(self, name)(value, *arguments))
         if isinstance(value, _Count) and not spec:
@@ -320,7 +337,7 @@ class Writer:
                 texts.append(self._unit(unit, count, self.number(count)))
         text = texts[0] if texts else self._unit("s", 0, "0")
         for shorter in texts[1:]:
-            text = self.translate("{longer} {shorter}").format(longer=text, shorter=shorter)
+            text = self.translate(TWO_UNITS.template).format(longer=text, shorter=shorter)
         return text
 
     def compact(self, seconds: float | None, digits: int = 0) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.events import AnyEvent, Note, Start
 from nanoscope.training import trackers
 from nanoscope.training.lock import RunLock
@@ -403,7 +403,7 @@ def test_a_run_that_took_the_place_of_a_renamed_folder_is_left_alone(tmp_path: P
         time.sleep(0.01)
     run.rename(moved)
     run.mkdir()
-    reporter.emit(Note(text=Text("later")))
+    reporter.emit(Note(text=Message("later")))
     reporter.close()
     lock.release()
     assert list(run.iterdir()) == []

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.cells import cell_len
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, on_terminal, shown
+from nanoscope.messages import Message, Shown, joined, on_terminal, shown, verbatim
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ GROUPS = ("peak", "step", "evaluation", "sample")
 ROW = "{label}{pad} {figures}"
 LABEL_COLUMNS = 36
 FORMATS = {
-    "gflops": "{value:10,.1f} GFLOPS",
-    "ms": Text("{value:10,.1f} ms"),
-    "tokens_per_second": Text("{value:10,.1f} tokens/s"),
-    "mfu": "{value:10.1%} MFU",
-    "mfu_peak_gflops": Text("of {value:,.1f} GFLOPS"),
-    "skipped": Text("    skipped: {value}"),
-    "failed": Text("    failed: {value}"),
+    "gflops": verbatim("{value:10,.1f} GFLOPS"),
+    "ms": Message("{value:10,.1f} ms"),
+    "tokens_per_second": Message("{value:10,.1f} tokens/s"),
+    "mfu": verbatim("{value:10.1%} MFU"),
+    "mfu_peak_gflops": Message("of {value:,.1f} GFLOPS"),
+    "skipped": Message("    skipped: {value}"),
+    "failed": Message("    failed: {value}"),
 }
 
 
@@ -73,7 +73,7 @@ def bench(
                 hint=did_you_mean(name, GROUPS),
                 choices=", ".join(GROUPS),
             )
-    _progress(Text("looking at this machine"))
+    _progress(Message("looking at this machine"))
     from nanoscope.hardware.probe import make_cpu_ready
 
     for sixteen_bits in ("bfloat16", "float16"):
@@ -83,32 +83,32 @@ def bench(
 
     here = MachineBench(device, dtype)
     for note in here.notes:
-        _progress(Text("note: {text}", text=note))
+        _progress(Message("note: {text}", text=note))
     planned = [key for key in KEYS if key.startswith(tuple(only or GROUPS))]
     found: dict[str, Figures] = {}
     interrupted = False
     try:
         for number, key in enumerate(planned, start=1):
-            _progress(Text("{place} {what}", place=f"[{number}/{len(planned)}]", what=label(key)))
+            _progress(Message("{place} {what}", place=f"[{number}/{len(planned)}]", what=label(key)))
             found[key] = here.figures(key)
     except KeyboardInterrupt:
         interrupted = True
     facts = machine(here.choice)
     if as_json:
         flat = {f"{key}_{unit}": value for key, figures in found.items() for unit, value in figures.items()}
-        print(dumps(facts | flat, ensure_ascii=False))
+        print(dumps(facts | flat, ensure_ascii=False, default=str))
     else:
         versions = "Python {python}, torch {torch}, nanoscope {nanoscope}".format(**facts)
-        print(on_terminal(Joined(", ", [facts["device_name"], facts["dtype"], facts["platform"], versions])))
+        print(on_terminal(joined(", ", [facts["device_name"], facts["dtype"], facts["platform"], versions])))
         for key, figures in found.items():
-            texts = [Text(FORMATS[unit], value=value) for unit, value in figures.items()]
+            texts = [Message(FORMATS[unit].template, value=value) for unit, value in figures.items()]
             pad = " " * (LABEL_COLUMNS - cell_len(shown(label(key))))
-            print(on_terminal(Text(ROW, label=label(key), pad=pad, figures=Joined(" ", texts))))
+            print(on_terminal(Message(ROW, label=label(key), pad=pad, figures=joined(" ", texts))))
     if interrupted:
-        _progress(Text("nanoscope: interrupted"))
+        _progress(Message("nanoscope: interrupted"))
         return 130
     return 1 if any("failed" in figures for figures in found.values()) else 0
 
 
-def _progress(text: str) -> None:
+def _progress(text: Shown) -> None:
     print(on_terminal(text), file=sys.stderr, flush=True)

@@ -12,13 +12,13 @@ from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, why
 from nanoscope.files import cache_folder, write_atomically
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 
 TIMEOUT_SECONDS = 20  # without any byte
 ATTEMPTS = 4  # each continues where the connection broke
 BLOCK_BYTES = 1 << 18
 
-OnProgress = Callable[[str, float], None]  # gets the name of the stage and the fraction done
+OnProgress = Callable[[Shown, float], None]  # gets the name of the stage and the fraction done
 
 
 def is_url(source: str) -> bool:
@@ -31,7 +31,7 @@ def without_query(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def download(url: str, on_progress: OnProgress | None = None) -> tuple[Path, Text | None]:
+def download(url: str, on_progress: OnProgress | None = None) -> tuple[Path, Message | None]:
     """Return a file in the cache, and a note if it is an earlier copy because the server cannot be reached.
 
     It is not downloaded again if it hasn't changed.
@@ -57,12 +57,12 @@ def unusable_cache(folder: Path, error: OSError) -> JobError:
     )
 
 
-def why_unreachable(error: Exception) -> Text | str:
+def why_unreachable(error: Exception) -> Message | str:
     """The reason of a failed request: what the system says, or 'HTTP Error 404: Not Found'."""
     return why(error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error))
 
 
-def _download_into(folder: Path, url: str, on_progress: OnProgress | None) -> Text | None:
+def _download_into(folder: Path, url: str, on_progress: OnProgress | None) -> Message | None:
     """Download to `part`, which is renamed to `content` when it is complete. Return the note."""
     part, complete, tag_file = folder / "part", folder / "content", folder / "etag"
     shown = without_query(url)
@@ -82,7 +82,7 @@ def _download_into(folder: Path, url: str, on_progress: OnProgress | None) -> Te
                 return None
             reason = why_unreachable(error)
             if complete.exists():
-                return Text(
+                return Message(
                     "{url} cannot be reached ({reason}): using the copy downloaded earlier", url=shown, reason=reason
                 )
             raise JobError(
@@ -130,4 +130,4 @@ def _receive(response: http.client.HTTPResponse, part: Path, received: int, on_p
             file.write(block)
             received += len(block)
             if on_progress:
-                on_progress(Text("downloading"), received / total if total else 0.0)
+                on_progress(Message("downloading"), received / total if total else 0.0)

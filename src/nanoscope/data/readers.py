@@ -17,7 +17,7 @@ from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
 LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON value or a CSV field must be held in full
@@ -118,7 +118,7 @@ def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
             if value is None:
                 continue
             if not isinstance(value, str):
-                where = Text("{file}, record {number}", file=file.name, number=number)
+                where = Message("{file}, record {number}", file=file.name, number=number)
                 kind = type(value).__name__
                 raise JobError("{where}: the field {field!r} is {kind}, not text.", where=where, field=field, kind=kind)
             if not value.isascii():  # an escape of JSON may be a lone surrogate
@@ -168,7 +168,7 @@ def _wrong_encoding(file: TextFile, encoding: str, position: int) -> JobError:
 
 def _check_length(value: str) -> None:
     if len(value) > LINE_LIMIT_CHARACTERS:
-        raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
+        raise ValueError(Message("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
 
 
 def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
@@ -198,7 +198,7 @@ def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
                 return
         if error:
             line += text.count("\n", 0, error.pos)
-            raise ValueError(Text("line {line:,}: {what}", line=line, what=error.msg))
+            raise ValueError(Message("line {line:,}: {what}", line=line, what=error.msg))
         yield value
         at = end
 

@@ -19,7 +19,7 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.download import OnProgress, download, is_url
 from nanoscope.data.readers import COMPRESSED, RECORDS, MissingFieldError, Piece, TextFile, marked_encoding, read_pieces
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
@@ -59,8 +59,8 @@ class Documents:
     ) -> None:
         self.sources = [str(source) for source in sources]
         self.files: list[TextFile] = []
-        self.skipped: Counter[str] = Counter()  # by extension, or by what else was wrong
-        self.notes: list[str] = []
+        self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
+        self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
         typed = [name.strip().removeprefix("*").removeprefix(".").lower() for word in ext for name in word.split(",")]
         self._wanted = tuple(f".{name}" for name in typed if name)
@@ -81,7 +81,7 @@ class Documents:
             )
         self.total_bytes = sum(file.size_bytes for file in self.files)
 
-    def pieces(self, stage: str = "") -> Iterator[Piece]:
+    def pieces(self, stage: Shown = "") -> Iterator[Piece]:
         """Yield every document of every file, in order, except empty ones; report progress under the name `stage`."""
         before, reported, field = 0, -1, self._field or "text"
         for file in self.files:
@@ -123,7 +123,7 @@ class Documents:
         elif path.is_file():
             file = local_file(path)
         else:
-            hint = did_you_mean(source, CORPORA, lambda name: Text("the corpus {name}", name=name))
+            hint = did_you_mean(source, CORPORA, lambda name: Message("the corpus {name}", name=name))
             raise JobError("There is no file or folder {source!r}.{hint}", source=source, hint=hint)
         if not file.size_bytes:
             raise JobError("{path} is empty.", path=file.name)
@@ -141,19 +141,19 @@ class Documents:
         """Take the files of a folder or an archive that hold text, and count the others by why they were skipped."""
         self._chosen = True
         suffixes = self._wanted or SUFFIXES
-        skipped: Counter[str] = Counter()
+        skipped: Counter[Shown] = Counter()
         before = len(self.files)
         for path, file in candidates:
             if any(part.startswith(".") for part in path.parts):
-                skipped[Text("hidden")] += 1
+                skipped[Message("hidden")] += 1
             elif file is None:
-                skipped[Text("not a file")] += 1
+                skipped[Message("not a file")] += 1
             elif file.suffix not in suffixes:
-                skipped[file.suffix or Text("without extension")] += 1
+                skipped[file.suffix or Message("without extension")] += 1
             elif file.size_bytes == 0:
-                skipped[Text("empty")] += 1
+                skipped[Message("empty")] += 1
             elif file.suffix != ".parquet" and b"\0" in (head := file.head()) and not marked_encoding(head):
-                skipped[Text("binary")] += 1
+                skipped[Message("binary")] += 1
             else:
                 self.files.append(file)
         if len(self.files) == before:
@@ -162,14 +162,14 @@ class Documents:
                 "Select others with --ext, for example --ext=py,md",
                 place=place,
                 wanted=", ".join(suffixes),
-                found=listed(skipped) if skipped else Text("nothing"),
+                found=listed(skipped) if skipped else Message("nothing"),
             )
         self.skipped += skipped
 
     def _standard_input(self) -> TextFile:
         """Copy standard input to a file, because a dataset takes two passes. The system removes the file."""
         if sys.stdin.isatty():
-            print(on_terminal(Text("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+            print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
         spool = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the TextFile)
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()
@@ -228,7 +228,7 @@ def _members_of(file: TextFile) -> Iterator[tuple[PurePath, TextFile]]:
         yield path, file_of(f"{file.name}/{path}", path, member.file_size, partial(archive.open, member))
 
 
-def listed(skipped: Counter[str]) -> Text:
+def listed(skipped: Counter[Shown]) -> Message:
     """12 .py, 3 .html, 1 hidden."""
-    shown: list[str] = [Text("{count:,} {kind}", count=count, kind=kind) for kind, count in skipped.most_common(6)]
-    return Joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)
+    shown: list[Shown] = [Message("{count:,} {kind}", count=count, kind=kind) for kind, count in skipped.most_common(6)]
+    return joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)

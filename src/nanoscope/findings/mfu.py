@@ -18,10 +18,10 @@ from nanoscope.findings.progress import tokens_in_step, trained_parameters
 from nanoscope.findings.slow import SlowRecord
 from nanoscope.findings.timing import NormalStep
 from nanoscope.hardware.peaks import KnownDevice, find_device
-from nanoscope.messages import Message, Phrases, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 from nanoscope.runs.run import OWN_FORMAT, Run
 
-PEAK = Verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
+PEAK = verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
 
 PLACEHOLDER = Message(
     "{mfu} is a placeholder: the trainer does not measure MFU during its first five iterations.", mfu="mfu -100.00%"
@@ -61,7 +61,7 @@ class Mfu(Finding):
     begins_unmeasured: bool = False  # the first value printed is a placeholder
 
     def text(self) -> Said:
-        return Phrases(self._printed(), self._on_device(), self.falls(), self.begins_unmeasured and PLACEHOLDER)
+        return sentences(self._printed(), self._on_device(), self.falls(), self.begins_unmeasured and PLACEHOLDER)
 
     def _printed(self) -> Said:
         match self.reason:
@@ -77,7 +77,7 @@ class Mfu(Finding):
             case "peak_unknown":
                 return Message("MFU is printed as 0: the trainer does not know the peak of this device.")
             case "above_one":
-                return Phrases(
+                return sentences(
                     Message(
                         "The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "
                         "trainer divides by the peak of another device, or miscounts the work."
@@ -159,7 +159,7 @@ class Achieved(Finding):
     share: float | None  # of the peak of `device`
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             self._achieved(),
             self.share is not None and Message("That is {share:percent} of the peak of {device} ({peak}).", peak=PEAK),
         )

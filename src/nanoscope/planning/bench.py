@@ -17,7 +17,7 @@ from nanoscope.generation.sampler import Sampling, generate
 from nanoscope.hardware.device import DTYPES, DeviceConfig, detect, measure_peak
 from nanoscope.hardware.memory import is_out_of_memory
 from nanoscope.hardware.probe import probe_cpu_dtype
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.model import build_model
 from nanoscope.model.flops import mfu
 from nanoscope.planning.measure import measure
@@ -30,7 +30,7 @@ from nanoscope.version import __version__
 SECONDS = 2.0  # of a measurement
 SLOWEST_MATMUL = 10  # times float32's; measuring a slower one would take too long
 
-Figures = dict[str, float | str]
+Figures = dict[str, float | Shown]
 """By unit (gflops, ms, tokens_per_second, mfu, mfu_peak_gflops), or one reason under 'skipped' or 'failed'."""
 
 CLASSIC = TrainConfig(recipe="classic", gradient_accumulation_steps=1, compile=False)
@@ -50,16 +50,16 @@ KEYS = [
 """Of all measurements, in order; each begins with the name of its group."""
 
 
-def label(key: str) -> Text:
+def label(key: str) -> Message:
     group, _, what = key.partition("_")
     if group == "peak":
-        return Text("matmul, {dtype}", dtype=what)
+        return Message("matmul, {dtype}", dtype=what)
     if group == "sample":
-        return Count("sampling, 6×384, {n} text", "sampling, 6×384, {n} texts", int(what or 1))
+        return Message("sampling, 6×384, {n} text", "sampling, 6×384, {n} texts", n=int(what or 1))
     config = SHAPES[what][0]
     size, batch = what.replace("x", "×"), f"{config.batch_size}×{config.block_size}"
-    name = Text("training step") if group == "step" else Text("evaluation")
-    return Joined(", ", [name, Text("{size}, {batch} tokens", size=size, batch=batch)])
+    name = Message("training step") if group == "step" else Message("evaluation")
+    return joined(", ", [name, Message("{size}, {batch} tokens", size=size, batch=batch)])
 
 
 def machine(choice: DeviceConfig) -> dict[str, str | int]:
@@ -72,7 +72,7 @@ def machine(choice: DeviceConfig) -> dict[str, str | int]:
         "torch": torch.__version__,
         "nanoscope": __version__,
         "device": choice.device,
-        "device_name": choice.device_name,
+        "device_name": str(choice.device_name),
         "dtype": choice.dtype,
     }
 
@@ -94,17 +94,17 @@ class MachineBench:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return {"failed": Text("not enough memory")}
+            return {"failed": Message("not enough memory")}
 
     def peak(self, dtype: str) -> Figures:
         if self.choice.type == "cpu" and dtype != "float32":  # could crash the process, or take minutes
             found = probe_cpu_dtype(dtype)
             if not found.works or not found.environment.items() <= os.environ.items():
-                return {"skipped": Text("doesn't work on this CPU")}
+                return {"skipped": Message("doesn't work on this CPU")}
             if found.times_float32 is not None and found.times_float32 > SLOWEST_MATMUL:
-                return {"skipped": Text("takes {times:.0f} times as long as float32", times=found.times_float32)}
+                return {"skipped": Message("takes {times:.0f} times as long as float32", times=found.times_float32)}
         flops = self._peak(dtype)
-        return {"gflops": flops / 1e9} if flops else {"failed": Text("not enough memory")}
+        return {"gflops": flops / 1e9} if flops else {"failed": Message("not enough memory")}
 
     def step(self, key: str) -> Figures:
         """Forward, backward, clipping and AdamW on one batch."""

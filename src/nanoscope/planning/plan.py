@@ -24,7 +24,7 @@ from nanoscope.errors import UsageError
 from nanoscope.hardware.device import set_up_device
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.hardware.peaks import KnownDevice, all_devices, named_device
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.model import build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.model.flops import mfu as model_mfu
@@ -86,7 +86,7 @@ class TimePlan(msgspec.Struct, frozen=True):
     tokens_per_second: float
     mfu: float | None
     peak_flops: float | None
-    peak_source: str
+    peak_source: Shown
     parts: list[Part]
 
 
@@ -123,8 +123,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     time: TimePlan | None
     """None if it does not fit, or if nothing is known of the speed of the device."""
     disk: DiskPlan
-    notes: list[str]
-    advice: list[str]
+    notes: list[Shown]
+    advice: list[Shown]
 
 
 def encoded(plans: Plan | list[Plan]) -> str:
@@ -133,7 +133,7 @@ def encoded(plans: Plan | list[Plan]) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=1).decode() + "\n"
 
 
-def plan_for(words: Sequence[str], report: Callable[[Text], None] = lambda text: None) -> Plan:
+def plan_for(words: Sequence[str], report: Callable[[Message], None] = lambda text: None) -> Plan:
     """The plan of a run: for this machine, unless --device names another one."""
     request = understand(words)
     if HERE.fullmatch(request.config.device):
@@ -147,17 +147,17 @@ def plans_everywhere(words: Sequence[str]) -> list[Plan]:
     return [plan_elsewhere(request, device) for device in all_devices() if device.kind != "tpu"]
 
 
-def plan_here(request: Request, report: Callable[[Text], None], seconds: float = SECONDS) -> Plan:
+def plan_here(request: Request, report: Callable[[Message], None], seconds: float = SECONDS) -> Plan:
     config, data = request.config, request.data
     choice, notes = set_up_device(
         config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
     )
-    report(Text("counting the memory of an iteration"))
+    report(Message("counting the memory of an iteration"))
     counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
     process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
     memory, time, compiled = memory_plan(request, counted, process, available), None, choice.compile
     if memory.fits:
-        report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
+        report(Message("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
         try:
             from_scratch, limit = replace(config, init_from="scratch"), LONGEST_SHARE * seconds
             with closing(Rig(from_scratch, str(data.folder or ""), data.vocab_size, limit)) as rig:
@@ -165,7 +165,7 @@ def plan_here(request: Request, report: Callable[[Text], None], seconds: float =
             process = max(found.peak_bytes - counted(found.micro_batch).peak, 0)
             memory, time = memory_plan(request, counted, process, available), time_here(request, found)
             if data.folder is None:
-                notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
+                notes.append(Message("{data} is not prepared yet: measured with random tokens", data=data.name))
         except ChildError as error:
             if not error.out_of_memory:
                 raise
@@ -199,7 +199,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
         device_name=device.label,
         dtype=dtype,
         compiled=None if config.compile == "auto" else config.compile,
-        notes=[] if peak else [Text("no run on such a device is known")],
+        notes=[] if peak else [Message("no run on such a device is known")],
     )
 
 
@@ -229,7 +229,7 @@ def time_elsewhere(request: Request, peak_flops: float) -> TimePlan:
         flops = flops_per_token(shape, build_model(shape).multiplied_parameters()) * config.tokens_per_step
     step = flops / (USUAL_MFU * peak_flops)
     seconds = {"step": step, "eval": FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step}
-    source = Text("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
+    source = Message("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
     return _time(request, seconds, mfu=USUAL_MFU, peak_flops=peak_flops, peak_source=source)
 
 
@@ -290,15 +290,15 @@ def _plan(
     )
 
 
-def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: DiskPlan) -> list[str]:
+def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: DiskPlan) -> list[Shown]:
     """What would help, only where something does."""
-    config, tokens, found = request.config, request.data.train_tokens, list[str]()
+    config, tokens, found = request.config, request.data.train_tokens, list[Shown]()
     if not memory.fits:
         fitting = [split for split in memory.splits if split.fits]
-        found.append(Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL))
+        found.append(Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL))
         if fitting:
             size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
-            found = [Text("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
+            found = [Message("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
     if time is not None and disk.free_bytes is not None:
         step, epochs = config.tokens_per_step / time.tokens_per_second, config.tokens_per_step / (tokens or math.inf)
         found += warnings(
@@ -306,9 +306,9 @@ def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: Di
         )
         if time.seconds > WORTH_TUNING and not request.done:
             command = shlex.join(["nanoscope", "tune", *request.words])
-            found.append(Text("find out in two minutes whether it can be faster: {command}", command=command))
+            found.append(Message("find out in two minutes whether it can be faster: {command}", command=command))
     if disk.free_bytes is not None and disk.bytes > disk.free_bytes:
         found.append(
-            Text("make room, keep fewer checkpoints (--keep_checkpoints=1), or use another disk (--out_dir=FOLDER)")
+            Message("make room, keep fewer checkpoints (--keep_checkpoints=1), or use another disk (--out_dir=FOLDER)")
         )
     return found

@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import Identity, identity, read_small, write_atomically
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 REFRESH_SECONDS = 20.0
@@ -51,8 +51,8 @@ class Holder(msgspec.Struct, frozen=True):
     """Linux's id of this boot of this machine, else empty. Containers have their own host names, but share this."""
     started: str
 
-    def text(self) -> Text:
-        return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
+    def text(self) -> Message:
+        return Message("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
 
     def may_be_running(self) -> bool:
         """Whether another process is, or may be on another machine."""
@@ -113,9 +113,9 @@ class RunLock:
             return
         began, seen = time.monotonic(), _mtime(self.note)
         if (left := SILENT_SECONDS - self._silence()) > 0:
-            text = Text(
+            text = Message(
                 "{folder} was last being trained by {holder}, on another machine; "
-                "waiting for a sign of life from it for another {left:duration} before taking over",
+                "waiting for a sign of life from it for another {left:compact} before taking over",
                 folder=self.folder,
                 holder=holder.text(),
                 left=left,
@@ -170,13 +170,13 @@ class RunLock:
                 "{folder} is being trained by {holder}\n"
                 "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
                 folder=self.folder,
-                holder=holder.text() if holder else Text("another process"),
+                holder=holder.text() if holder else Message("another process"),
             )
         silence = self._silence()
         return LockedError(
             "{folder} was last being trained by {holder}, on another machine, which showed a sign of life "
-            "{silence:duration} ago.\n"
-            "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
+            "{silence:compact} ago.\n"
+            "If it has ended, this machine may take over in {left:compact}: --init_from=auto waits for that. "
             "Or delete {note} and try again.",
             folder=self.folder,
             holder=holder.text(),
@@ -212,7 +212,7 @@ class RunLock:
             self._lock_file()
             self._take()
         elif here == self._folder_seen and holder is not None:
-            text = Text(
+            text = Message(
                 "{folder} is now being trained by {holder}, which took over because this process was silent for "
                 "minutes: stopped, or cut off from the file server.\n"
                 "This one ends and changes nothing there; that one continues from the last checkpoint.",
@@ -221,7 +221,7 @@ class RunLock:
             )
             raise LockLostError(text)
         else:
-            text = Text(
+            text = Message(
                 "{folder} was deleted or moved while it was being trained, and can't be found.\n"
                 "Training ends here; what was done since the last checkpoint is lost. Nothing that is at {folder} now "
                 "was touched.",

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from nanoscope.files import write_atomically
-from nanoscope.messages import Text, on_terminal, printable
+from nanoscope.messages import Message, Shown, on_terminal, printable
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Note, Start, encode
 from nanoscope.training.run_folder import RunFolder
@@ -22,12 +22,12 @@ class Sink:
     reporter: "Reporter"
     """The one it belongs to: a sink may have something to report itself."""
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None: ...
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None: ...
 
     def advance(self, step: int) -> None:
         """`step` iterations are done, whether they are logged or not."""
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         """Where the run is inside something that takes long; this is shown, not logged."""
 
     def close(self) -> None: ...
@@ -45,7 +45,7 @@ class Reporter:
         for event in events if self._sinks else ():
             if (now := self._folder.path) != self._place:
                 self._place = now
-                self.emit(Note(text=Text("the run's folder was moved; training continues in {folder}", folder=now)))
+                self.emit(Note(text=Message("the run's folder was moved; training continues in {folder}", folder=now)))
             lines = console_lines(event, str(now))
             timed = msgspec.structs.replace(event, time=datetime.now(UTC).isoformat(timespec="milliseconds"))
             for sink in self._sinks:
@@ -55,7 +55,7 @@ class Reporter:
         for sink in self._sinks:
             sink.advance(step)
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         for sink in self._sinks:
             sink.progress(text)
 
@@ -67,9 +67,9 @@ class Reporter:
 class Terminal(Sink):
     """Prints the lines of events, in the user's language."""
 
-    def line(self, text: str) -> None: ...
+    def line(self, text: Shown) -> None: ...
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None:
         for line in lines:
             self.line(on_terminal(line))
 
@@ -102,8 +102,8 @@ class LogFile(Sink):
             self._warned = False
         except OSError as error:
             if not self._warned:
-                trouble = Text("can't write {path}: {reason}", path=self._path, reason=error.strerror or error)
-                warning = Text(
+                trouble = Message("can't write {path}: {reason}", path=self._path, reason=error.strerror or error)
+                warning = Message(
                     "warning: {trouble}; training continues, and will retry with every line", trouble=trouble
                 )
                 self._terminal.line(on_terminal(warning))
@@ -132,7 +132,7 @@ class EventsFile(LogFile):
         super().__init__(path, terminal)
         self._began = time.perf_counter() - started_ago
 
-    def write(self, event: AnyEvent, lines: Sequence[str] = ()) -> None:
+    def write(self, event: AnyEvent, lines: Sequence[Shown] = ()) -> None:
         line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began))
         if isinstance(event, Start):
             self.append_durably(line)  # before anything else is written: it says whose the folder is
@@ -143,8 +143,8 @@ class EventsFile(LogFile):
 class ConsoleLog(LogFile):
     """console.log: what the terminal shows, in English."""
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        self.append("".join(f"{printable(line)}\n" for line in lines))
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None:
+        self.append("".join(f"{printable(str(line))}\n" for line in lines))
 
 
 def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
