@@ -6,10 +6,11 @@ from contextlib import suppress
 from typing import Any
 
 from nanoscope.findings.analyse import Analysis
-from nanoscope.findings.declared import Diverged, Epoch, NonFinite, Overfitting, Stalled
+from nanoscope.findings.declared import Diverged, NonFinite, Overfitting, Stalled
 from nanoscope.findings.eta import Eta
 from nanoscope.findings.mfu import believable_mfu, mfu_peak
 from nanoscope.findings.progress import train_tokens, trained_parameters
+from nanoscope.messages import Epoch
 from nanoscope.runs.run import Run
 
 Numbers = Mapping[str, Any]  # what the log does not say is missing; losses are in nats unless the trainer's are not
