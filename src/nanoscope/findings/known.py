@@ -8,7 +8,7 @@ from typing import Any
 from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.declared import Diverged, Epoch, NonFinite, Overfitting, Stalled
 from nanoscope.findings.eta import Eta
-from nanoscope.findings.mfu import believable_mfu, mfu_peak
+from nanoscope.findings.mfu import share_of_device
 from nanoscope.findings.progress import train_tokens, trained_parameters
 from nanoscope.runs.run import Run
 
@@ -138,8 +138,8 @@ def _efficiency(analysis: Analysis) -> dict[str, Any]:
         "step_s": timing.typical_s if timing and of_steps else None,
         "eval_share": next((cost.share for cost in analysis.phase_costs if cost.phase == "evaluation"), None),
         "compile_s": next((group.typical_s for group in analysis.slow_groups if group.compiled), None),
-        "mfu": believable_mfu(mfu, achieved),
-        "peak_tflops": mfu_peak(mfu, achieved),
+        "mfu": share_of_device(mfu, achieved)[0],
+        "peak_tflops": share_of_device(mfu, achieved)[1],
         "tflops": mfu.achieved_tflops if mfu else achieved.tflops if achieved else None,
     }
 
