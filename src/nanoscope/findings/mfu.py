@@ -239,7 +239,7 @@ def analyse_mfu(
         assumed_tflops=assumed,
         achieved_tflops=achieved,
         recomputed=None if share is not None and share > IMPOSSIBLE else share,
-        lags=bool(settled) and run.traits.mfu_is_moving_average and last < (1 - LAG) * settled and len(measured) >= 5,
+        lags=run.traits.mfu_is_moving_average and last < (1 - LAG) * (settled or 0.0) and len(measured) >= 5,
         falls_at=falls_at,
         fell_from=fell_from,
         fell_to=fell_to,
