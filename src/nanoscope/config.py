@@ -251,7 +251,6 @@ class InvalidConfigError(UsageError):
         super().__init__(several if len(mistakes) > 1 else mistakes[0])
 
 
-ANY_SETTING = "*"
 MOST_MISTAKES = 20  # with more, it is the wrong file
 
 
@@ -264,40 +263,37 @@ class Mistakes:
     """Warnings that stop nothing."""
     changes: list[str] = field(default_factory=list)
     """What a source changes besides its own settings."""
-    unread: set[str] = field(default_factory=set)
-    """Settings that could not be read: they have their defaults, which must not be compared with other settings."""
 
-    def add(self, message: Text, unread: str = "") -> None:
-        """Add a mistake; `unread` names the setting that could not be read because of it."""
+    def add(self, message: Text) -> None:
         if len(self.messages) == MOST_MISTAKES:
             raise InvalidConfigError([*self.messages, Text("too many mistakes, the rest was not read")])
         if message not in self.messages:
             self.messages.append(message)
-        self.unread.add(unread)
-
-    def affect(self, *keys: str) -> bool:
-        return not self.unread.isdisjoint((*keys, ANY_SETTING))
 
 
 def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:
-    """Build a valid TrainConfig, or raise one UsageError that lists every mistake, including earlier ones."""
+    """Build a valid TrainConfig, or raise one UsageError that lists every mistake, including earlier ones.
+
+    Settings are compared with each other only when each of them could be read and is in its range.
+    """
     mistakes = mistakes or Mistakes()
     config = TrainConfig(**values)
-    _check_each(config, mistakes)
-    _check_together(config, mistakes)
+    for key, item in KEYS.items():
+        accepts, value = item.metadata["accepts"], getattr(config, key)
+        if accepts is not None and not isinstance(value, str) and not accepts.contains(value):
+            mistakes.add(accepts.refusal(key, value, _words(key)))
+    if not mistakes.messages:
+        _check_together(config, mistakes)
     if mistakes.messages:
         raise InvalidConfigError(mistakes.messages)
     return config
 
 
-def _check_each(config: TrainConfig, mistakes: Mistakes) -> None:
-    """Refuse numbers out of range, and settings without effect: what has none must not look as if it had one."""
+def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
+    """Refuse settings that contradict each other, or have no effect: those must not look as if they had one."""
     for key, item in KEYS.items():
-        accepts, only_for, value = item.metadata["accepts"], item.metadata["recipe"], getattr(config, key)
-        if accepts is not None and not isinstance(value, str) and not accepts.contains(value):
-            mistakes.add(accepts.refusal(key, value, _words(key)), key)
-        unused = only_for not in ("", config.recipe) and value != item.default
-        if unused and not mistakes.affect("recipe", key):
+        only_for = item.metadata["recipe"]
+        if only_for not in ("", config.recipe) and getattr(config, key) != item.default:
             mistakes.add(
                 Text(
                     "{key} has no effect with recipe={recipe}; it is only for recipe={only_for}",
@@ -306,10 +302,6 @@ def _check_each(config: TrainConfig, mistakes: Mistakes) -> None:
                     only_for=only_for,
                 )
             )
-
-
-def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
-    """Refuse settings that contradict each other."""
     if config.overwrite and config.init_from in ("resume", "auto"):
         mistakes.add(
             Text(
@@ -317,8 +309,7 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
                 init_from=config.init_from,
             )
         )
-    rates = config.decay_lr and config.min_lr != "auto" and not mistakes.affect("min_lr", "learning_rate", "decay_lr")
-    if rates and not 0 <= config.lowest_lr <= config.peak_lr:
+    if config.decay_lr and config.min_lr != "auto" and not 0 <= config.lowest_lr <= config.peak_lr:
         mistakes.add(
             Text(
                 "min_lr must be between 0 and learning_rate={peak_lr:g}, got {lowest_lr:g}",
@@ -326,8 +317,6 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
                 lowest_lr=config.lowest_lr,
             )
         )
-    if mistakes.affect("n_embd", "n_head"):
-        return
     channels, rest = divmod(config.n_embd, config.n_head)
     if rest:
         mistakes.add(
@@ -338,7 +327,7 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
                 near=max(round(config.n_embd / config.n_head), 1) * config.n_head,
             )
         )
-    elif channels % 2 and config.recipe == "modern" and not mistakes.affect("recipe"):
+    elif channels % 2 and config.recipe == "modern":
         mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
 
 
@@ -347,19 +336,13 @@ def refuse_changes(typed: dict[str, Any], own: dict[str, Any], model: str) -> No
     refused = [key for key in SHAPE_KEYS if key in own and typed.get(key, own[key]) != own[key]]
     if "output_lr" in own and bool(typed.get("output_lr", own["output_lr"])) != bool(own["output_lr"]):
         refused.append("output_lr")  # decides which optimizer trains the vocabulary
-    lines = [
-        Text(
-            "{typed} was typed, but {model} has {own}",
-            typed=f"{key}={typed[key]}",
-            model=model,
-            own=f"{key}={own[key]}",
-        )
-        for key in refused
-    ]
-    if lines:
+    if refused:
         raise UsageError(
-            "{lines}\nA model keeps its shape and its optimizers: leave these out, or train from scratch.",
-            lines=Joined("\n", lines),
+            "{typed} was typed, but {model} has {own}\n"
+            "A model keeps its shape and its optimizers: leave that out, or train from scratch.",
+            typed=", ".join(f"{key}={typed[key]}" for key in refused),
+            model=model,
+            own=", ".join(f"{key}={own[key]}" for key in refused),
         )
 
 

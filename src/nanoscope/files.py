@@ -63,18 +63,6 @@ def sync_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-Identity = tuple[int, int]
-
-
-def identity(path: Path) -> Identity | None:
-    """What a file or folder keeps when it is renamed; None if there is none. Raises OSError if that can't be told."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -148,7 +148,7 @@ def test_auto_is_the_default_of_a_corpus(name, shakespeare, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("source", "name"),
-    [("shakespeare_char", "shakespeare"), ("my book.txt", "my-book"), ("a/b.jsonl.gz", "b"), ("texts/", "texts")],
+    [("shakespeare_char", "shakespeare"), ("my book.txt", "my-book"), ("a/b.jsonl", "b"), ("texts/", "texts")],
 )
 def test_a_dataset_is_named_after_its_first_source_and_its_tokenizer(source, name):
     assert default_folder(source, "bpe").as_posix() == f"data/{name}-bpe"

@@ -1,7 +1,5 @@
-import bz2
 import gzip
 import json
-import lzma
 import sys
 
 import pytest
@@ -68,7 +66,6 @@ def test_the_encoding_can_be_set(file):
 def test_a_byte_order_mark_names_the_encoding(file, encoding, order):
     content = "\ufeffcafé\r\nनमस्ते".encode(f"{encoding}-{order}")
     assert texts(file("a.txt", content)) == ["café\nनमस्ते"]
-    assert texts(file("a.txt.gz", gzip.compress(content))) == ["café\nनमस्ते"]
 
 
 def test_json_lines_and_csv_may_be_utf16(file):
@@ -120,9 +117,8 @@ def test_a_field_can_be_chosen(file):
         ("a.jsonl", '{"text": "a"}\n{"text": \n', r"a\.jsonl is not a valid JSONL file: line 3: Expecting value"),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "record 2: the field 'text' is int"),
         ("a.jsonl", '{"text": 5}\n', "record 1: the field 'text' is int"),
-        ("a.jsonl", '{"texts": "long", "note": "a"}\n', r"It has: texts, note\.\n.*a\.jsonl --field=texts$"),
-        ("a.csv", "id,content\n1,some words\n", r"no field 'text'\. It has: id, content\.\n.* --field=content$"),
-        ("a.txt.gz", b"\x1f\x8b\x08\0 not gzip", r"Cannot read .*a\.txt\.gz"),
+        ("a.jsonl", '{"texts": "long", "note": "a"}\n', r"It has: texts, note\.\n.*--field=NAME$"),
+        ("a.csv", "id,content\n1,some words\n", r"no field 'text'\. It has: id, content\.\n.*--field=NAME$"),
         ("a.parquet", b"PAR1 this is not parquet", r"a\.parquet is not a valid PARQUET file"),
     ],
 )
@@ -154,7 +150,7 @@ def test_parquet_is_read_in_batches(tmp_path):
     table = pyarrow.table({"id": list(range(2001)), "text": [*wanted, None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=700)
     assert texts(tmp_path / "a.parquet") == wanted
-    with pytest.raises(JobError, match=r"It has: id, text\.\n.*--field=text"):
+    with pytest.raises(JobError, match=r"It has: id, text\.\n.*--field=NAME"):
         texts(tmp_path / "a.parquet", field="txet")
 
 
@@ -169,27 +165,6 @@ def test_a_long_field_comes_in_pieces(file, monkeypatch):
     path = file("a.jsonl", json.dumps({"text": "x" * 35}))
     assert [len(piece.text) for piece in Documents([path]).pieces()] == [10, 10, 10, 5]
     assert texts(path) == ["x" * 35]
-
-
-@pytest.mark.parametrize(
-    ("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
-)
-def test_compressed_files_are_decompressed(file, suffix, compress):
-    assert texts(file(f"a.jsonl{suffix}", compress(b'{"text": "a"}\n'))) == ["a"]
-    assert texts(file(f"a.json{suffix}", compress(b'["a", "b"]'))) == ["a", "b"]
-    assert texts(file(f"b.txt{suffix}", compress(b"b"))) == ["b"]
-
-
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_a_truncated_compressed_file_is_named(file, suffix, compress):
-    with pytest.raises(JobError, match=rf"Cannot read .*a\.txt\{suffix}"):
-        texts(file(f"a.txt{suffix}", compress(b"many words " * 1000)[:-12]))
-
-
-def test_a_file_that_unpacks_to_an_absurd_size_is_refused(file, monkeypatch):
-    monkeypatch.setattr(readers, "BOMB_BYTES", 1 << 20)
-    with pytest.raises(JobError, match=r"a\.txt\.bz2 was not read: it unpacks to over"):
-        texts(file("a.txt.bz2", bz2.compress(b"a" * (1 << 23))))
 
 
 @pytest.mark.parametrize("repeated", [True, False])
@@ -220,10 +195,11 @@ def test_repeated_texts_of_parquet_are_held_once(tmp_path):
     assert pyarrow.total_allocated_bytes() < 100e6  # of 400 MB
 
 
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.zst"])
-def test_an_archive_that_cannot_be_read_gets_a_way_out(file, name):
-    with pytest.raises(JobError, match="Unpack it into a folder"):
-        texts(file(name, b"x"))
+def test_a_packed_file_gets_a_way_out(file):
+    packed = gzip.compress(b"many words")
+    for name, content in (("a.txt.gz", packed), ("a.tgz", b"x"), ("a.zip", b"x"), ("a.zst", b"x"), ("a.txt", packed)):
+        with pytest.raises(JobError, match="Unpack it into a folder"):
+            texts(file(name, content))
 
 
 def test_reading_reports_its_progress(file, monkeypatch):

@@ -74,7 +74,7 @@ COMMANDS = {
     "runs": "List the runs of a folder: state, step, best loss, time left.",
     "sweep": "Train one run for each combination of settings, and rank them.",
     "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
-    "bench": "Measure how fast this machine trains and samples.",
+    "bench": "Measure how fast this machine trains.",
     "presets": "List the presets of train, or print one.",
     "completion": "Print the script that completes commands, options and runs in your shell.",
     "help": "Show the help of a command.",

@@ -42,10 +42,9 @@ def prepare(
 
       zcat articles.txt.gz | nanoscope prepare - --out data/articles
 
-    Files may be text of any kind, JSON, JSON Lines, CSV, TSV or Parquet,
-    compressed (.gz, .bz2, .xz) or in a zip archive. UTF-16 and UTF-32 are
-    recognised by their byte order mark. Standard input may be text, JSON, gzip,
-    zip, or CSV if --field is given. A download that breaks off is resumed.
+    Files may be text of any kind, JSON Lines, a JSON array, CSV, TSV or
+    Parquet. UTF-16 and UTF-32 are recognised by their byte order mark. Standard
+    input may be text, JSON, or CSV if --field is given. Unpack archives first.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ def prepare(
     field
         The field of JSON, or the column of csv and parquet, that contains the text. Default: text.
     ext
-        Extensions of the files to read in folders and zip archives. Default: txt, md, jsonl, csv, tsv, parquet.
+        Extensions of the files to read in folders. Default: txt, md, jsonl, csv, tsv, parquet.
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding

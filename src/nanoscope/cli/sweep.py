@@ -44,7 +44,7 @@ def sweep(
     words
         Presets or config files, as for train, and settings: --key=value or --key=value,value,...
     jobs
-        Train N runs at a time. They share the CPU's threads; on several GPUs each has one.
+        Train N runs at a time. They share the CPU's threads, and the GPU.
     dry_run
         List the runs and what would be done, and train nothing.
     json

@@ -29,7 +29,7 @@ from nanoscope.data.dataset import (
 )
 from nanoscope.data.download import OnProgress, is_url, without_query
 from nanoscope.data.ngrams import ladder_of, stored_ladder
-from nanoscope.data.readers import COMPRESSED, Piece
+from nanoscope.data.readers import Piece
 from nanoscope.data.sources import STDIN, Documents, listed
 from nanoscope.data.tokenizer import (
     KINDS,
@@ -72,7 +72,7 @@ def prepare(
 ) -> Path:
     """Encode text into a dataset and return its folder, which appears only when complete.
 
-    Sources are corpora, files, folders, zip archives, URLs, and "-" for standard input.
+    Sources are corpora, files, folders, URLs, and "-" for standard input.
     """
     _check_options(tokenizer, val_fraction)
     documents = Documents(sources, field, encoding, ext, on_progress)
@@ -107,8 +107,6 @@ def default_folder(source: str, kind: str) -> Path:
         name = PurePath(urlsplit(source).path).name or urlsplit(source).netloc
     else:
         name = Path(source).resolve().name
-    for compression in COMPRESSED:
-        name = name.removesuffix(compression)
     stem = name.rpartition(".")[0] or name
     return DATA / (re.sub(r"[^\w.+-]+", "-", stem) + f"-{kind}")
 

@@ -1,44 +1,32 @@
 """Reading documents from text, JSON, JSON Lines, CSV and Parquet files, in pieces of bounded size."""
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import json
-import lzma
-import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from nanoscope.errors import JobError, why
 from nanoscope.messages import Text
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
-LINE_LIMIT_CHARACTERS = 1 << 27  # a JSON value or a CSV field must be held in full
+LINE_LIMIT_CHARACTERS = 1 << 27  # a line, a CSV field and a JSON array must be held in full
 HEAD_BYTES = 1 << 13
-NOT_BETWEEN_VALUES = re.compile(r"[^\s,\[\]]")  # of JSON
-LONGEST_TOKEN = 16  # characters of an escape or a literal of JSON that the end of a block may have cut
 
 # No text of over 1 GiB compresses to a 500th of its size: such a file was made to fill a memory or a disk.
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 500
 
-COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 UNICODE_MARKS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
     b"\xff\xfe\0\0": "utf-32",
     b"\0\0\xfe\xff": "utf-32",
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-
-
-class MissingFieldError(Exception):
-    """Holds the record that has no such field."""
 
 
 class Piece(NamedTuple):
@@ -50,43 +38,35 @@ class Piece(NamedTuple):
 
 @dataclass
 class TextFile:
-    """Something to read text from: a file, a member of a zip archive, or standard input."""
+    """A file to read text from."""
 
     name: str
+    path: Path
     suffix: str
-    """What it holds, which decides how it is read: .txt, .jsonl, …; without that of the compression."""
+    """What it holds, which decides how it is read: .txt, .jsonl, …"""
     size_bytes: int
-    open_raw: Callable[[], IO[bytes]]
-    compression: str = ""
-    read_bytes: Callable[[], int] = int
-    """How many of the `size_bytes` were read so far."""
+    read_bytes: int = 0
+    """How many of them were read so far."""
+
+    @classmethod
+    def at(cls, path: Path, name: str = "", suffix: str | None = None) -> "TextFile":
+        """The file at a path; a download and standard input have another name and suffix."""
+        suffix = path.suffix if suffix is None else suffix
+        return cls(name or str(path), path, suffix.lower(), path.stat().st_size)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open the decompressed content."""
         try:
-            with self.open_raw() as raw:
-                self.read_bytes = raw.tell
-                yield COMPRESSED[self.compression](raw) if self.compression else raw
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+            with self.path.open("rb") as stream:
+                yield stream
+        except OSError as error:
             raise JobError("Cannot read {path}: {reason}.", path=self.name, reason=why(error)) from error
         finally:
-            self.read_bytes = lambda: self.size_bytes
+            self.read_bytes = self.size_bytes
 
     def head(self) -> bytes:
         with self.open() as stream:
             return stream.read(HEAD_BYTES)
-
-    def check_unpacked(self, unpacked_bytes: int, packed_bytes: int) -> None:
-        """Refuse a file of which so much unpacks to an absurd size."""
-        if unpacked_bytes > max(BOMB_BYTES, BOMB_RATIO * packed_bytes):
-            raise JobError(
-                "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
-                "If it really holds text, unpack it yourself and prepare the result.",
-                name=self.name,
-                size=unpacked_bytes >> 30,
-                ratio=BOMB_RATIO,
-            )
 
 
 def marked_encoding(head: bytes) -> str | None:
@@ -113,7 +93,14 @@ def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
             value = record
             if isinstance(record, dict):
                 if field not in record:
-                    raise MissingFieldError(record)
+                    raise JobError(
+                        "{where} has no field {field!r}. It has: {names}.\n"
+                        "Name the one with the text, for example: {command}",
+                        where=file.name,
+                        field=field,
+                        names=", ".join(str(name)[:40] for name in islice(record, 20)),
+                        command="--field=NAME",
+                    )
                 value = record[field]
             if value is None:
                 continue
@@ -150,10 +137,9 @@ def _decoded(file: TextFile, encoding: str) -> Iterator[str]:
                 raise _wrong_encoding(file, encoding, offset + len(block) - len(error.object) + error.start) from error
             if not offset:
                 text = text.removeprefix("\ufeff")  # the byte order mark
+            file.read_bytes = offset = offset + len(block)
             if text:
                 yield text
-            offset += len(block)
-            file.check_unpacked(offset, file.read_bytes())
 
 
 def _wrong_encoding(file: TextFile, encoding: str, position: int) -> JobError:
@@ -166,54 +152,37 @@ def _wrong_encoding(file: TextFile, encoding: str, position: int) -> JobError:
     )
 
 
+def _lines(blocks: Iterator[str]) -> Iterator[str]:
+    rest = ""
+    for text in blocks:
+        *whole, rest = (rest + text).split("\n")
+        yield from (line + "\n" for line in whole)
+        _check_length(rest)
+    yield rest
+
+
 def _check_length(value: str) -> None:
     if len(value) > LINE_LIMIT_CHARACTERS:
         raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
 
 
 def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    """Yield the values of JSON Lines, or the elements of arrays."""
-    decode = json.JSONDecoder().raw_decode
-    text, at, line, open_arrays = "", 0, 1, 0
-    while True:
-        found = NOT_BETWEEN_VALUES.search(text, at)
-        start = found.start() if found else len(text)
-        open_arrays += text.count("[", at, start) - text.count("]", at, start)
-        at, error = start, None
+    """The value in each line, or the elements of an array."""
+    first = next(blocks, "")
+    blocks, is_array = chain([first], blocks), first.lstrip().startswith("[")
+    most = 2 + LINE_LIMIT_CHARACTERS // BLOCK_SIZE
+    for number, text in enumerate(["".join(islice(blocks, most))] if is_array else _lines(blocks)):
+        _check_length(text)
         try:
-            value, end = decode(text, at)
-            cut = end == len(text)  # a number may go on
-        except json.JSONDecodeError as problem:
-            error = problem
-            cut = error.msg.startswith("Unterminated") or error.pos >= len(text) - LONGEST_TOKEN
-        if cut:
-            rest = text[at:]
-            _check_length(rest)
-            # As much again as is waiting, so that parsing a long value takes linear time.
-            if more := "".join(islice(blocks, 1 + len(rest) // BLOCK_SIZE)):
-                line += text.count("\n", 0, at)
-                text, at = rest + more, 0
-                continue
-            if not rest and not open_arrays:
-                return
-        if error:
-            line += text.count("\n", 0, error.pos)
-            raise ValueError(Text("line {line:,}: {what}", line=line, what=error.msg))
-        yield value
-        at = end
+            value = json.loads(text) if text.strip() else []
+        except json.JSONDecodeError as error:
+            raise ValueError(Text("line {line:,}: {what}", line=number + error.lineno, what=error.msg)) from None
+        yield from value if isinstance(value, list) else [value]
 
 
 def _csv(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    def lines() -> Iterator[str]:
-        rest = ""
-        for text in blocks:
-            *whole, rest = (rest + text).split("\n")
-            yield from (line + "\n" for line in whole)
-            _check_length(rest)
-        yield rest
-
     csv.field_size_limit(LINE_LIMIT_CHARACTERS)
-    return csv.DictReader(lines(), delimiter="\t" if file.suffix == ".tsv" else ",")
+    return csv.DictReader(_lines(blocks), delimiter="\t" if file.suffix == ".tsv" else ",")
 
 
 def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
@@ -226,21 +195,34 @@ def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]
         ) from error
     try:
         with file.open() as stream:
-            columns = pyarrow.parquet.read_schema(stream)
-            if field not in columns.names:
-                yield {column.name: "" if "string" in str(column.type) else None for column in columns}
+            columns = pyarrow.parquet.read_schema(stream).names
+            if field not in columns:
+                yield dict.fromkeys(columns)
             table = pyarrow.parquet.ParquetFile(stream, read_dictionary=[field])  # repeated texts: held once
             groups = map(table.metadata.row_group, range(table.num_row_groups))
-            file.check_unpacked(sum(group.total_byte_size for group in groups), file.size_bytes)
-            unpacked = 0  # the declared size counts repeated texts once
+            _check_unpacked(file, sum(group.total_byte_size for group in groups))
+            unpacked = rows = 0  # the declared size counts repeated texts once
             for batch in table.iter_batches(batch_size=512, columns=[field]):
+                rows += len(batch)
+                file.read_bytes = file.size_bytes * rows // table.metadata.num_rows
                 for value in batch.column(0):
                     text = value.as_py()
                     unpacked += len(text) if isinstance(text, str) else 0
-                    file.check_unpacked(unpacked, file.size_bytes)
+                    _check_unpacked(file, unpacked)
                     yield text
     except pyarrow.ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from error
+
+
+def _check_unpacked(file: TextFile, unpacked_bytes: int) -> None:
+    if unpacked_bytes > max(BOMB_BYTES, BOMB_RATIO * file.size_bytes):
+        raise JobError(
+            "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
+            "If it really holds text, unpack it yourself and prepare the result.",
+            name=file.name,
+            size=unpacked_bytes >> 30,
+            ratio=BOMB_RATIO,
+        )
 
 
 RECORDS: dict[str, Callable[[TextFile, Iterator[str], str], Iterator[Any]]] = {

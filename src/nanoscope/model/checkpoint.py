@@ -3,7 +3,7 @@
 Anyone may have written it, so sizes are checked before memory is taken for them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,6 @@ from nanoscope.checkpoint_files import (
     STATE,
     TOKENIZER,
     WEIGHTS,
-    OtherVersionError,
     checkpoint_folders,
     checkpoints_from,
     read_state,
@@ -79,8 +78,6 @@ class LoadedCheckpoint:
     tokenizer: dict[str, Any] | None
     scaler: Plain
     run: Plain
-    damaged: tuple[Path, ...] = ()
-    """Checkpoints that should have been used instead of this one."""
 
 
 def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[Text]]:
@@ -104,14 +101,11 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
             run=run,
         )
     problems: list[Text] = []
-    damaged: list[Path] = []
     for candidate in candidates:
         try:
-            return replace(load_checkpoint(candidate, optimizer=optimizer), damaged=tuple(damaged)), problems
+            return load_checkpoint(candidate, optimizer=optimizer), problems
         except JobError as error:
             problems.append(error.text)
-            if not isinstance(error, OtherVersionError):
-                damaged.append(candidate)
     raise JobError("no checkpoint can be used:\n{problems}", problems=Joined("\n", problems))
 
 

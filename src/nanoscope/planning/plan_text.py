@@ -21,44 +21,38 @@ def lines(plan: Plan) -> Iterator[Text]:
     settings = Joined(", ", [plan.dtype, *mode])
     yield Text("{name} on {device}: {settings}", name=plan.name, device=plan.device_name, settings=settings)
     yield from _work(plan)
-    memory, time, disk = plan.memory, plan.time, plan.disk
-    sizes = {"peak": short_bytes(memory.peak_bytes), "available": short_bytes(memory.available_bytes)}
-    if not memory.fits:
+    sizes = {"peak": short_bytes(plan.peak_bytes), "available": short_bytes(plan.available_bytes)}
+    if not plan.fits:
         yield Text("memory: does not fit: needs {peak}, has {available}", **sizes)
     elif plan.measured:
         yield Text("memory: {peak} of {available}, measured", **sizes)
     else:
         yield Text("memory: {peak} of {available}, computed", **sizes)
-    for split in memory.splits:
+    for split in plan.splits:
         yield Text(
             "  {batch:>9}  {peak:>8}  {verdict}",
             batch=f"{split.batch_size} × {split.gradient_accumulation_steps}",
             peak=short_bytes(split.peak_bytes),
             verdict=Text("fits") if split.fits else Text("does not fit"),
         )
-    if time is not None:
-        yield Text(
-            "time: {seconds:duration} in all ({low:duration} to {high:duration})",
-            seconds=time.seconds,
-            low=time.seconds_low,
-            high=time.seconds_high,
-        )
-        for part in time.parts:
+    if plan.seconds is not None:
+        yield Text("time: {range}", range=_range(plan))
+        for part in plan.parts:
             yield Text(
                 "  {times:>9,} × {seconds:rough}  {phase}",
                 times=part.times,
                 seconds=part.seconds,
                 phase=PHASES[part.phase],
             )
-        yield Text("  {speed:count} tokens/s", speed=time.tokens_per_second)
-        if time.mfu is not None and time.peak_flops is not None:
-            yield Text(
-                "  MFU {mfu:.1%} of {peak:,.0f} GFLOPS ({source})",
-                mfu=time.mfu,
-                peak=time.peak_flops / 1e9,
-                source=time.peak_source,
-            )
-    size, needed = short_bytes(disk.checkpoint_bytes), short_bytes(disk.bytes)
+        yield Text("  {speed:count} tokens/s", speed=plan.tokens_per_second)
+    if plan.mfu is not None and plan.peak_flops is not None:
+        yield Text(
+            "  MFU {mfu:.1%} of {peak:,.0f} GFLOPS ({source})",
+            mfu=plan.mfu,
+            peak=plan.peak_flops / 1e9,
+            source=plan.peak_source,
+        )
+    size, needed = short_bytes(plan.checkpoint_bytes), short_bytes(plan.disk_bytes)
     yield Text("disk: up to {all} for checkpoints of {each}", all=needed, each=size)
     for note in plan.notes:
         yield Text("note: {text}", text=note)
@@ -92,18 +86,21 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
+def _range(plan: Plan) -> Text:
+    return Text(
+        "{seconds:duration} in all ({low:duration} to {high:duration})",
+        seconds=plan.seconds,
+        low=plan.seconds_low,
+        high=plan.seconds_high,
+    )
+
+
 def table(plans: Sequence[Plan]) -> Iterator[Text]:
     """One line for each device."""
     yield from _work(plans[0])
     width = max(len(plan.device_name) for plan in plans)
     for plan in plans:
-        needs = f"{short_bytes(plan.memory.peak_bytes)} / {short_bytes(plan.memory.available_bytes)}"
-        told = Text("no run on such a device is known") if plan.memory.fits else Text("does not fit")
-        if plan.time is not None:
-            told = Text(
-                "{seconds:duration} in all ({low:duration} to {high:duration})",
-                seconds=plan.time.seconds,
-                low=plan.time.seconds_low,
-                high=plan.time.seconds_high,
-            )
+        needs = f"{short_bytes(plan.peak_bytes)} / {short_bytes(plan.available_bytes)}"
+        told = Text("no run on such a device is known") if plan.fits else Text("does not fit")
+        told = told if plan.seconds is None else _range(plan)
         yield Text("{device}  {needs}  {told}", device=f"{plan.device_name:{width}}", needs=f"{needs:>19}", told=told)

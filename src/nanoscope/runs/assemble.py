@@ -20,8 +20,9 @@ from itertools import compress, count, islice, pairwise
 from operator import le, ne
 from typing import Any, Literal
 
+from nanoscope.runs.claims import Numbering, Rows, scaled
 from nanoscope.runs.columns import Table, Tables, missing
-from nanoscope.runs.meaning import SAME_VAL, Rows, Understanding, scaled, understand
+from nanoscope.runs.meaning import Understanding, understand
 from nanoscope.runs.run import (
     LINE_BITS,
     MISSING,
@@ -50,6 +51,7 @@ SERIES = (
     ("data_s", "data_s", 1.0),
     ("lr_share", "lr_share", 1.0),
 )
+SAME_VAL = 0.002
 INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
 MOST_STEPS = 10**13  # a number beyond this is none of a step
@@ -84,7 +86,6 @@ class Track:
     at: "array[int]"
     step: "array[int]"
     columns: "list[array[float]]"  # those of `Steps` behind the step
-    clock: "array[float]"
     total: "array[float]"
     series: "dict[str, array[float]]"
 
@@ -101,11 +102,11 @@ class Track:
 
 
 def _track(several: list[Rows]) -> Track:
-    parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), array("q"))]]
+    parts = [_columns(rows) for rows in several or [Rows(Table(None, "", [], [], 0), count=Numbering(array("q")))]]
     whole: dict[str, Any] = parts[0] if len(parts) == 1 else _merged(parts)
     at, step = whole.pop("at"), whole.pop("step")
     columns = [whole.pop(name) for name in ("loss", "time", "lr", "grad_norm", "tok_s", "mfu_pct")]
-    return Track(at, step, columns, whole.pop("clock"), whole.pop("total"), whole)
+    return Track(at, step, columns, whole.pop("total"), whole)
 
 
 def _columns(rows: Rows) -> "dict[str, Any]":
@@ -114,11 +115,11 @@ def _columns(rows: Rows) -> "dict[str, Any]":
     assert rows.steps is not None
     found: dict[str, Any] = {"at": table.at, "step": rows.steps}
     nothing = missing(size)  # one for all: a log may have a million rows
-    found["clock"] = rows.clock or nothing
     found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
-    if rows.totals and size and math.isfinite(max(rows.totals.values)):
-        found["total"] = array("d", (value if value == value else 0 for value in rows.totals.values))
-    printed = {"loss": rows.loss.values if rows.loss else None, "time": rows.time}
+    totals = rows.count.totals if rows.count else None
+    if totals and size and math.isfinite(max(totals.values)):
+        found["total"] = array("d", (value if value == value else 0 for value in totals.values))
+    printed = {"loss": rows.loss.values if rows.loss else None, "time": rows.times.values if rows.times else None}
     for name in ("lr", "grad_norm", "tok_s", "mfu_pct"):
         column = table.get(name, f"{name}_each")
         printed[name] = scaled(column) if column else None
@@ -182,7 +183,6 @@ class Assembler:
         self.recent_from = 0  # index into the current run's steps: what is earlier does not count as recent
         self.pieces: list[tuple[int, Run]] = []  # the first row of each, and its run
         self.ends_at: dict[int, int] = {}  # id of a run → its last row
-        self.readings: dict[int, tuple[int, float]] = {}  # id of a run → last step and reading of its clock
         self.excerpts: list[Run] = []
         kinds = {event.kind for event in self.found.events}
         quoted = self.format == "nanogpt" and any(v != v for v in self.track.columns[0])
@@ -216,7 +216,6 @@ class Assembler:
     def _place(self, start: int, end: int) -> None:
         """Give a part to its run."""
         track = self.track
-        begins = self.boundary or self.current is None
         while (run := self._run_of(start)) is None:
             start += 1
             if start == end:
@@ -224,7 +223,12 @@ class Assembler:
         run.steps.step.extend(track.step[start:end])
         for column, values in zip(run.steps.columns()[1:], track.columns, strict=True):
             column.extend(values[start:end])
-        self._tell_clock(run, start, end, begins)
+        times = self.main.times if self.main else None
+        if times:
+            run.time_source, run.time_spans_steps = times.source, times.spans
+            run.clock_resolution_s = times.resolution_s
+            if times.spans and times.source != "printed" and run.resumed_at and run.resumed_at[-1] == track.step[start]:
+                run.steps.time_s[-(end - start)] = MISSING  # the clock went on while the run stood still
         total = track.total[end - 1]
         run.total_steps = int(total) if 0 < total < MOST_STEPS else run.total_steps
         for name, values in track.series.items():
@@ -289,7 +293,6 @@ class Assembler:
         self.resumed.append((self.track.at[index], run, step))
         run.config |= self.facts
         self.facts, self.typed = {}, set()
-        self.readings.pop(id(run), None)
         self._switch(run, len(run.steps))
 
     def _run_with_total(self, current: Run, total: int, step: int, loss: float) -> Run:
@@ -319,31 +322,6 @@ class Assembler:
             if len(steps) > 1:
                 return (run.last_step or 0) + steps[-1] - steps[-2]
         return None
-
-    def _tell_clock(self, run: Run, start: int, end: int, begins: bool) -> None:
-        """Times of steps as differences of a clock: missing after a reset."""
-        track, main = self.track, self.main
-        assert main is not None
-        if main.clock is None:
-            return
-        run.time_source, run.time_spans_steps = main.source, True
-        run.clock_resolution_s = main.resolution_s
-        before = self.readings.get(id(run)) or ((0, 0.0) if begins and main.starts_with_run else None)
-        times, first = run.steps.time_s, len(run.steps) - (end - start)
-        evaluated = self.meaning.readings
-        for index in range(start, end):
-            step, seconds = track.step[index], track.clock[index]
-            if seconds != seconds:
-                continue
-            at = bisect_left(evaluated, (track.at[index],)) - 1
-            if at >= 0 and (not index or evaluated[at][0] > track.at[index - 1]):
-                before = evaluated[at][1:]
-            known = before is not None and seconds >= before[1] and step > before[0]
-            each = (seconds - before[1]) / (step - before[0]) if known and before else MISSING
-            times[first + index - start] = each if TINY < each < HUGE else MISSING
-            before = (step, seconds)
-        if before:
-            self.readings[id(run)] = before
 
     # --- excerpts ---
 
@@ -421,7 +399,8 @@ class Assembler:
         if any(owner is run and at < place and step > back for place, owner, back in self.resumed):
             return
         self.last_evaluation = (at, run, step)
-        total = rows.totals.values[index] if rows.totals else rows.total or 0
+        totals = rows.count.totals if rows.count else None
+        total = totals.values[index] if totals else (rows.count and rows.count.total) or 0
         if run.total_steps is None and 0 < total < MOST_STEPS:
             run.total_steps = int(total)
         if run.evals and run.evals[-1].step == step and run.evals[-1].metric == rows.metric:
@@ -591,7 +570,6 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
     run.loss_is_average = meaning.averaged or bool(_AVERAGE.search(labels)) or any(map(_is_mean, training))
     unused = dict.fromkeys(name for t in tables for name in t.unused if not _NO_MEASURE.fullmatch(name))
     run.unused_columns = tuple(unused)[:50]
-    run.time_spans_steps = run.time_spans_steps or any(rows.spans for rows in meaning.rows)
     for rows in training:
         if rows.loss and (ppl := rows.table.get("ppl")):
             pairs = [(a, b) for a, b in zip(rows.loss.values, ppl.values, strict=True) if 0.5 < a < 60 and b > 1][:50]

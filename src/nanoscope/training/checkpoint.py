@@ -11,7 +11,6 @@ and is removed when the next one starts. Checksums are verified when a checkpoin
 import json
 import os
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +38,7 @@ from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
 from nanoscope.files import file_sha256, make_folder, sync_to_disk, write_atomically
 from nanoscope.model import LanguageModel
-from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
+from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.lock import LockLostError
 from nanoscope.training.run_folder import RunFolder
 
@@ -125,7 +124,7 @@ class CheckpointWriter:
 
     @property
     def folder(self) -> Path:
-        """Asked anew before each change, because the run's folder may have been renamed, or taken over."""
+        """Asked anew before each change, because the run's folder may have been moved, or taken over."""
         return self.run.checkpoints
 
     def save(self, snapshot: Snapshot) -> str | None:
@@ -142,22 +141,6 @@ class CheckpointWriter:
             return str(error) or type(error).__name__
         self.saved_step = snapshot.step
         return None
-
-    def set_aside_damaged(self, used: LoadedCheckpoint) -> list[Path]:
-        """Rename the damaged checkpoints that `used` stands in for, so that they don't count as kept.
-
-        The pointers move to `used` and to its best checkpoint. Returns the new names.
-        """
-        renamed = []
-        for damaged in used.damaged:
-            place = self.folder / f"damaged-{damaged.name.strip('.')}-{time.time_ns()}"
-            with suppress(OSError):
-                damaged.rename(place)
-                renamed.append(place)
-        for pointer, step in ((LAST, used.progress.step), (BEST, used.progress.best_step)):
-            if renamed and step is not None and read_pointer(self.folder, pointer) is None:
-                self._point(pointer, checkpoint_name(step))
-        return renamed
 
     def _point(self, pointer: str, name: str) -> None:
         """Let `last` or `best` point to a checkpoint, or to nothing if there is no such checkpoint."""

@@ -3,13 +3,12 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
 from nanoscope.config_sources import Resolved, merged
-from nanoscope.data.dataset import Dataset, TokenSplit, is_dataset, open_dataset
+from nanoscope.data.dataset import Dataset, is_dataset, open_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel
@@ -24,8 +23,6 @@ RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # Ã
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
 TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
 NGRAMS = "ngrams.table"
-TOKENS_READ = 2**21  # of the training split, to find which n-grams there are
-TOKENS_AT_ONCE = 2**16
 SINGLE = ("char", "byte")  # tokens of one character or byte; the others are pieces of words
 
 
@@ -55,7 +52,7 @@ def initial_model(
     try:
         model = build_model(shape)
         if weights is not None:
-            fitted = weights.weights if ids is None else fit_weights(model, weights, ids, dataset.split("train"))
+            fitted = weights.weights if ids is None else fit_weights(model, weights, ids)
             load_model_weights(model, with_block_size(shape, fitted, config.block_size)[1])
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
@@ -184,28 +181,12 @@ def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:
 
 
 @torch.no_grad()
-def fit_weights(model: LanguageModel, old: OpenedModel, ids: Tensor, split: TokenSplit) -> dict[str, Tensor]:
+def fit_weights(model: LanguageModel, old: OpenedModel, ids: Tensor) -> dict[str, Tensor]:
     """The old weights for a model with the dataset's vocabulary. The rows of new tokens stay as `model` has them."""
     fresh, weights = model.state_dict(), dict(old.weights)
     for name in TOKEN_TABLES:
         if name in weights:
             weights[name] = torch.where(ids[:, None] >= 0, weights[name][ids], fresh[name])
-    if NGRAMS in weights:
-        weights[NGRAMS] = _fit_ngrams(model, weights[NGRAMS], ids, split)
+    if NGRAMS in weights:  # its rows are found by hashing ids: all of them begin untrained
+        weights[NGRAMS] = fresh[NGRAMS]
     return weights
-
-
-def _fit_ngrams(model: LanguageModel, table: Tensor, ids: Tensor, split: TokenSplit) -> Tensor:
-    """Move the rows of the text's n-grams, which are found by hashing ids, to where the new ids lead.
-
-    N-grams that share a row are averaged as often as each occurs.
-    """
-    assert isinstance(model, Modern)
-    assert model.ngrams is not None
-    total, count = torch.zeros_like(table), torch.zeros(len(table))
-    for start in range(0, min(len(split), TOKENS_READ), TOKENS_AT_ONCE):
-        tokens = torch.from_numpy(split.read(start, min(TOKENS_AT_ONCE, len(split) - start)).astype(np.int64))[None]
-        new, known = model.ngrams.rows(tokens).flatten(), model.ngrams.rows(ids[tokens]).flatten()
-        total.index_add_(0, new, table[known])
-        count.index_add_(0, new, torch.ones(len(new)))
-    return total / count.clamp(min=1)[:, None]

@@ -12,7 +12,7 @@ import msgspec
 from nanoscope.files import write_atomically
 from nanoscope.messages import Text, on_terminal, printable
 from nanoscope.runs.console import console_lines
-from nanoscope.runs.events import AnyEvent, Note, Start, encode
+from nanoscope.runs.events import AnyEvent, Start, encode
 from nanoscope.training.run_folder import RunFolder
 
 
@@ -37,16 +37,13 @@ class Reporter:
     """Passes events on to its sinks. A reporter without sinks is silent, as in all processes but the first."""
 
     def __init__(self, folder: RunFolder, *sinks: Sink) -> None:
-        self._folder, self._sinks, self._place = folder, sinks, folder.path
+        self._folder, self._sinks = folder, sinks
         for sink in sinks:
             sink.reporter = self
 
     def emit(self, *events: AnyEvent) -> None:
         for event in events if self._sinks else ():
-            if (now := self._folder.path) != self._place:
-                self._place = now
-                self.emit(Note(text=Text("the run's folder was moved; training continues in {folder}", folder=now)))
-            lines = console_lines(event, str(now))
+            lines = console_lines(event, str(self._folder.path))
             timed = msgspec.structs.replace(event, time=datetime.now(UTC).isoformat(timespec="milliseconds"))
             for sink in self._sinks:
                 sink.write(timed, lines)
@@ -75,7 +72,7 @@ class Terminal(Sink):
 
 
 class LogFile(Sink):
-    """A file that is only ever appended to. It stays open, so it is still the run's if the folder is renamed.
+    """A file that is only ever appended to, and stays open.
 
     Text that can't be written waits in memory, with a warning on the terminal: trouble with a log never ends a run.
     """

@@ -14,7 +14,7 @@ from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Count, Text
-from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
+from nanoscope.model.checkpoint import TrainingState
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import (
@@ -233,12 +233,6 @@ class Run:
         with suppress(OSError):  # a disk that is full is reported with the next checkpoint
             for name in ("last.bin", *(["best.bin"] if best else [])):
                 write_atomically(self.folder.path / FOLDER / name, content)
-
-    def set_aside_damaged(self, used: LoadedCheckpoint) -> None:
-        """Rename the checkpoints that were found damaged on the way to the one that is used, and say so."""
-        for place in self.checkpoints.set_aside_damaged(used) if self.processes.first else ():
-            text = Text("the damaged checkpoint is kept as {place}; delete it if you like", place=place)
-            self.reporter.emit(Note(text=text))
 
     def write_config(self, *, if_missing: bool = False) -> None:
         """Write config.toml: the run's own settings, the versions and the machine.

@@ -46,8 +46,10 @@ class RunFolder:
 
     @property
     def path(self) -> Path:
-        """Where the folder is now. The process that trains asks before every write: LockLostError if it may not."""
-        return self.given if self.lock is None else self.lock.current_folder()
+        """The process that trains asks before every write: LockLostError if it may not."""
+        if self.lock is not None:
+            self.lock.check()
+        return self.given
 
     @property
     def checkpoints(self) -> Path:

@@ -166,8 +166,6 @@ def prepare_first_step(
         records = update_records(checkpoint, run.config, run.evaluation)
         run.reporter.emit(Resume(step=run.state.step, changed=run.resumed.changed, for_session=run.resumed.for_session))
         run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
-        if not run.config.eval_only:
-            run.set_aside_damaged(checkpoint)
     engine.notify = run.note_smaller_micro_batch
     for sizes in halved:
         engine.notify(*sizes)

@@ -25,7 +25,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS, read_small, write_atomically
 from nanoscope.messages import Joined, Text, printable
-from nanoscope.runs.summary import ALIVE, summary_of
+from nanoscope.runs.summary import summary_of
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
 from nanoscope.training.stopping import StopRequest
@@ -37,14 +37,13 @@ CONFIG = "config"  # stands for presets and config files where settings have the
 POLL_SECONDS = 0.2
 NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 
-Status = Literal["finished", "failed", "stopped", "missing", "elsewhere"]
-"""How far a run is on disk. stopped: it can be resumed; elsewhere: another process is training it."""
+Status = Literal["finished", "failed", "stopped", "missing"]
+"""How far a run is on disk. stopped: it can be resumed."""
 STATES: dict[Status, Text] = {
     "finished": Text("finished"),
     "failed": Text("failed"),
     "stopped": Text("to resume"),
     "missing": Text("to train"),
-    "elsewhere": Text("being trained by another process"),
 }
 DONE: tuple[Status, ...] = ("finished", "failed")
 Words = tuple[str, ...]
@@ -74,22 +73,17 @@ class SweepRun:
             self.status, self.reason = "finished", None
         elif seen.state == "failed" or self.reason:
             self.status, self.reason = "failed", self.reason or Text("the loss is not finite")
-        elif seen.state in ALIVE and (self.folder / "lock.json").exists():
-            self.status = "elsewhere"
         else:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"
         return self.status
 
     def start(self, environment: dict[str, str]) -> None:
         """Train it in a process. What that prints is in console.log; errors are kept for the report."""
-        words = [*self.words, f"--out_dir={self.folder}", "--init_from=auto"]
-        if self.config.init_from != "scratch":
-            resumes = self.status == "stopped"
-            words = [str(self.folder), "--init_from=resume"] if resumes else [*words[:-1], "--overwrite=True"]
-        self.environment, self.began = environment, time.monotonic()
+        how = "--init_from=resume" if self.status == "stopped" else "--overwrite=True"
+        self.began = time.monotonic()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nanoscope", "train", *words],
+            [sys.executable, "-m", "nanoscope", "train", *self.words, f"--out_dir={self.folder}", how],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -215,16 +209,13 @@ def _resolve_all(combinations: Iterable[Words]) -> list[tuple[Words, Resolved]]:
 
 def _grid(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """For each word, the setting it belongs to, and the words that stand in its place in the runs."""
-    key = CONFIG
     for word in words:
-        if word.startswith("-"):
-            flag, equals, text = word.partition("=")
+        flag, equals, text = word.partition("=")
+        if equals:
             key = flag.lstrip("-").replace("-", "_")
-            yield key, [f"{flag}={value}" for value in _values(key, text)] if equals else [word]
-            key = CONFIG if equals else key
-        else:  # a preset, or the value of the flag before it
-            yield key, _values(key, word)
-            key = CONFIG
+            yield key, [f"{flag}={value}" for value in _values(key, text)]
+        else:
+            yield CONFIG, _values(CONFIG, word)
 
 
 def _values(key: str, text: str) -> list[str]:
@@ -264,28 +255,24 @@ def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]
 def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: StopRequest) -> None:
     """Keep `jobs` processes busy until all is done, or until a stop is requested and all runs are saved."""
     running: list[SweepRun] = []
-    on_gpus = jobs > 1 and any(run.config.device in ("auto", "cuda") for run in runs)
-    free = environments(jobs, _visible_gpus() if on_gpus else [])
+    cores = psutil.cpu_count(logical=False) or 1
+    shared = {"OMP_NUM_THREADS": str(max(1, cores // jobs))} if jobs > 1 else {}
 
     def line(run: SweepRun, what: Text) -> None:
         place = f"[{runs.index(run) + 1}/{len(runs)}]"
         say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
 
-    for run in runs:
-        if run.look() == "elsewhere":  # such as one that a sweep which was killed has started
-            line(run, STATES["elsewhere"])
-    queue = [run for run in runs if run.status in ("stopped", "missing")]
+    queue = [run for run in runs if run.look() not in DONE]
     try:
         while (queue or running) and not stop.requested:
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
-                free.append(run.environment)
                 line(run, run.outcome())
-            while queue and free:
+            while queue and len(running) < jobs:
                 run = queue.pop(0)
                 resuming = Text("resuming at step {step}", step=str(run.step))
                 line(run, resuming if run.status == "stopped" else Text("training"))
-                run.start(free.pop(0))
+                run.start({**shared, **os.environ})
                 running.append(run)
             stop.wait(POLL_SECONDS)
     finally:
@@ -312,20 +299,3 @@ def _prepare_datasets(sweep: Sweep) -> None:
         for dataset, tokenizer, init_from in sorted(wanted):
             kind = "gpt2" if tokenizer == "auto" and init_from.startswith("gpt2") else tokenizer
             find_dataset(dataset, kind, display.show)
-
-
-def environments(jobs: int, gpus: Sequence[str]) -> list[dict[str, str]]:
-    """The environment of each job: on GPUs one device each, otherwise a share of the threads."""
-    if jobs == 1:
-        return [dict(os.environ)]
-    if gpus:
-        return [{**os.environ, "CUDA_VISIBLE_DEVICES": gpu} for gpu in itertools.islice(itertools.cycle(gpus), jobs)]
-    cores = psutil.cpu_count(logical=False) or 1
-    return [{"OMP_NUM_THREADS": str(max(1, cores // jobs)), **os.environ}] * jobs
-
-
-def _visible_gpus() -> list[str]:
-    import torch  # late: most sweeps on a CPU do without it
-
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]

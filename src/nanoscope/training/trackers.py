@@ -191,9 +191,6 @@ class TensorBoard(Tracker):
                 case Iter() | Eval():
                     for name, value in scalars(event).items():
                         writer.add_scalar(name, value, event.step)
-                case End(best_val_loss=float(best)):  # for the table of hyperparameters
-                    for summary in package.summary.hparams(run_settings(start), {"best_val_loss": best}):
-                        writer.file_writer.add_summary(summary)
             writer.flush()
         writer.close()
 

@@ -119,7 +119,6 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
     run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
-    run.set_aside_damaged(checkpoint)
     engine.restore(checkpoint)
     update_records(checkpoint, run.config, run.evaluation)
     now = run.state = checkpoint.progress
