@@ -55,7 +55,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             break
         run.report_step(step, done, waiting.seconds, engine.flops_per_token)
         run.advance(data.loader.sequences_read)
-        run.retry_save()
+        run.retry_save(engine)
 
     return finish(run, engine, data, stop, reason)
 
@@ -91,7 +91,7 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     if not run.read_only:
         run.keep_window_losses(data.evaluator, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
-        run.save(engine, best=best)
+        run.save(engine)
 
 
 def sample(run: Run, engine: Engine) -> None:
@@ -115,7 +115,6 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
     before = run.state
     if run.config.on_nan != "rollback" or before.rollbacks == MAX_ROLLBACKS:
         return False
-    run.retry_save(last_try=True)
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
     run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
@@ -136,7 +135,6 @@ def finish(run: Run, engine: Engine, data: Data, stop: StopRequest, reason: EndR
     """Save what is not saved yet, and report the end."""
     state = run.state
     data.close()
-    run.retry_save(last_try=True)
     if reason == "non_finite":
         run.reporter.emit(NonFinite(step=state.step))
     elif reason != "eval_only" and state.step > 0:
