@@ -12,7 +12,7 @@ from nanoscope.data.dataset import Dataset, is_dataset, open_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Text
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
@@ -81,15 +81,7 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         )
     own["block_size"] = wanted
     refuse_changes(typed, own, weights.name)
-    described = Count(
-        "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
-        "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        shape.n_layer,
-        recipe=shape.recipe,
-        heads=shape.n_head,
-        width=shape.n_embd,
-        context=wanted,
-    )
+    described = ", ".join(f"{key}={value}" for key, value in own.items())
     notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=described)]
     values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():

@@ -44,8 +44,8 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
         if step in run.state.skipped:
             run.advance(data.loader.sequences_read)
             continue
-        with run.clock.phase("step"), Progress(run, stop, "step") as progress:
-            done = engine.step(batches, step, run.rate(step), abandoned=progress)
+        with run.clock.phase("step"):
+            done = engine.step(batches, step, run.rate(step), abandoned=Progress(run, stop, "step"))
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
         if not done.finite:  # at once: nothing may be saved after that
@@ -63,8 +63,8 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
 def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
     config, state = run.config, run.state
-    with run.clock.phase("eval") as timed, Progress(run, stop, "eval") as progress:
-        found = data.evaluator.evaluate(engine.plain_model, abandoned=progress)
+    with run.clock.phase("eval") as timed:
+        found = data.evaluator.evaluate(engine.plain_model, abandoned=Progress(run, stop, "eval"))
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     train, val = found["train"], found["val"]
