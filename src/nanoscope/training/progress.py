@@ -3,7 +3,7 @@
 import time
 from typing import Literal
 
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
@@ -24,7 +24,7 @@ class Progress:
             return True
         if time.monotonic() - self.began > SHOW_AFTER_SECONDS:
             where = f"{done + 1}/{total}"
-            step = Text("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
-            evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
+            step = Message("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
+            evaluation = Message("evaluation {step:d}: batch {where}", step=self.step, where=where)
             self.reporter.progress(step if self.phase == "step" else evaluation)
         return False

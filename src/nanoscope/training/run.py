@@ -13,7 +13,7 @@ from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
@@ -176,7 +176,7 @@ class Run:
             )
         if failure is not None:
             if self.retry_at == math.inf:  # reported once
-                text = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
+                text = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
                 self.reporter.emit(CheckpointFailed(step=state.step, message=text))
             self.retry_at = time.monotonic() + seconds
             return False
@@ -200,10 +200,10 @@ class Run:
         for left in reversed(range(1 if stop.requested else LAST_TRIES)):
             if self.save(engine) or not left:
                 return
-            text = Count(
+            text = Message(
                 "trying again in {seconds:g} s, once (Ctrl-C gives up)",
                 "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
-                left,
+                n=left,
                 seconds=seconds,
             )
             self.reporter.emit(Note(text=text))

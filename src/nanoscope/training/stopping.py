@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 BROKEN_PIPE = getattr(signal, "SIGPIPE", 13)
@@ -67,9 +67,9 @@ class StopRequest:
         if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
         if number == signal.SIGINT and not self.requested:
-            how = Text("stopping; what was trained will be saved")
+            how = Message("stopping; what was trained will be saved")
             if self.at_once:
-                how = Text("{how} (Ctrl-C again quits at once)", how=how)
+                how = Message("{how} (Ctrl-C again quits at once)", how=how)
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, f"\n{on_terminal(how)}\n".encode())
         self.ask(number)
