@@ -9,7 +9,7 @@ from typing import BinaryIO
 from nanoscope.errors import JobError, why
 from nanoscope.messages import Message
 from nanoscope.runs.assemble import assemble
-from nanoscope.runs.columns import Collector
+from nanoscope.runs.columns import Collector, Tables
 from nanoscope.runs.files import lines_of
 from nanoscope.runs.run import Log
 from nanoscope.runs.trackers import open_log
@@ -55,8 +55,11 @@ def read_log(path: str) -> Log:
                 log = OwnRun(events.parent).read(path)
                 log.read_instead = "" if events == file or file.is_dir() else events.name
                 return log
-        with open_log(file) as stream:
-            return read_stream(stream, path)
+        found = open_log(file)
+        if isinstance(found, Tables):
+            return assemble(found, path, keep_rows=False)
+        with found:
+            return read_stream(found, path)
     except FileNotFoundError:
         raise JobError("There is no file {path}.{hint}", path=path, hint=_did_you_mean(file)) from None
     except OSError as problem:
