@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from nanoscope.findings.analyse import Analysis
-from nanoscope.findings.declared import Epoch
 from nanoscope.findings.mfu import share_of_device
 from nanoscope.findings.progress import train_tokens, trained_parameters
 from nanoscope.findings.schema import paths, value_at
+from nanoscope.messages import Epoch
 from nanoscope.runs.run import Run
 
 Numbers = Mapping[str, Any]  # what the log does not say is missing; losses are in nats unless the trainer's are not

@@ -18,7 +18,7 @@ from nanoscope.findings.progress import tokens_in_step, trained_parameters
 from nanoscope.findings.slow import SlowRecord
 from nanoscope.findings.timing import NormalStep
 from nanoscope.hardware.peaks import find_device
-from nanoscope.messages import Message, Phrases, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 from nanoscope.runs.run import OWN_FORMAT, ConfigValue, Run
 
 LAG = 0.05  # a moving average this far below the value of a normal step is no longer its speed
@@ -35,7 +35,7 @@ BLOCK, FEWEST_IN_BLOCK = 10, 3  # printed values, whose rounding averages out
 
 Outcome = Literal["ok", "other_device", "impossible", "unknown"]
 
-PEAK = Verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
+PEAK = verbatim("{peak_tflops:significant} TFLOPS, {peak_dtype}; {peak_source}")
 PLACEHOLDER = Message(
     "{mfu} is a placeholder: the trainer does not measure MFU during its first five iterations.", mfu="mfu -100.00%"
 )
@@ -91,7 +91,7 @@ class Mfu(OnDevice):
 
     def text(self) -> Said:
         said = (self._unmeasured(),) if self.settled is None else (self._printed(), self._on_device())
-        return Phrases(*said, self.falls(), self.begins_unmeasured and PLACEHOLDER)
+        return sentences(*said, self.falls(), self.begins_unmeasured and PLACEHOLDER)
 
     def _printed(self) -> Said:
         match self.outcome:
@@ -140,7 +140,7 @@ class Mfu(OnDevice):
                 "{achieved_tflops:significant} TFLOP/s, more than the {peak_tflops:significant} TFLOP/s "
                 "that {device} can do. Check the device, the batch and the number of parameters."
             )
-        return Phrases(
+        return sentences(
             Message(
                 "The printed MFU of {settled:percent} is impossible, because no device exceeds its peak: the "
                 "trainer divides by the peak of another device, or miscounts the work."
@@ -181,7 +181,7 @@ class Achieved(OnDevice):
     share: float | None  # of the peak of `device`
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             self._achieved(),
             self.share is not None and Message("That is {share:percent} of the peak of {device} ({peak}).", peak=PEAK),
         )

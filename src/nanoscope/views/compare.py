@@ -7,9 +7,9 @@ from string import ascii_uppercase
 from nanoscope.findings.compare import Comparison, ComparisonRow
 from nanoscope.findings.compare.effects import Effect, Identical, Repeats
 from nanoscope.findings.compare.runs import Compared
-from nanoscope.messages import Message, printable
+from nanoscope.messages import NOTHING, Message, printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import verdict_title
 
 LONG_NAME = 40  # characters: runs with longer names are called A, B, C

@@ -35,7 +35,7 @@ from nanoscope.findings.compare.runs import (
     value_of,
 )
 from nanoscope.findings.evidence import LIKELY, SURE, beyond_chance
-from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 
 ASSUMED_SPREAD = 0.02  # of the loss, between seeds, where none was repeated: usually it is half of that
 FEWEST_FREEDOM = 3  # from fewer repeats a spread is hardly known: it counts as at least the assumed one
@@ -85,7 +85,7 @@ class Effect(Measured):
     seed_differs: bool  # as well, and no run was repeated
 
     def said(self, names: Sequence[str]) -> Said:
-        return Phrases(
+        return sentences(
             _with(self.fixed),
             bool(self.among) and Message("Among {runs}:", runs=_listed([names[run] for run in self.among])),
             self._cause(),
@@ -133,7 +133,7 @@ class Effect(Measured):
         ])  # fmt: skip
 
     def _size(self) -> Said:
-        size = Verbatim("{size:with_error}", size=(self.difference, self.noise))
+        size = verbatim("{size:with_error}", size=(self.difference, self.noise))
         match self.noise_from:
             case "windows":
                 return Message("From best to worst: {size}, compared window by window.", size=size)
@@ -165,20 +165,20 @@ class Repeats(Measured):
     unexplained: Literal["settings", "some_settings", "no_settings"] | None  # that the logs show
 
     def text(self) -> Said:
-        values = {"where": self.where(), "size": Verbatim("{size:with_error2}", size=(self.mean, self.spread))}
-        seeds = Plural(
+        values = {"where": self.where(), "size": verbatim("{size:with_error2}", size=(self.mean, self.spread))}
+        seeds = Message(
             "{n} repeat with another seed ({where}): {size}, between {low:loss} and {high:loss}.",
             "{n} repeats with other seeds ({where}): {size}, between {low:loss} and {high:loss}.",
-            len(self.runs),
+            n=len(self.runs),
             **values,
         )
-        alike = Plural(
+        alike = Message(
             "{n} run that the logs can't tell apart ({where}): {size}, between {low:loss} and {high:loss}.",
             "{n} runs that the logs can't tell apart ({where}): {size}, between {low:loss} and {high:loss}.",
-            len(self.runs),
+            n=len(self.runs),
             **values,
         )
-        return Phrases(_with(self.fixed), seeds if self.differ == "seed" else alike, self._unexplained())
+        return sentences(_with(self.fixed), seeds if self.differ == "seed" else alike, self._unexplained())
 
     def _unexplained(self) -> Said:
         match self.unexplained:
@@ -201,17 +201,17 @@ class Identical(Measured):
     loss: float
 
     def text(self) -> Said:
-        same = Plural(
+        same = Message(
             "{n} run is identical to the digit ({where}: {loss:loss}).",
             "{n} runs are identical to the digit ({where}: {loss:loss}).",
-            len(self.runs),
+            n=len(self.runs),
             where=self.where(),
         )
         if self.settings:
-            return Phrases(same, Message("So {settings} changes nothing here.", settings=_listed(self.settings)))
+            return sentences(same, Message("So {settings} changes nothing here.", settings=_listed(self.settings)))
         if self.knows_settings:
-            return Phrases(same, Message("Their settings are the same as well: the run can be repeated exactly."))
-        return Phrases(same, Message("If a setting was changed between them, it changes nothing."))
+            return sentences(same, Message("Their settings are the same as well: the run can be repeated exactly."))
+        return sentences(same, Message("If a setting was changed between them, it changes nothing."))
 
 
 class Confounded(Compared):
@@ -228,7 +228,7 @@ class Confounded(Compared):
 
     def said(self, names: Sequence[str]) -> Said:
         run, values = names[self.run], _assigned(self.tell_apart)
-        return Phrases(
+        return sentences(
             self._differ(run, names[self.other]),
             len(self.tell_apart) == 1
             and Message("A run like {run}, but with {next}, would tell.", run=run, next=values),
@@ -258,16 +258,16 @@ def _with(fixed: Sequence[Setting]) -> Said:
     return Message("With {fixed}:", fixed=_assigned(fixed)) if fixed else None
 
 
-def _apart(difference: float) -> Verbatim:
-    return Verbatim("{size:significant2}", size=abs(difference))
+def _apart(difference: float) -> Message:
+    return verbatim("{size:significant2}", size=abs(difference))
 
 
-def _assigned(settings: Sequence[Setting]) -> Verbatim:
+def _assigned(settings: Sequence[Setting]) -> Message:
     return _listed([f"{key}={value}" for key, value in settings])
 
 
-def _listed(items: Sequence[str | Message]) -> Verbatim:
-    return Verbatim("{items:listed}", items=items)
+def _listed(items: Sequence[str | Message]) -> Message:
+    return verbatim("{items:listed}", items=items)
 
 
 # --- what several runs show ---

@@ -89,7 +89,8 @@ class ComparedRun:
         settings = {key: value for key, value in settings.items() if key not in KINDS["results"] or value}
         if self.run.details:
             start = self.run.details.start
-            resolved = {"dtype": start.dtype, "compile": start.compiled, "device_name": start.device_name}
+            device = str(start.device_name) if start.device_name else None
+            resolved = {"dtype": start.dtype, "compile": start.compiled, "device_name": device}
             settings |= {key: value for key, value in resolved.items() if value is not None}
             for resume in self.run.details.resumes:
                 changed = ((key, f"{written(was)} → {written(now)}") for key, (was, now) in resume.changed.items())

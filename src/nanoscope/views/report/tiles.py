@@ -6,8 +6,9 @@ from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.clock import wall_seconds
 from nanoscope.findings.eta import Eta, NoEta
 from nanoscope.findings.mfu import share_of_device
+from nanoscope.messages import NOTHING
 from nanoscope.runs.run import Run
-from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 
 Tile = dict[str, Any]  # key, label, value, unit, foot: texts; concept: what the label opens; share: of steps done
