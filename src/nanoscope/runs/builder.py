@@ -19,7 +19,8 @@ from nanoscope.runs.run import (
 )
 
 RECENT_STEPS = 3  # a step written again within this many is a copy
-TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the file, not measurements
+TINY, HUGE = 1e-9, 1e9  # seconds beyond these are damage to the file, not measurements
+MOST_LOSS = 1e38  # what float32 holds: a run that diverged is not one without a number
 
 
 @dataclass(eq=False, repr=False)
@@ -68,7 +69,7 @@ class RunBuilder:
             return
         item: Evaluation | SavedCheckpoint
         if isinstance(record, EvalRecord):
-            val = record.val if -HUGE < record.val < HUGE else NOT_FINITE
+            val = record.val if -MOST_LOSS < record.val < MOST_LOSS else NOT_FINITE
             item = Evaluation(record.step, val, record.train_loss, "loss", record.seconds, record.stderr)
             begins = run is None or record.step < (run.last_step or 0) or (self._boundary and bool(run.steps))
         else:
@@ -122,7 +123,7 @@ class RunBuilder:
             run = self._new_run()
         else:
             run.last_error = None  # it goes on
-        loss = record.loss if -HUGE < record.loss < HUGE or record.loss != record.loss else NOT_FINITE
+        loss = record.loss if -MOST_LOSS < record.loss < MOST_LOSS or record.loss != record.loss else NOT_FINITE
         seconds = record.time_s if TINY < record.time_s < HUGE else MISSING
         tok_s = record.tok_s if record.tok_s > 0 else MISSING
         run.steps.append(step, loss, seconds, record.lr, record.grad_norm, tok_s, record.mfu_pct)
