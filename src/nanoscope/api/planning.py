@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     """What a run would take: parameters, memory, time, disk. Nothing is trained for longer than some seconds.
 
-    >>> nanoscope.plan("laptop", batch_size=64).time.seconds
-    >>> nanoscope.plan("gpt2-124m", device="RTX 4090").memory.fits
+    >>> nanoscope.plan("laptop", batch_size=64).seconds
+    >>> nanoscope.plan("gpt2-124m", device="RTX 4090").fits
 
     `preset` and the settings are those of `train`; `device` may also be one that is not here. The figures are described
-    in docs/plan.md. A run that does not fit has no `time`.
+    in docs/plan.md. `seconds` is None if the run does not fit.
     """
     given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
     words = [os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())]

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from nanoscope.checkpoint_files import (
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
 from nanoscope.files import file_sha256, make_folder, sync_to_disk, write_atomically
+from nanoscope.messages import Shown
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.lock import LockLostError
@@ -55,14 +56,6 @@ class Snapshot:
     state: dict[str, Any]
     tokenizer: Tokenizer | None
     best: bool = False
-
-    def copy(self) -> "Snapshot":
-        """A snapshot that further training doesn't change."""
-        model, optimizer = (
-            {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
-            for tensors in (self.model, self.optimizer)
-        )
-        return replace(self, model=model, optimizer=optimizer)
 
 
 def take_snapshot(
@@ -114,9 +107,6 @@ class CheckpointWriter:
 
     def __init__(self, run: RunFolder, keep: int) -> None:
         self.run, self.keep = run, keep
-        self.unsaved: Snapshot | None = None
-        """A copy of a state that could not be saved, until there is a newer one; Run.retry_save tries again."""
-        self.retry_at = 0.0
         self.saved_step: int | None = None
         """The step of the newest checkpoint that this run has."""
         with suppress(OSError):
@@ -127,7 +117,7 @@ class CheckpointWriter:
         """Asked anew before each change, because the run's folder may have been moved, or taken over."""
         return self.run.checkpoints
 
-    def save(self, snapshot: Snapshot) -> str | None:
+    def save(self, snapshot: Snapshot) -> Shown | None:
         """Save a checkpoint. Returns why it could not be saved, if so: then the older ones are as they were."""
         try:
             self._save(snapshot)
