@@ -71,7 +71,7 @@ def sweep(
         for line in _conclusion(planned, len(finished), command):
             say(line)
     if json:
-        print(dumps(_document(planned, command), indent=1, allow_nan=False))
+        print(dumps(_document(planned, command), indent=1, allow_nan=False, default=str))
     if signal is not None:
         return 128 + signal
     return 0 if dry_run or all(run.status == "finished" for run in planned.runs) else 1

@@ -241,7 +241,8 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """The run's own settings, without what was typed for this session, and the table RUN_NOTES."""
-        notes = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        facts = ((key, getattr(self.start, key)) for key in ENVIRONMENT)
+        notes = {key: str(fact) if isinstance(fact, Message) else fact for key, fact in facts}  # in English
         # What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count.
         cpu_dtype = self.resumed.cpu_dtype if self.resumed else None
         if self.start.device == "cpu" and self.config.dtype == "auto":
