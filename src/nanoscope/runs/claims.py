@@ -201,7 +201,7 @@ def fits_the_batch(speed: Reading, run: Run) -> bool:
     tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
     if not isinstance(tokens, int) or not each or run.tok_s_per_device:
         return True
-    return 1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER
+    return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
 
 
 VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
