@@ -1,15 +1,10 @@
 """`nanoscope demo`: the other commands, one after another."""
 
+import shlex
+
+from nanoscope import cli
 from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import Text, on_terminal
-
-WHAT_YOU_HAVE = Text("""\
-6. What you have now
-   {data}  the tokens
-   {config}  all settings           {events}  all events, for programs
-   {log}  the training output    {checkpoints}  the model
-Next: nanoscope watch
-      nanoscope prepare FILE""")
 
 
 def demo(*, minutes: float = 1.5) -> int:
@@ -20,7 +15,6 @@ def demo(*, minutes: float = 1.5) -> int:
     (or runs/demo-2, …: earlier runs stay as they are).
 
     For example:
-
       nanoscope demo --minutes=0.5
 
     Parameters
@@ -28,55 +22,44 @@ def demo(*, minutes: float = 1.5) -> int:
     minutes
         Stop training after this time.
     """
+    from nanoscope.training.run_folder import next_free_folder
+
     if not 0 < minutes < float("inf"):
         raise UsageError("invalid value for --minutes: {minutes} is not a positive number", minutes=minutes)
-
-    from nanoscope.cli.explain import explain
-    from nanoscope.cli.report import report
-    from nanoscope.config_sources import resolve
-    from nanoscope.data.find import find_dataset
-    from nanoscope.generation.sampler import Sampling
-    from nanoscope.generation.write import write_samples
-    from nanoscope.training.launch import launch
-    from nanoscope.training.phases import PhaseClock
-    from nanoscope.training.run_folder import next_free_folder
-    from nanoscope.views.closing import closing_lines
-
-    print(on_terminal(Text("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare")))
-    corpus = "shakespeare"
-    try:
-        find_dataset(corpus, "char")
-    except JobError as error:
-        print(f"   {on_terminal(error.text).splitlines()[0]}")
-        print(on_terminal(Text("   Using Python's own library instead: {command}", command="nanoscope prepare python")))
-        corpus = "python"
-    data = find_dataset(corpus, "char")
-
+    _announce(1, Text("Turn text into tokens"), "nanoscope prepare shakespeare")
+    corpus = _prepared_corpus()
     folder = next_free_folder("demo")
     folder.release()  # for the run
     run = str(folder.path)
-    words = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}"]
-    words += [f"--max_minutes={minutes}", "--log_interval=100"]
-    print("\n" + on_terminal(Text("2. Train a GPT on it: {command}", command=f"nanoscope train {' '.join(words)}")))
-    resolved = resolve(words)
-    status = launch(resolved, PhaseClock(), closing_lines)
-    if status or not folder.holds_run():
-        return status
-
-    print("\n" + on_terminal(Text("3. See what happened: {command}", command=f"nanoscope explain {run}")) + "\n")
-    explain(run)
-
-    print("\n" + on_terminal(Text("4. Let it write: {command}", command=f"nanoscope sample {run}")))
-    write_samples(
-        folder.path, "\n", Sampling(max_new_tokens=400), count=1, checkpoint="best", device="auto", dtype="auto",
-        as_json=False,
-    )  # fmt: skip
-
-    command = f"nanoscope report {run}"
-    print("\n" + on_terminal(Text("5. Write a report to look at or to send: {command}", command=command)))
-    report(run)
-
-    files = {"config": "config.toml", "events": "events.jsonl", "log": "console.log", "checkpoints": "checkpoints/"}
-    paths = {name: f"{run}/{file}" for name, file in files.items()}
-    print("\n" + on_terminal(Text(WHAT_YOU_HAVE.template, data=f"{data}/", **paths)))
+    training = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}", f"--max_minutes={minutes}"]
+    steps = {
+        Text("Train a GPT on it"): ["train", *training, "--log_interval=100"],
+        Text("See what happened"): ["explain", run],
+        Text("Let it write"): ["sample", run, "--max_new_tokens=400"],
+        Text("Write a report to look at or to send"): ["report", run],
+    }
+    for number, (title, words) in enumerate(steps.items(), start=2):
+        _announce(number, title, shlex.join(["nanoscope", *words]))
+        status = cli.call(words)
+        if status or not folder.holds_run():
+            return status
+    _announce(6, Text("Your own text, and all runs in the browser"), "nanoscope train FILE; nanoscope watch")
     return 0
+
+
+def _announce(number: int, title: Text, command: str) -> None:
+    print("\n" + on_terminal(Text("{number}. {title}: {command}", number=number, title=title, command=command)) + "\n")
+
+
+def _prepared_corpus() -> str:
+    """A corpus that is to be had."""
+    from nanoscope.data.find import find_dataset
+
+    try:
+        find_dataset("shakespeare", "char")
+    except JobError as error:
+        print(on_terminal(error.text).splitlines()[0])
+        print(on_terminal(Text("Using Python's own library instead: {command}", command="nanoscope prepare python")))
+        find_dataset("python", "char")
+        return "python"
+    return "shakespeare"

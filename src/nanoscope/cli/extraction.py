@@ -3,7 +3,7 @@
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from nanoscope import cli, messages
 from nanoscope.config_sources import presets
@@ -13,26 +13,23 @@ from nanoscope.words.language import Language
 class _Recorder(Language):
     """Takes down what is looked up."""
 
-    def __init__(self) -> None:
-        super().__init__("en")
-        self.pieces: dict[str, None] = {}
+    pieces: ClassVar[dict[str, None]] = {}
 
     def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
-        if many is None:
-            self.pieces[message] = None
+        self.pieces[message] = None
         return super().translate(message, many, n)
 
 
 def pieces() -> list[str]:
     """All pieces of help, and of the comments of presets."""
-    recorder = _Recorder()
-    shown = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS)]
-    shown += [["presets"], *(["presets", preset] for preset in presets())]
+    recorder = _Recorder("en")
     messages.use(recorder)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            for words in shown:
+            for words in ([], ["--help"], *([name, cli.HELP_ALL] for name in cli.COMMANDS), ["presets"]):
                 cli.call(words)
+            for preset in presets():
+                cli.call(["presets", preset])
     finally:
         messages.use(None)
     return list(recorder.pieces)

@@ -1,6 +1,6 @@
 """What is wrong with the words of a command, in nanoscope's own words: the parser's are in English only."""
 
-from typing import Literal, get_args, get_origin
+from typing import get_args
 
 from cyclopts import CoercionError, CycloptsError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
 from cyclopts.exceptions import UnusedCliTokensError
@@ -19,6 +19,10 @@ def usage_error(error: CycloptsError, command: str) -> UsageError:
 
 
 def _mistake(error: CycloptsError) -> Text:
+    named, token = error.argument.name if error.argument else "", getattr(error, "token", None)
+    if error.argument is not None and error.argument.index is not None:
+        named = named.lstrip("-").upper()  # as help spells an argument
+    option = (token and token.keyword) or named
     match error:
         case UnknownOptionError():
             typed = (error.token.keyword or error.token.value).split("=")[0]
@@ -26,39 +30,21 @@ def _mistake(error: CycloptsError) -> Text:
             return Text(
                 "There is no option {typed}.{hint}", typed=typed, hint=did_you_mean(typed, ["--lang", *options])
             )
-        case CoercionError() if error.token is not None:
-            return _invalid_value(error, error.token.value)
+        case CoercionError() if token is not None:
+            choices = [str(choice) for choice in get_args(error.target_type)]
+            hint, kind = did_you_mean(token.value, choices), KINDS.get(error.target_type or str)
+            wanted = Text("expected {wanted}", wanted=kind or ", ".join(choices))
+            return Text(
+                "invalid value {value!r} for {option}: {reason}.{hint}",
+                value=token.value,
+                option=option,
+                reason=wanted,
+                hint=hint,
+            )
         case RepeatArgumentError():
-            return Text("{option} was given more than once.", option=error.token.keyword or _name(error))
-        case MissingArgumentError() if error.keyword or _name(error).startswith("-"):
-            return Text("{option} needs a value.", option=error.keyword or _name(error))
+            return Text("{option} was given more than once.", option=option)
         case MissingArgumentError():
-            return Text("{argument} is missing.", argument=_name(error))
+            return Text("{option} needs a value.", option=error.keyword or option)
         case UnusedCliTokensError():
             return Text("This command does not take {words}.", words=" ".join(error.unused_tokens or []))
     return Text("This command line can't be read: {reason}", reason=" ".join(str(error).split()))
-
-
-def _invalid_value(error: CoercionError, value: str) -> Text:
-    option, kind = (error.token and error.token.keyword) or _name(error), error.target_type
-    if get_origin(kind) is Literal:
-        choices = [str(choice) for choice in get_args(kind)]
-        return Text(
-            "invalid value {value!r} for {option}.{hint} Valid values: {choices}",
-            value=value, option=option, hint=did_you_mean(value, choices), choices=", ".join(choices),
-        )  # fmt: skip
-    if wanted := KINDS.get(kind) if kind else None:
-        return Text(
-            "invalid value {value!r} for {option}: expected {wanted}.", value=value, option=option, wanted=wanted
-        )
-    return Text("invalid value {value!r} for {option}.", value=value, option=option)
-
-
-def _name(error: CycloptsError) -> str:
-    """The option, or the argument as help spells it."""
-    name = error.argument.name if error.argument is not None else ""
-    return name if name.startswith("--") and not _is_positional(error) else name.lstrip("-").upper()
-
-
-def _is_positional(error: CycloptsError) -> bool:
-    return error.argument is not None and error.argument.index is not None
