@@ -34,19 +34,17 @@ def planned(config: TrainConfig, device: str) -> Plan:
 def row(device: str) -> str:
     """GPT-2 124M with the largest micro-batch that fits, and as many tokens a step as nanoGPT."""
     config = resolve(["gpt2-124m"]).config
-    fitting = [split for split in planned(config, device).memory.splits if split.fits]
+    fitting = [split for split in planned(config, device).splits if split.fits]
     best = max(fitting, key=lambda split: split.batch_size)
     plan = planned(
         replace(config, batch_size=best.batch_size, gradient_accumulation_steps=best.gradient_accumulation_steps),
         device,
     )
-    memory = f"{plan.memory.peak_bytes / 2**30:.1f} of {plan.memory.available_bytes / 2**30:.1f} GB"
+    memory = f"{plan.peak_bytes / 2**30:.1f} of {plan.available_bytes / 2**30:.1f} GB"
     speed = "no run is known"
-    if (time := plan.time) is not None:
-        slow, fast = time.seconds / time.seconds_high, time.seconds / time.seconds_low
-        speed = (
-            f"{time.tokens_per_second:,.0f} ({time.tokens_per_second * slow:,.0f}–{time.tokens_per_second * fast:,.0f})"
-        )
+    if plan.seconds and plan.seconds_low and plan.seconds_high and (usual := plan.tokens_per_second):
+        slow, fast = usual * plan.seconds / plan.seconds_high, usual * plan.seconds / plan.seconds_low
+        speed = f"{usual:,.0f} ({slow:,.0f}–{fast:,.0f})"
     split = f"{best.batch_size} × {best.gradient_accumulation_steps}"
     return f"| {plan.device_name} | {plan.dtype} | {split} | {memory} | {speed} |\n"
 

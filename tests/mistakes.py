@@ -4,7 +4,7 @@ WRONG_USAGE = {
     "a wrong flag": (["train", "--max_itres=5"], "Did you mean --max_iters?"),
     "a wrong preset": (["train", "labtop"], "Did you mean laptop?"),
     "a wrong value": (["train", "--dtype=float23"], "Did you mean float32?"),
-    "a missing config": (["train", "config/missing.py"], "no preset or config file is named 'config/missing.py'"),
+    "a missing config": (["train", "config/missing.py"], "'config/missing.py' is no preset"),
     "a config that is a program": (["train", "program.py"], "program.py, line 1"),
     "a config that is no TOML": (["train", "broken.toml"], "broken.toml is not valid TOML"),
     "a width that the heads do not divide": (["train", "--n_embd=130"], "use n_embd=128"),

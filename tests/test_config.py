@@ -74,19 +74,16 @@ def test_a_recipe_brings_its_own_rates_over_those_of_a_preset_and_a_note_says_so
     resolved = resolve(["gpt2-124m", "--recipe=modern"])
     config = resolved.config
     assert (config.peak_lr, config.warmup, config.lowest_lr) == (1e-2, 0, 0.0)
-    assert resolved.changes == [
-        "recipe=modern instead of classic also changes "
-        "learning_rate: 0.0006 → 0.01, warmup_iters: 2000 → 0, min_lr: 6e-05 → 0.0"
-    ]
+    assert resolved.changes == ["not used with recipe=modern: learning_rate=0.0006, warmup_iters=2000, min_lr=6e-05"]
     assert resolve(["quick", "--recipe=classic"]).changes == [
-        "recipe=classic instead of modern also changes ngrams: 6 → –, learning_rate: 0.02 → 0.0006"
+        "not used with recipe=classic: ngrams=6, learning_rate=0.02"
     ]
 
 
 def test_a_typed_rate_wins_over_the_recipes_own_and_is_not_noted() -> None:
     resolved = resolve(["gpt2-124m", "--recipe=modern", "--learning_rate=3e-3", "--min_lr=6e-5"])
     assert (resolved.config.peak_lr, resolved.config.warmup, resolved.config.lowest_lr) == (3e-3, 0, 6e-5)
-    assert resolved.changes == ["recipe=modern instead of classic also changes warmup_iters: 2000 → 0"]
+    assert resolved.changes == ["not used with recipe=modern: warmup_iters=2000"]
 
 
 @pytest.mark.parametrize("words", [["gpt2-124m", "--recipe=classic"], ["laptop", "--recipe=modern"], ["gpt2-124m"]])
@@ -99,7 +96,7 @@ def test_a_file_that_changes_the_recipe_of_its_preset_keeps_only_its_own_rates(t
     file = toml_file(tmp_path, 'learning_rate = 5e-3\nrecipe = "modern"\npreset = "gpt2-124m"\n')
     resolved = resolve([file])
     assert (resolved.config.n_layer, resolved.config.peak_lr, resolved.config.warmup) == (12, 5e-3, 0)
-    assert "warmup_iters: 2000 → 0, min_lr: 6e-05 → 0.0" in resolved.changes[0]
+    assert resolved.changes[0].endswith("warmup_iters=2000, min_lr=6e-05")
 
 
 def test_the_schedule_of_nanogpts_train_py_is_not_for_another_recipe(tmp_path: Path) -> None:
@@ -195,15 +192,15 @@ def test_the_value_of_an_unknown_flag_is_not_taken_for_a_source() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("max_iters=5", "--max_iters=5"), ("batchsize=5", "--batch_size=5"), ("n-layer=2", "--n_layer=2")],
+    [("max_iters=5", "--max_iters"), ("batchsize=5", "--batch_size"), ("n-layer=2", "--n_layer")],
 )
 def test_a_setting_without_its_dashes_gets_them_in_the_suggestion(typed: str, meant: str) -> None:
-    assert mistakes_of("laptop", typed).endswith(f"Did you mean {meant}?")
+    assert f"Did you mean {meant}?" in mistakes_of("laptop", typed)
 
 
 def test_a_word_with_an_equals_sign_that_is_like_no_setting_gets_no_suggestion() -> None:
-    assert mistakes_of("laptop", "zzz=1") == "'zzz=1' is neither a preset nor a config file."
-    assert mistakes_of("laptop", "max_iter={}").endswith("Did you mean --max_iters={}?")
+    assert "Did you mean" not in mistakes_of("laptop", "zzz=1")
+    assert "Did you mean --max_iters?" in mistakes_of("laptop", "max_iter={}")
 
 
 def test_a_config_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
@@ -211,13 +208,12 @@ def test_a_config_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> No
 
 
 def test_a_text_given_to_train_gets_the_command_that_prepares_it(tmp_path: Path) -> None:
-    (tmp_path / "my book.txt").write_text("text", "utf-8")
-    assert f"nanoscope prepare '{tmp_path}/my book.txt'" in mistakes_of(f"{tmp_path}/my book.txt")
+    (tmp_path / "book.txt").write_text("text", "utf-8")
+    assert "A text: nanoscope prepare FILE" in mistakes_of(f"{tmp_path}/book.txt")
 
 
-def test_a_flag_without_its_value_gets_an_example() -> None:
-    assert mistakes_of("--max_iters") == "--max_iters needs a value, for example --max_iters=600000"
-    assert "--out_dir=TEXT" in mistakes_of("--out_dir")
+def test_a_flag_without_its_value_is_refused() -> None:
+    assert mistakes_of("--max_iters") == "invalid value '' for --max_iters: expected an integer."
 
 
 @pytest.mark.parametrize(
@@ -380,12 +376,6 @@ def test_all_mistakes_of_all_sources_come_in_one_message(tmp_path: Path) -> None
         assert part in message
 
 
-def test_an_unknown_flag_does_not_hide_a_contradiction() -> None:
-    message = mistakes_of("--batchsize=1", "--n_embd=130")
-    assert "--batchsize" in message
-    assert "n_embd=130 is not divisible" in message
-
-
 def test_a_setting_that_could_not_be_read_is_not_compared_with_others(tmp_path: Path) -> None:
     assert mistakes_of("--n_embd=wide", "--n_head=5") == "invalid value 'wide' for --n_embd: expected an integer."
     assert "divisible" not in mistakes_of("babygtp", "--n_head=8", "--n_embd=20")
@@ -438,15 +428,15 @@ def test_a_missing_source_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_and_a_file_of_another_type_are_named(tmp_path: Path) -> None:
-    assert "is a folder without config.toml" in mistakes_of(str(tmp_path))
     (tmp_path / "notes.txt").write_text("n_layer = 1", "utf-8")
-    assert "is neither a .toml file nor a .py file of nanoGPT" in mistakes_of(str(tmp_path / "notes.txt"))
+    for source in (tmp_path, tmp_path / "notes.txt"):
+        assert f"{str(source)!r} is no preset, config file (.toml or nanoGPT's .py) or run." in mistakes_of(str(source))
 
 
 # --- nanoGPT's files ---------------------------------------------------------------------------------------------
 
 
-def test_nanogpts_file_is_read_with_its_literals_arithmetic_and_names(tmp_path: Path) -> None:
+def test_nanogpts_file_is_read_with_its_literals_and_arithmetic(tmp_path: Path) -> None:
     text = '''"""A docstring."""
 import time
 # a comment
@@ -454,22 +444,17 @@ out_dir = 'out-mine'
 gradient_accumulation_steps = 5 * 8
 batch_size = (10 + 2) // 1
 max_iters = 6_000 - 1000
-lr_decay_iters = max_iters
 learning_rate = 1 / 1000
-min_lr = learning_rate / 10
 dropout = +0.0
 bias = False; compile = True
 dtype = "float32"
-wandb_project = 'mine' + '-' + 'too'
 wandb_run_name = 'run-' + str(time.time())
 '''
     config = resolve([nanogpt_file(tmp_path, text)]).config
-    assert (config.out_dir, config.dtype, config.wandb_project) == ("out-mine", "float32", "mine-too")
+    assert (config.out_dir, config.dtype, config.wandb_run_name) == ("out-mine", "float32", "")
     assert (config.gradient_accumulation_steps, config.batch_size) == (40, 12)
-    assert (config.max_iters, config.decay_iters) == (5000, 5000)
-    assert (config.learning_rate, config.lowest_lr) == (1e-3, 1e-4)
+    assert (config.max_iters, config.learning_rate) == (5000, 1e-3)
     assert (config.bias, config.compile) == (False, True)
-    assert float(config.wandb_run_name.removeprefix("run-")) > 0
 
 
 def test_settings_missing_from_nanogpts_file_have_nanogpts_defaults(tmp_path: Path) -> None:
@@ -497,6 +482,9 @@ REFUSED = [
     "max_iters = 1 if True else 2",
     "max_iters = lambda: 1",
     "max_iters = undefined",
+    "max_iters = n_layer",
+    "my_note = 'x'",
+    "max_iters = " + "*".join(["9" * 4000] * 6),
     "max_iters = not True",
     "max_iters = True + 1",
     "max_iters = 1 / 0",
@@ -530,14 +518,6 @@ def test_anything_but_an_assignment_of_a_plain_value_is_refused_by_line(
     assert [path.name for path in tmp_path.iterdir()] == ["train_mine.py"]
 
 
-@pytest.mark.parametrize("doubling", ["max_iters = max_iters * max_iters", "max_iters = max_iters + max_iters"])
-def test_a_chain_of_doublings_cannot_fill_the_memory(doubling: str, tmp_path: Path) -> None:
-    lines = ["max_iters = 999"] + [doubling] * 200
-    assert "the number is too large" in mistakes_of(nanogpt_file(tmp_path, "\n".join(lines)))
-    lines = ["dataset = 'abc'"] + ["dataset = dataset + dataset"] * 200
-    assert "the text is too long" in mistakes_of(nanogpt_file(tmp_path, "\n".join(lines)))
-
-
 def test_a_long_sum_is_read(tmp_path: Path) -> None:
     assert resolve([nanogpt_file(tmp_path, "max_iters = " + " + ".join(["1"] * 100))]).config.max_iters == 100
 
@@ -561,20 +541,6 @@ def test_a_deeply_nested_or_endless_expression_is_refused_in_a_short_message(exp
 @pytest.mark.parametrize("text", ["max_iters = ", "n_layer = 1\n  n_head = 2", "max_iters = 'x", "\x00"])
 def test_a_file_that_is_not_python_is_named(text: str, tmp_path: Path) -> None:
     assert "train_mine.py is not valid Python: " in mistakes_of(nanogpt_file(tmp_path, text))
-
-
-def test_a_helper_variable_in_nanogpts_file_is_noted_and_ignored(tmp_path: Path) -> None:
-    resolved = resolve([nanogpt_file(tmp_path, "my_note = 'x'\nn_layer = 3\nwarmup = 5\n")])
-    assert resolved.config.n_layer == 3
-    my_note, warmup = resolved.notes
-    assert my_note.endswith("train_mine.py, line 1: my_note is not a setting, and was ignored.")
-    assert warmup.endswith("line 3: warmup is not a setting, and was ignored. Did you mean warmup_iters?")
-
-
-def test_a_helper_variable_that_a_setting_uses_needs_no_note(tmp_path: Path) -> None:
-    resolved = resolve([nanogpt_file(tmp_path, "iters = 7\nmax_iters = iters\nlr_decay_iters = iters * 2\n")])
-    assert (resolved.config.max_iters, resolved.config.lr_decay_iters) == (7, 14)
-    assert resolved.notes == []
 
 
 @pytest.mark.parametrize("line", ["learning_rte = 1e-3", "max_iter = 5", "n_layers = 2", "blocksize = 8"])

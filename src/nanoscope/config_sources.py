@@ -8,23 +8,18 @@ import operator
 import os
 import re
 import shlex
-import time
 import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from nanoscope.checkpoint_files import NANOGPT, checkpoint_folders, saved_settings
 from nanoscope.config import (
-    ANY_SETTING,
     KEYS,
-    LARGEST_INTEGER,
     LAST_NOTE,
-    LONGEST_TEXT,
     REMOVED,
     RUN_NOTES,
     TYPES,
@@ -37,13 +32,11 @@ from nanoscope.config import (
 )
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import read_small
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.suggest import did_you_mean
 
 DEFAULT_PRESET = "laptop"
 CONFIG_LIMIT_BYTES = 32 << 10  # tomllib takes 3 s for a dotted key of that length, in quadratic time
-MOST_NOTES = 100
-MISSPELT = 0.8  # similarity of a name to a setting (difflib) from which on it is taken for a misspelling
 
 
 @dataclass
@@ -59,9 +52,9 @@ class Resolved:
     """Preset, files and flags together."""
     begin_from: str = "scratch"
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Shown] = field(default_factory=list)
     """Warnings about the sources."""
-    changes: list[str] = field(default_factory=list)
+    changes: list[Shown] = field(default_factory=list)
     """What the recipe of a later source changes in a new run."""
     source: str = ""
     """The last preset, file or folder."""
@@ -86,7 +79,7 @@ def resolve(words: Iterable[str]) -> Resolved:
         try:
             given = merged(given, _read_source(source, mistakes), mistakes.changes)
         except UsageError as error:
-            mistakes.add(error.text, ANY_SETTING)
+            mistakes.add(error.text)
     begin_from = given.get("init_from", "scratch")
     given = merged(given, typed, mistakes.changes)
     config = build(given, mistakes)
@@ -114,44 +107,37 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
         key, equals, text = word.lstrip("-").partition("=")
         key = key.replace("-", "_")
         if not word.startswith("-"):
-            if equals and not os.path.exists(word):  # noqa: PTH110
-                hint = did_you_mean(key, KEYS, partial(_flag, text))
-                mistakes.add(Text("{word!r} is neither a preset nor a config file.{hint}", word=word, hint=hint))
-            else:
-                sources.append(word)
+            sources.append(word)
             continue
         if not equals and words and not words[0].startswith("--"):
             text = words.pop(0)
         elif not equals and bool in alternatives(TYPES.get(key)):
             text = "True"
-        elif not equals and key in KEYS:
-            example = _flag(KEYS[key].default or "TEXT", key)
-            mistakes.add(Text("--{key} needs a value, for example {example}", key=key, example=example), key)
-            continue
-        if key in KEYS:
-            _put(typed, key, text, mistakes)
-        else:
-            mistakes.add(Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format)))
+        _put(typed, key, text, mistakes)
     return sources, typed
 
 
-def _flag(value: object, key: str) -> str:
-    return f"--{key}={value}"
-
-
-def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Text | str = "") -> None:
+def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Shown = "") -> None:
     """Store a value as the type of its key. `file` names where it was read; without it: a flag."""
+    if key not in KEYS:
+        mistake = Message("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format))
+        if file:
+            in_table = Message(" Settings belong at the top level, not in a [table].")
+            hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
+            mistake = Message("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint)
+        mistakes.add(mistake)
+        return
     try:
         if key == "overwrite" and file:
-            raise ValueError(Text("only the command line may set it, because it deletes a run"))
+            raise ValueError(Message("only the command line may set it, because it deletes a run"))
         values[key] = convert(key, value)
     except ValueError as error:
         wrong = {"value": _shown(value, repr), "name": key if file else f"--{key}", "reason": why(error)}
-        mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
-        mistakes.add(Joined(": ", [file, mistake]) if file else mistake, key)
+        mistake = Message("invalid value {value} for {name}: {reason}", **wrong)
+        mistakes.add(joined(": ", [file, mistake]) if file else mistake)
 
 
-def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[Shown]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -164,25 +150,11 @@ def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> 
         return earlier | later
     dropped = {key: value for key, value in earlier.items() if _belongs_to_recipe(key)}
     kept = {key: value for key, value in earlier.items() if key not in dropped} | later
-    config = TrainConfig(**kept)
-    changes = [
-        f"{key}: {value} → {getattr(config, AUTO.get(key, key)) if KEYS[key].metadata['recipe'] in ('', now) else '–'}"
-        for key, value in dropped.items()
-        if key not in later and value != KEYS[key].default
-    ]
-    if changes:
-        notes.append(
-            Text(
-                "recipe={recipe} instead of {other} also changes {changes}",
-                recipe=now,
-                other=before,
-                changes=", ".join(changes),
-            )
-        )
+    unused = [f"{key}={value}" for key, value in dropped.items() if key not in later and value != KEYS[key].default]
+    if unused:
+        text = Message("not used with recipe={recipe}: {settings}", recipe=now, settings=", ".join(unused))
+        notes.append(text)
     return kept
-
-
-AUTO = {"learning_rate": "peak_lr", "min_lr": "lowest_lr", "warmup_iters": "warmup", "lr_decay_iters": "decay_iters"}
 
 
 def _belongs_to_recipe(key: str) -> bool:
@@ -194,7 +166,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """The settings of a preset, a config file or a run's folder."""
     path = Path(source)
     if source in presets():
-        return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
+        return _from_toml(preset_text(source), Message("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
@@ -208,23 +180,13 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise JobError("cannot read config {source}: {reason}", source=source, reason=why(error)) from None
         return (_from_nanogpt if path.suffix == ".py" else _from_toml)(text, source, mistakes)
-    known = ", ".join(presets())
-    if os.path.isfile(path):  # noqa: PTH113
-        raise UsageError(
-            "config {source} is neither a .toml file nor a .py file of nanoGPT\n"
-            "If it is a text: nanoscope prepare {name}. If it is a log: nanoscope explain {name}",
-            source=source,
-            name=shlex.quote(source),
-        )
-    if os.path.isdir(path):  # noqa: PTH112
-        raise UsageError(
-            "config {source} is a folder without config.toml\nPresets: {known}", source=source, known=known
-        )
+    setting = source.partition("=")[0]
     raise UsageError(
-        "no preset or config file is named {source!r}.{hint}\nPresets: {known}",
+        "{source!r} is no preset, config file (.toml or nanoGPT's .py) or run.{hint}\n"
+        "Presets: {known}. A text: nanoscope prepare FILE. A log: nanoscope explain FILE",
         source=source,
-        hint=did_you_mean(source, presets()),
-        known=known,
+        hint=did_you_mean(setting, presets()) or did_you_mean(setting, KEYS, "--{}".format),
+        known=", ".join(presets()),
     )
 
 
@@ -246,7 +208,7 @@ def run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
     return without_options(values)
 
 
-def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
+def read_run_config(run: Path) -> tuple[dict[str, Any], Message | None]:
     """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
 
     The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
@@ -262,7 +224,7 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
     saved, name = saved_settings(run)
     if not isinstance(saved.get(RUN_NOTES), dict):
         return config, None  # of an earlier version
-    note = Text(
+    note = Message(
         "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
     )
     return saved, note
@@ -304,11 +266,11 @@ def preset_size(name: str) -> str:
     return found[1] if found else ""
 
 
-def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _from_toml(text: str, file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     return _settings(_parsed(tomllib.loads, text, file, "TOML"), file, mistakes)
 
 
-def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: str) -> Any:
+def _parsed(parse: Callable[[str], Any], text: str, file: Shown, language: str) -> Any:
     try:
         return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # tomllib lets those of int() through
@@ -317,26 +279,19 @@ def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: 
         ) from None
 
 
-def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _settings(data: dict[str, Any], file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if key in KEYS:
-            _put(values, key, value, mistakes, file)
-        elif key == "preset" and isinstance(value, str) and value in presets():
-            preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
+        if key == "preset" and isinstance(value, str) and value in presets():
+            preset = _from_toml(preset_text(value), Message("preset {name}", name=value), mistakes)
         elif key == "preset":
             name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
-            mistake = Text("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
-            mistakes.add(mistake, ANY_SETTING)
+            mistake = Message("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
+            mistakes.add(mistake)
         elif key not in (RUN_NOTES, *REMOVED):
-            in_table = Text(" Settings belong at the top level, not in a [table].")
-            _add_unknown(key, file, mistakes, in_table if isinstance(value, dict) else did_you_mean(key, KEYS))
+            _put(values, key, value, mistakes, file)
     return merged(preset, values, mistakes.changes)
-
-
-def _add_unknown(key: str, file: Text | str, mistakes: Mistakes, hint: Text | str) -> None:
-    mistakes.add(Text("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint))
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -345,79 +300,43 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
 }
 
 
 def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     """Read nanoGPT's config/*.py as data: assignments of literals and plain arithmetic. Nothing is executed."""
-    tree = _parsed(ast.parse, text, file, "Python")
     values: dict[str, Any] = {}
-    assigned: dict[str, Any] = {}  # so that names can be used: lr_decay_iters = max_iters
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    for statement in tree.body:
-        where = Text("{file}, line {line}", file=file, line=str(statement.lineno))
+    for statement in _parsed(ast.parse, text, file, "Python").body:
+        where = Message("{file}, line {line}", file=file, line=str(statement.lineno))
         match statement:
-            case ast.Expr(ast.Constant()) | ast.Import([ast.alias("time", None)]):
-                continue  # a docstring; finetune_shakespeare.py imports time for the name of its run
+            # finetune_shakespeare.py names its run after the time, with an expression; here the folder names it.
+            case (
+                ast.Expr(ast.Constant())
+                | ast.Import([ast.alias("time", None)])
+                | ast.Assign([ast.Name("wandb_run_name")], ast.BinOp())
+            ):
+                continue
             case ast.Assign([ast.Name(key)], expression):
-                pass
-            case _:
-                key, expression = "", ast.Tuple([])  # which is refused
-        try:
-            assigned[key] = _value(expression, assigned)
-        except (ValueError, ArithmeticError, RecursionError) as error:
-            reason, code = why(error), _shown(statement, ast.unparse)
-            mistakes.add(
-                Text("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason), key
-            )
-            continue
-        if key in KEYS:
-            _put(values, key, assigned[key], mistakes, where)
-        elif key not in used:
-            _report_unknown(key, where, mistakes)
+                try:
+                    found = _value(expression)
+                except (ValueError, TypeError, ArithmeticError, RecursionError):
+                    pass
+                else:
+                    _put(values, key, found, mistakes, where)
+                    continue
+        reason, code = Message("only literals and + - * / are read"), _shown(statement, ast.unparse)
+        mistakes.add(Message("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason))
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
     return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 
 
-def _report_unknown(key: str, where: Text, mistakes: Mistakes) -> None:
-    """Refuse what looks like a misspelt setting. Other names are helpers of the file's author, and noted."""
-    hint, name = did_you_mean(key, KEYS), _shown(key)
-    if did_you_mean(key, KEYS, cutoff=MISSPELT) or len(mistakes.notes) == MOST_NOTES:
-        _add_unknown(key, where, mistakes, hint)
-    else:
-        note = Text("{where}: {key} is not a setting, and was ignored.{hint}", where=where, key=name, hint=hint)
-        mistakes.notes.append(note)
-
-
-def _value(node: ast.expr, assigned: dict[str, Any]) -> Any:
-    """The value of an expression. Each value is small, so that no chain of lines can fill the memory."""
-    value: Any = None
-    operands: list[ast.expr] = []
-    match node:
-        case ast.Constant(bool() | int() | float() | str()):
-            value = node.value
-        case ast.Name(name):
-            value = assigned.get(name)
-        case ast.Call() if _shown(node, ast.unparse) == "str(time.time())":
-            value = str(time.time())
-        case ast.UnaryOp(operand=operand):
-            operands = [operand]
-        case ast.BinOp(left, _, right):
-            operands = [left, right]
-    if operands and (compute := ARITHMETIC.get(type(node.op))):  # type: ignore[attr-defined]
-        values = [_value(each, assigned) for each in operands]
-        kinds = {*map(type, values)}
-        if kinds <= {int, float} or (kinds == {str} and compute is operator.add):
-            value = compute(*values)
-    if value is None:
-        raise ValueError(Text("only literals and + - * / are read"))
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError(Text("the text is too long"))
-    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        raise ValueError(Text("the number is too large"))
-    return value
+def _value(node: ast.expr) -> Any:
+    """The value of a literal, or of arithmetic with numbers."""
+    if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+        numbers = _value(node.left), _value(node.right)
+        if {*map(type, numbers)} <= {int, float}:
+            return ARITHMETIC[type(node.op)](*numbers)
+    return ast.literal_eval(node)
 
 
 def _shown(value: Any, render: Callable[[Any], str] = str) -> str:

@@ -8,7 +8,6 @@ import pytest
 from messages import texts
 from mistakes import FAILED_JOB, FILES, WRONG_USAGE
 from nanoscope import cli
-from nanoscope.cli.bench import GROUPS
 from nanoscope.config import KEYS
 from nanoscope.config_sources import presets
 from nanoscope.data.corpora import CORPORA
@@ -50,7 +49,6 @@ NAMES = {
     *FIELDS,
     *cli.COMMANDS,
     *DTYPES,
-    *GROUPS,
     "val",
     "train",
     "full",
@@ -106,7 +104,7 @@ CASES = [
     ["report", "runs/good", "-o", "missing/page.html"], ["runs", "good.txt"], ["runs", "missing"],
     ["runs", "--filter=state=runing"], ["runs", "--filter=n_layr>2"], ["runs", "--columns=n_layr"],
     ["runs", "--sort"], ["watch", "--port=70000"], ["watch", "missing"], ["watch", "good.txt"],
-    ["watch", "--token=x"], ["watch", "--notify=http://"], ["bench", "--only", "sampel"], ["demo", "--minutes=0"],
+    ["watch", "--token=x"], ["watch", "--notify=http://"], ["demo", "--minutes=0"],
     ["presets", "labtop"], ["completion"], ["sample", "one", "--out_dir=two"], ["sample", "--seed=1", "--seed=2"],
     ["sample", "--max_new_tokens=0"], ["eval", "--split=tset"], ["prepare", "folder"],
     ["prepare", "folder", "--ext=py"], ["prepare", "good.txt", "--ext=py"], ["prepare", "records.jsonl"],

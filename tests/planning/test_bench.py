@@ -7,7 +7,7 @@ import torch
 
 from nanoscope.hardware.probe import ProbeResult
 from nanoscope.planning import bench as benchmark
-from nanoscope.planning.bench import CLASSIC, KEYS, MachineBench, label, machine
+from nanoscope.planning.bench import CLASSIC, MachineBench, machine
 
 PEAK_FLOPS = 5e9
 
@@ -22,6 +22,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> MachineBench:
 
 
 def test_a_steps_tokens_and_mfu_follow_from_its_time(bench: MachineBench) -> None:
+    bench.peak("float32")
     found = {key: float(value) for key, value in bench.step("tiny").items()}
     # 6·N + 12·L·C·T with N = 65·16 (embedding) + 12·16² (block) + 2·16 + 16 (norms)
     flops_per_token = 6 * (65 * 16 + 12 * 16**2 + 48) + 12 * 16 * 8
@@ -31,21 +32,12 @@ def test_a_steps_tokens_and_mfu_follow_from_its_time(bench: MachineBench) -> Non
     assert found["mfu_peak_gflops"] == 5
 
 
-def test_evaluation_and_sampling_count_every_token(bench: MachineBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MachineBench, "_median_seconds", lambda bench, action: action() or 0.5)
-    assert bench.evaluation("tiny") == {"tokens_per_second": 2 * 8 / 0.5}
-    assert bench.sample("tiny", texts=3) == {"tokens_per_second": 3 * 7 / 0.5}
-
-
-def test_a_shape_that_does_not_fit_is_reported_and_the_next_is_measured(
-    bench: MachineBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def too_large(bench: MachineBench, key: str) -> None:
+def test_a_shape_that_does_not_fit_is_reported(bench: MachineBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(MachineBench, "step", too_large)
-    assert bench.figures("step_tiny") == {"failed": "not enough memory"}
-    assert "tokens_per_second" in bench.figures("evaluation_tiny")
+    monkeypatch.setattr(benchmark, "measure", too_large)
+    assert bench.step("tiny") == {"failed": "not enough memory"}
 
 
 @pytest.mark.parametrize(
@@ -63,5 +55,6 @@ def test_a_dtype_that_the_cpu_lacks_or_emulates_is_skipped(
 
 
 def test_every_measurement_has_a_key_of_its_own_and_a_label(bench: MachineBench) -> None:
-    assert len(KEYS) == len(set(KEYS)) == len(set(map(label, KEYS))) == 11
-    assert not set(KEYS) & machine(bench.choice).keys()
+    planned = bench.measurements()
+    assert len(planned) == len({str(label) for label, _ in planned.values()}) == 7
+    assert not planned.keys() & machine(bench.choice).keys()

@@ -31,7 +31,7 @@ def test_a_recommended_split_fits_and_keeps_the_tokens_of_a_step(device: str, sp
     preset = resolve(["gpt2-124m"]).config
     config = replace(preset, batch_size=split[0], gradient_accumulation_steps=split[1])
     assert config.tokens_per_step == preset.tokens_per_step
-    assert PLANNED["planned"](config, device).memory.fits
+    assert PLANNED["planned"](config, device).fits
     assert split == (12, 40) or f"--batch_size={split[0]} --gradient_accumulation_steps={split[1]}" in PAGE
 
 

@@ -1,6 +1,5 @@
 """A run can be resumed from any folder: its dataset is found."""
 
-import contextlib
 import shutil
 from pathlib import Path
 
@@ -50,16 +49,3 @@ def test_a_dataset_chosen_on_resume_is_used(project: Path, capsys: pytest.Captur
     make_dataset(Path(), text[::-1], name="other")
     assert run(["train", "../project/run", "--init_from=resume", "--max_iters=3", "--dataset=other"]) == 0
     assert "data: data/other" in capsys.readouterr().out.replace("\\", "/")
-
-
-def test_a_helper_variable_of_nanogpts_config_is_noted_when_training_starts(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = 'dataset = "data/song"\nmy_note = "x"\nmax_iters = 1\n'
-    settings += (
-        "n_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 32\nbatch_size = 4\neval_iters = 1\nwarmup_iters = 0\n"
-    )
-    (project / "train_mine.py").write_text(settings + 'device = "cpu"\ngradient_accumulation_steps = 1\n', "utf-8")
-    with contextlib.chdir(project):
-        assert run(["train", "train_mine.py"]) == 0
-    assert "train_mine.py, line 2: my_note is not a setting, and was ignored" in capsys.readouterr().out

@@ -27,7 +27,7 @@ def compare(logs: Source | Iterable[Source], *, lang: str | None = None) -> Answ
     notes: list[str] = []
     if not given:
         raise UsageError("There is nothing to compare: give the logs of two or more runs.")
-    named = trained_runs(given, lambda text: notes.append(language.text(text)))
+    named = trained_runs(given, lambda text: notes.append(language.render(text)))
     if len(named) < 2:
         raise UsageError("{log} contains only one run. Give another log to compare it with.", log=given[0])
     same_log = len({each.path for each in named}) == 1

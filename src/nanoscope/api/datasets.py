@@ -6,11 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nanoscope.messages import Shown
+
+
+def _warn(text: Shown) -> None:
+    warnings.warn(str(text), stacklevel=4)
+
 
 def prepare(
     *sources: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
-    warn: Callable[[str], None] = warnings.warn,
+    warn: Callable[[Shown], None] = _warn,
     **options: Any,
 ) -> Path:
     """Convert text to a dataset of tokens, and return its folder.

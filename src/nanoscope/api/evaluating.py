@@ -10,7 +10,7 @@ from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.findings.scores import Scores, scores_json
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.views.scores import print_scores
 from nanoscope.words.language import choose_language
 
@@ -55,6 +55,6 @@ def evaluate(
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows, display.show))
-    problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
-    said = [language.text(note) if isinstance(note, Text) else note for note in [*problems, *notes]]
+    problems = [Message("warning: {text}", text=problem) for model in opened for problem in model.problems]
+    said = [language.render(note) if isinstance(note, Message) else note for note in [*problems, *notes]]
     return Answer(found, said, language, print_scores, partial(scores_json, found))

@@ -11,7 +11,7 @@ from nanoscope.config_sources import read_run_config, resolve
 from nanoscope.errors import JobError, UsageError
 from nanoscope.findings.declared import Advice
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.planning.plan import Plan
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     """What a run would take: parameters, memory, time, disk. Nothing is trained for longer than some seconds.
 
-    >>> nanoscope.plan("laptop", batch_size=64).time.seconds
-    >>> nanoscope.plan("gpt2-124m", device="RTX 4090").memory.fits
+    >>> nanoscope.plan("laptop", batch_size=64).seconds
+    >>> nanoscope.plan("gpt2-124m", device="RTX 4090").fits
 
     `preset` and the settings are those of `train`; `device` may also be one that is not here. The figures are described
-    in docs/plan.md. A run that does not fit has no `time`.
+    in docs/plan.md. `seconds` is None if the run does not fit.
     """
     words = words_of(preset, settings)
     config = resolve(words).config
@@ -73,7 +73,7 @@ class Tried:
     @property
     def complete(self) -> bool:
         """Whether all was tried: Ctrl-C stops before."""
-        return self.trial.stopped != Text("interrupted")
+        return self.trial.stopped != Message("interrupted")
 
     def json(self) -> dict[str, object]:
         """The document of `nanoscope try --json`."""
@@ -91,7 +91,7 @@ class Tried:
         for each in self.advice:
             said.append(f"  {on_terminal(FATES[fate(each.action, self.trial)])} {sentence(each, language)}")
         if (use := command(self.folder, self.trial)) is not None:
-            said.append("\n" + on_terminal(Text("Train with what was confirmed:\n  {command}", command=use)))
+            said.append("\n" + on_terminal(Message("Train with what was confirmed:\n  {command}", command=use)))
         return "\n".join(said)
 
 

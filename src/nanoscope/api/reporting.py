@@ -7,14 +7,14 @@ from pathlib import Path
 from nanoscope.api.logs import Source
 from nanoscope.errors import JobError, why
 from nanoscope.findings.analyse import Options
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.load_many import Warn, trained_runs
 from nanoscope.views.report import Source as Shown
 from nanoscope.views.report import describe, render
 from nanoscope.words.language import choose_language
 
 
-def _warn(text: Text) -> None:
+def _warn(text: Message) -> None:
     warnings.warn(str(text), stacklevel=4)
 
 

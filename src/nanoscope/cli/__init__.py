@@ -20,7 +20,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from nanoscope import messages
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
-from nanoscope.messages import Text, to_print
+from nanoscope.messages import Message, to_print
 from nanoscope.suggest import did_you_mean
 from nanoscope.version import __version__
 
@@ -155,7 +155,7 @@ def run(arguments: list[str]) -> int:
 
         return _fail(usage_error(error, called).text, 2)
     except KeyboardInterrupt:
-        return _fail(Text("interrupted"), INTERRUPTED)
+        return _fail(Message("interrupted"), INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
         _discard_output(sys.stdout, sys.stderr)
         return 0
@@ -252,7 +252,7 @@ def _unknown_command(words: list[str]) -> UsageError:
         meant = ["explain", *words]
     hint = did_you_mean(called, COMMANDS)
     if meant:
-        hint = Text(" Did you mean: {command}", command=shlex.join(["nanoscope", *meant]))
+        hint = Message(" Did you mean: {command}", command=shlex.join(["nanoscope", *meant]))
     return UsageError(
         "there is no command {called!r}.{hint}\nCommands: {commands}",
         called=called,
@@ -273,7 +273,7 @@ def _underscored(word: str) -> str:
     return "--" + key[2:].replace("-", "_") + equals + value
 
 
-def _fail(message: Text, status: int) -> int:
+def _fail(message: Message, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
     mark = "\u200f" if messages.right_to_left() else ""
     first, *rest = to_print(message).splitlines() or ["failed"]
@@ -291,24 +291,24 @@ def _discard_output(*streams: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _unexpected(error: Exception) -> Text:
+def _unexpected(error: Exception) -> Message:
     """The message about a package that is missing, or about a bug, whose details go to a file and not to the screen."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in EXTRAS:
-        return Text(
+        return Message(
             "this command needs the package {package}, which is not installed.\nInstall it: {command}",
             package=package,
             command=f"pip install 'nanoscope[{EXTRAS[package]}]'",
         )
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
-    details: Text | str = Text("NANOSCOPE_DEBUG=1 prints them")
+    details: Message | str = Message("NANOSCOPE_DEBUG=1 prints them")
     with suppress(OSError):  # a full disk may be the cause of it all
         handle, details = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
             traceback.print_exc(file=file)
-    return Text(
+    return Message(
         "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on. Details, for your report: {details}",
         error=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
         details=details,

@@ -5,52 +5,39 @@ from typing import TYPE_CHECKING
 
 from nanoscope.cli.logs import progress
 from nanoscope.config import TrainConfig
-from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, on_terminal
-from nanoscope.suggest import did_you_mean
+from nanoscope.messages import Message, joined, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.planning.bench import Figures
 
-GROUPS = ("peak", "step", "evaluation", "sample")
 
-
-def measure(config: TrainConfig, only: list[str], as_json: bool) -> int:
-    """Measure how fast this machine multiplies matrices, trains, evaluates and samples. Ctrl-C prints what is known."""
-    for name in only:
-        if name not in GROUPS:
-            hint = did_you_mean(name, GROUPS)
-            raise UsageError(
-                "invalid value for --only: {name!r}.{hint}\nValid values: {choices}",
-                name=name, hint=hint, choices=", ".join(GROUPS),
-            )  # fmt: skip
+def measure(config: TrainConfig, as_json: bool) -> int:
+    """Measure how fast this machine multiplies matrices and trains. Ctrl-C prints what is known by then."""
     from nanoscope.hardware.probe import make_cpu_ready
 
     for sixteen_bits in ("bfloat16", "float16"):
         make_cpu_ready(config.device, sixteen_bits)  # takes effect only before torch is imported
 
-    from nanoscope.planning.bench import KEYS, MachineBench, label, machine
+    from nanoscope.planning.bench import MachineBench, machine
 
     here = MachineBench(config.device, config.dtype)
-    planned = [key for key in KEYS if key.startswith(tuple(only or GROUPS))]
-    found: dict[str, Figures] = {}
+    found: dict[str, tuple[Message, Figures]] = {}
+    planned = here.measurements()
     try:
-        for number, key in enumerate(planned, start=1):
-            progress(Text("{place} {what}", place=f"[{number}/{len(planned)}]", what=label(key)))
-            found[key] = here.figures(key)
+        for number, (key, (label, figures)) in enumerate(planned.items(), start=1):
+            progress(Message("{place} {what}", place=f"[{number}/{len(planned)}]", what=label))
+            found[key] = label, figures()
     except KeyboardInterrupt:
-        progress(Text("nanoscope: interrupted"))
+        progress(Message("nanoscope: interrupted"))
     facts = machine(here.choice)
     if as_json:
-        flat = {f"{key}_{unit}": value for key, figures in found.items() for unit, value in figures.items()}
-        print(dumps(facts | flat, ensure_ascii=False))
+        flat = {f"{key}_{unit}": value for key, (_, each) in found.items() for unit, value in each.items()}
+        print(dumps(facts | flat, ensure_ascii=False, default=str))
     else:
         print(", ".join(str(facts[name]) for name in ("device_name", "dtype", "platform", "torch", "nanoscope")))
-        for key, figures in found.items():
-            texts = [
-                f"{value:,.4g} {unit}" if isinstance(value, float) else f"{unit}: {value}"
-                for unit, value in figures.items()
-            ]
-            print(on_terminal(Joined("  ", [label(key), *texts])))
-    failed = any("failed" in figures for figures in found.values())
+        for label, measured in found.values():
+            values = {unit: f"{value:,.4g}" if isinstance(value, float) else value for unit, value in measured.items()}
+            texts = [verbatim("{unit} {value}", unit=unit, value=value) for unit, value in values.items()]
+            print(on_terminal(joined("  ", [label, *texts])))
+    failed = any("failed" in measured for _, measured in found.values())
     return 130 if len(found) < len(planned) else int(failed)

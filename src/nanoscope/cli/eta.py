@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.cli.logs import check_max_iters, logs_named
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 
 def eta(
@@ -54,7 +54,7 @@ def eta(
         raise JobError(
             "No training step was found in {log}: can't estimate the time left.\n"
             "To see what the log does say: nanoscope explain {quoted}",
-            log=Text("standard input") if log == "-" else log,
+            log=Message("standard input") if log == "-" else log,
             quoted=shlex.quote(log),
         )
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nanoscope.cli.logs import LogPath, check_max_iters, logs_named, read_named
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def explain(
     codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
     wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
-        raise JobError(Joined("\n", wrong))
+        raise JobError(joined("\n", wrong))
 
 
 def _print(explained: "dict[str, Explanation]", json: bool, teach: bool, language: "Language") -> None:

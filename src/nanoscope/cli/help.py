@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -20,8 +20,6 @@ from nanoscope import cli, messages
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
-
-    from nanoscope.words.language import Language
 
 # With None, its default: where pydantic is loaded, cyclopts has it check defaults too.
 LANGUAGE_HELP = "The language of the output: en, ar or hi; default: NANOSCOPE_LANG, or that of your locale."
@@ -40,20 +38,20 @@ class Help:
     """Lays out English help in the user's language. cyclopts calls it, too, to show the help of a command."""
 
     def __init__(self) -> None:
-        self.language = cast("Language | None", messages.translator())
+        self.language = messages.writer() or messages.ENGLISH
         self.mark = messages.RIGHT_TO_LEFT_MARK if messages.right_to_left() else ""
         self.width = min(max(shutil.get_terminal_size((100, 24)).columns, 40), 110)
 
     def translated(self, english: str) -> str:
         """One piece, with the Latin names and commands in it kept together and in their own direction."""
         piece = " ".join(english.split())
-        if self.language is None or not piece:
+        if self.language is messages.ENGLISH or not piece:
             return piece
         translation = LATIN.sub(lambda latin: self.isolate(latin[0].replace(" ", GLUE)), self.language.translate(piece))
         return translation.replace("ـ ", f"ـ{GLUE}")  # 'الـ tokens' is one word
 
     def isolate(self, text: str) -> str:
-        return self.language.isolate(text) if self.language else text
+        return self.language.isolate(text)
 
     def text(self, english: str) -> str:
         """Paragraphs, and examples: indented lines whose commands stay as they are."""
@@ -142,11 +140,10 @@ def with_options(command: Callable[..., Any], options: Mapping[str, Any]) -> Cal
 
 def other_languages() -> str:
     """How to get the other languages, each in its own script, for those who do not read the one they see."""
-    language = messages.translator()
-    current = language.code if language else "en"
+    current = (messages.writer() or messages.ENGLISH).code
     others = {code: name for code, name in messages.LANGUAGES.items() if code != current}
     lines = [f"{INDENT}{f'nanoscope --lang {code}':<36} {name}" for code, name in others.items()]
-    if language:
+    if current != "en":
         lines.append(Help().text(f"{INDENT}{f'export {messages.VARIABLE}={current}':<36}   always in this language"))
     return "\n".join(lines)
 

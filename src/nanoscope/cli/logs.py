@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import RUNS
-from nanoscope.messages import Text, on_terminal, to_print
+from nanoscope.messages import Message, Shown, on_terminal, to_print
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def logs_named(logs: tuple[str, ...], command: Callable[..., object]) -> tuple[s
     if logs:
         return logs
     if _is_piped():
-        warn(Text("reading the log from standard input"))
+        warn(Message("reading the log from standard input"))
         return ("-",)
     return (latest_run(),)
 
@@ -58,7 +58,7 @@ def latest_run(holding: str = "events.jsonl") -> str:
             folder=f"{RUNS}/",
         )
     newest = max(written, key=lambda path: written[path])
-    warn(Text("the latest run: {run}", run=newest))
+    warn(Message("the latest run: {run}", run=newest))
     return str(newest)
 
 
@@ -87,7 +87,7 @@ def _refuse_what_is_no_text(path: str, log: "Log") -> None:
     """Say what a file is in which no training was found."""
     if log.runs or log.errors or (path != "-" and not Path(path).is_file()):
         return
-    name = Text("standard input") if path == "-" else path
+    name = Message("standard input") if path == "-" else path
     if not log.lines:
         raise JobError("{name} is empty.", name=name)
     if path != "-":
@@ -119,7 +119,7 @@ def check_max_iters(max_iters: int | None) -> None:
         raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
-def warn(text: str) -> None:
+def warn(text: Shown) -> None:
     """Print a warning to standard error."""
     print(f"nanoscope: {to_print(text).splitlines()[0]}", file=sys.stderr)
 
@@ -134,6 +134,6 @@ def check_folder(folder: Path, command: str) -> None:
         )
 
 
-def progress(text: Text) -> None:
+def progress(text: Message) -> None:
     """Print a line about what is being done to standard error."""
     print(on_terminal(text), file=sys.stderr, flush=True)

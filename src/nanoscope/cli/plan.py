@@ -5,7 +5,7 @@ import sys
 from nanoscope.cli.logs import Json, progress
 from nanoscope.cli.train import Words
 from nanoscope.errors import JobError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def plan(
@@ -34,7 +34,7 @@ def plan(
     all_devices
         A table of every device that is known.
     as_json
-        Print the plan as one JSON document (schema nanoscope.plan/2, see docs/plan.md).
+        Print the plan as one JSON document (schema nanoscope.plan/3, see docs/plan.md).
     """
     from nanoscope.config_sources import resolve
     from nanoscope.hardware.probe import make_cpu_ready
@@ -47,7 +47,7 @@ def plan(
     from nanoscope.units import short_bytes
 
     if all_devices:
-        progress(Text("computing for every device that is known"))
+        progress(Message("computing for every device that is known"))
         plans = plans_everywhere(words)
         if as_json:
             sys.stdout.write(encoded(plans))
@@ -61,10 +61,10 @@ def plan(
     else:
         for line in lines(found):
             print(on_terminal(line))
-    if not found.memory.fits:
+    if not found.fits:
         raise JobError(
             "does not fit: needs {needed}, has {available}\n{advice}",
-            needed=short_bytes(found.memory.peak_bytes), available=short_bytes(found.memory.available_bytes),
+            needed=short_bytes(found.peak_bytes), available=short_bytes(found.available_bytes),
             advice=found.advice[0],
         )  # fmt: skip
     return 0

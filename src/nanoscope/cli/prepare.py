@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.cli.logs import Json, check_options
+from nanoscope.messages import Shown
 
 
 def prepare(
@@ -53,7 +54,7 @@ def prepare(
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding
-        Text encoding of the files, for example cp1252.
+        Message encoding of the files, for example cp1252.
     overwrite
         Replace a dataset that is already in the output folder.
     as_json
@@ -64,7 +65,7 @@ def prepare(
 
     check_options(sources, prepare)
     started = time.monotonic()
-    warnings: list[str] = []
+    warnings: list[Shown] = []
     folder = prepare_dataset(
         *sources,
         out=out,
@@ -78,4 +79,4 @@ def prepare(
         overwrite=overwrite,
     )
     result = summary(folder, time.monotonic() - started, warnings)
-    print(json.dumps(result, ensure_ascii=False) if as_json else in_words(result))
+    print(json.dumps(result, ensure_ascii=False, default=str) if as_json else in_words(result))

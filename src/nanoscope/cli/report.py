@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nanoscope.cli.logs import LogPath, check_max_iters, logs_named, warn
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def report(
@@ -38,5 +38,5 @@ def report(
     check_max_iters(max_iters)
     file = write_report(*logs_named(logs, report), out=out, max_iters=max_iters, device=device, warn=warn)
     size, address = file.stat().st_size / 1000, file.resolve().as_uri()
-    text = Text("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
+    text = Message("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
     print(on_terminal(text))

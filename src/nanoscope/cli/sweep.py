@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, joined, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.sweep import Sweep, SweepRun
@@ -56,11 +56,11 @@ def sweep(
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
 
-    def say(text: Text) -> None:
+    def say(text: Message) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
     swept = ", ".join(planned.swept)
-    say(Text("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
+    say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, command, jobs, say)
     finished = [run for run in planned.runs if run.look() == "finished"]
@@ -87,21 +87,21 @@ def _print_ranking(finished: Sequence["SweepRun"]) -> None:
     print()
 
 
-def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Text]:
+def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message]:
     """What is not finished and why, how to resume it, where to see more."""
     from nanoscope.training.sweep import DONE, STATES
 
     for run in sweep.runs:
         if run.status != "finished":
             state = [STATES[run.status], *([run.reason] if run.reason else [])]
-            yield Joined(": ", [run.name, *state])
+            yield joined(": ", [run.name, *state])
     folder, total = shlex.quote(str(sweep.folder)), len(sweep.runs)
-    yield Text("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
+    yield Message("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
     if any(run.status not in DONE for run in sweep.runs):
-        yield Text("What was trained is saved. Train the rest: {command}", command=command)
+        yield Message("What was trained is saved. Train the rest: {command}", command=command)
     if finished:
         more = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
-        yield Text("More: {commands}", commands=more)
+        yield Message("More: {commands}", commands=more)
 
 
 def _document(sweep: "Sweep", command: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from nanoscope.cli.completion import complete_source
 from nanoscope.cli.help import with_options
 from nanoscope.cli.logs import progress
 from nanoscope.config import KEYS, TYPES
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 if TYPE_CHECKING:
     from nanoscope.config_sources import Resolved
@@ -119,9 +119,9 @@ def _tuned(resolved: "Resolved") -> "Resolved":
     from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
-        progress(Text("{option} is ignored: a resumed run keeps its settings", option="--tune"))
+        progress(Message("{option} is ignored: a resumed run keeps its settings", option="--tune"))
         return resolved
     tuned = tune(resolved, MINUTES, progress)
-    for text in (Text("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
+    for text in (Message("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
         progress(text)
     return with_settings(resolved, tuned)

@@ -33,7 +33,7 @@ def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) ->
 
     tried = try_changes(run or latest_run(), minutes=minutes)
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(tried.json()), indent=1).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(tried.json(), enc_hook=str), indent=1).decode() + "\n")
     else:
         print(tried)
     return 0 if tried.complete else 130

@@ -3,15 +3,13 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
 from nanoscope.cli.logs import Json, progress
 from nanoscope.cli.train import Words
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def tune(
@@ -19,7 +17,6 @@ def tune(
     minutes: float = 2.0,
     out: Path | None = None,
     bench: bool = False,
-    only: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     as_json: Json = False,
 ) -> int:
     """Find the fastest way to carry out a run on this machine, and write it to a file for train.
@@ -48,9 +45,7 @@ def tune(
     out
         The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
     bench
-        Only measure this machine, in about a minute: matrix products, steps, evaluation, sampling.
-    only
-        With --bench: what to measure (peak, step, evaluation, sample). All by default.
+        Only measure how fast this machine multiplies matrices and trains, in about half a minute.
     as_json
         Print the result as one JSON document (schema nanoscope.tune/2, see docs/tune.md).
     """
@@ -60,7 +55,7 @@ def tune(
     if bench:
         from nanoscope.cli.bench import measure
 
-        return measure(resolved.config, only or [], as_json)
+        return measure(resolved.config, as_json)
 
     from nanoscope.planning import tuning, tuning_file
 
@@ -76,7 +71,7 @@ def tune(
         sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
         return 0
     use = shlex.join(["nanoscope", "train", str(path)])
-    written = Text("written to {path}; train with it: {command}", path=path, command=use)
+    written = Message("written to {path}; train with it: {command}", path=path, command=use)
     for text in (tuning_file.in_one_line(tuned), *tuning_file.lines(tuned), written):
         print(on_terminal(text))
     return 0

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nanoscope.data import corpora
 from nanoscope.errors import JobError
-from nanoscope.messages import Count
+from nanoscope.messages import Message
 
 TokenArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -97,12 +97,12 @@ class CharTokenizer(Tokenizer):
             unknown = self.unknown("".join(texts))
             shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
             raise JobError(
-                Count(
+                Message(
                     "The char tokenizer does not know {n} character of the text: {shown}.\n"
                     "Remove it, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
                     "The char tokenizer does not know {n} characters of the text: {shown}.\n"
                     "Remove them, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
-                    len(unknown),
+                    n=len(unknown),
                     shown=shown + (" …" if len(unknown) > 8 else ""),
                 )
             )

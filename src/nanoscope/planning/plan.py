@@ -7,13 +7,10 @@ run is forecast as `train` forecasts it (training/pace.py).
 
 import math
 import re
-import shlex
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +21,7 @@ from nanoscope.errors import UsageError
 from nanoscope.hardware.device import set_up_device
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.hardware.peaks import KnownDevice, all_devices, named_device
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.model import build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.model.flops import mfu as model_mfu
@@ -32,24 +29,23 @@ from nanoscope.planning.memory import TrainingMemory, training_memory
 from nanoscope.planning.request import Request, understand
 from nanoscope.planning.rig import Figures, Rig
 from nanoscope.runs.events import Forecast
-from nanoscope.training.forecast import SMALLER_MODEL, warnings
+from nanoscope.training.forecast import FORWARD_SHARE, SMALLER_MODEL, warnings
 from nanoscope.training.memory import MUCH, PROCESS_BYTES
 from nanoscope.training.pace import Pace, left_to_do
 from nanoscope.version import __version__
 
-SCHEMA = "nanoscope.plan/2"
+SCHEMA = "nanoscope.plan/3"
 HERE = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")  # torch's names
 SECONDS = 6.0  # of steps that are measured
 LONGEST_SHARE = 0.8  # of them for a micro-batch
 # On another device: ten public runs reached from 17 to 73 % of the peak (benchmarks/LOG.md).
 USUAL_MFU, HIGH_MFU, LOW_MFU = 0.35, 0.75, 0.15
-FORWARD_SHARE = 1 / 3  # of the arithmetic of a step: an evaluation has no backward pass
 CUDA_BYTES = 600 << 20  # of device memory that CUDA and its libraries take before the first tensor
 MACOS_SHARE = 2 / 3  # of the memory that a Mac lets its GPU use
-WORTH_TUNING = 20 * 60.0  # seconds of a run: ten times what tuning takes
 
 
 Counted = Callable[[int], TrainingMemory]  # of a micro-batch size
+Fields = dict[str, Any]  # of a plan
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -62,39 +58,12 @@ class Split(msgspec.Struct, frozen=True):
     """With a tenth of the memory to spare."""
 
 
-class MemoryPlan(msgspec.Struct, frozen=True):
-    peak_bytes: int
-    available_bytes: int
-    fits: bool
-    splits: list[Split]
-    """The configured one, and others for the same sequences a step."""
-
-
 class Part(msgspec.Struct, frozen=True):
     """Of the time: so many times so many seconds. `phase` is 'startup', 'step', 'eval', 'checkpoint' or 'sample'."""
 
     phase: str
     times: int
     seconds: float
-
-
-class TimePlan(msgspec.Struct, frozen=True):
-    seconds: float
-    """Of the whole command."""
-    seconds_low: float
-    seconds_high: float
-    tokens_per_second: float
-    mfu: float | None
-    peak_flops: float | None
-    peak_source: str
-    parts: list[Part]
-
-
-class DiskPlan(msgspec.Struct, frozen=True):
-    checkpoint_bytes: int
-    bytes: int
-    """At most: also with the best checkpoint, and the one that is being written."""
-    free_bytes: int | None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     compiled: bool | None
     """None: it is not known of another device."""
-    measured: bool
+    measured: bool = False
     """Else computed: for another device, or because it does not fit."""
     recipe: str
     parameters: int
@@ -119,12 +88,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     train_tokens: int | None
     epochs: float | None
-    memory: MemoryPlan
-    time: TimePlan | None
-    """None if it does not fit, or if nothing is known of the speed of the device."""
-    disk: DiskPlan
-    notes: list[str]
-    advice: list[str]
+    fits: bool
+    peak_bytes: int
+    available_bytes: int
+    splits: list[Split]
+    """The configured one, and others for the same sequences a step."""
+    seconds: float | None = None
+    """Of the whole command; None if it does not fit, or if nothing is known of the speed of the device."""
+    seconds_low: float | None = None
+    seconds_high: float | None = None
+    tokens_per_second: float | None = None
+    mfu: float | None = None
+    peak_flops: float | None = None
+    peak_source: Shown = ""
+    parts: list[Part] = []
+    checkpoint_bytes: int
+    disk_bytes: int
+    """At most: also with the best checkpoint, and the one that is being written."""
+    notes: list[Shown]
+    advice: list[Shown]
 
 
 def encoded(plans: Plan | list[Plan]) -> str:
@@ -133,7 +115,7 @@ def encoded(plans: Plan | list[Plan]) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=1).decode() + "\n"
 
 
-def plan_for(words: Sequence[str], report: Callable[[Text], None] = lambda text: None) -> Plan:
+def plan_for(words: Sequence[str], report: Callable[[Message], None] = lambda text: None) -> Plan:
     """The plan of a run: for this machine, unless --device names another one."""
     request = understand(words)
     if HERE.fullmatch(request.config.device):
@@ -147,33 +129,31 @@ def plans_everywhere(words: Sequence[str]) -> list[Plan]:
     return [plan_elsewhere(request, device) for device in all_devices() if device.kind != "tpu"]
 
 
-def plan_here(request: Request, report: Callable[[Text], None], seconds: float = SECONDS) -> Plan:
+def plan_here(request: Request, report: Callable[[Message], None], seconds: float = SECONDS) -> Plan:
     config, data = request.config, request.data
     choice, notes = set_up_device(
         config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
     )
-    report(Text("counting the memory of an iteration"))
+    report(Message("counting the memory of an iteration"))
     counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
     process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
-    memory, time, compiled = memory_plan(request, counted, process, available), None, choice.compile
-    if memory.fits:
-        report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
+    found, compiled = memory(request, counted, process, available), choice.compile
+    if found["fits"]:
+        report(Message("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
         try:
             from_scratch, limit = replace(config, init_from="scratch"), LONGEST_SHARE * seconds
             with closing(Rig(from_scratch, str(data.folder or ""), data.vocab_size, limit)) as rig:
-                found, compiled = rig.measure(seconds), rig.facts.used["compile"]
-            process = max(found.peak_bytes - counted(found.micro_batch).peak, 0)
-            memory, time = memory_plan(request, counted, process, available), time_here(request, found)
+                figures, compiled = rig.measure(seconds), rig.facts.used["compile"]
+            process = max(figures.peak_bytes - counted(figures.micro_batch).peak, 0)
+            found = memory(request, counted, process, available) | time_here(request, figures)
             if data.folder is None:
-                notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
+                notes.append(Message("{data} is not prepared yet: measured with random tokens", data=data.name))
         except ChildError as error:
             if not error.out_of_memory:
                 raise
-            memory = msgspec.structs.replace(memory, fits=False)
-    place = next(path for path in Path(config.out_dir or "runs").absolute().parents if path.is_dir())
+            found["fits"] = False
     device = {"device": choice.device, "device_name": choice.device_name, "dtype": choice.dtype}
-    free = shutil.disk_usage(place).free
-    return _plan(request, counted, memory, time, free, compiled=compiled, notes=notes, **device)
+    return _plan(request, counted, found | device, compiled=compiled, notes=notes)
 
 
 def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
@@ -187,23 +167,20 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     dtype = config.dtype if config.dtype != "auto" else "float32" if on_mac else usual
     counted = partial(training_memory, request.shape, config, device_type=device.kind, dtype=dtype)
     available = round(device.memory_gb * 2**30 * (MACOS_SHARE if on_mac else 1))
-    memory = memory_plan(request, counted, 0 if on_mac else CUDA_BYTES, available)
+    found = memory(request, counted, 0 if on_mac else CUDA_BYTES, available)
     peak = None if on_mac else device.flops(dtype)
+    if peak and found["fits"]:
+        found |= time_elsewhere(request, peak)
     return _plan(
         request,
         counted,
-        memory,
-        time_elsewhere(request, peak) if peak and memory.fits else None,
-        None,
-        device=device.kind,
-        device_name=device.label,
-        dtype=dtype,
+        found | {"device": device.kind, "device_name": device.label, "dtype": dtype},
         compiled=None if config.compile == "auto" else config.compile,
-        notes=[] if peak else [Text("no run on such a device is known")],
+        notes=[] if peak else [Message("no run on such a device is known")],
     )
 
 
-def memory_plan(request: Request, counted: Counted, process: int, available: int) -> MemoryPlan:
+def memory(request: Request, counted: Counted, process: int, available: int) -> Fields:
     """What was counted, with what the process takes besides, against what there is."""
     size, sequences = request.config.batch_size, request.config.sequences_per_step
     peaks = {each: counted(each).peak + process for each in range(1, sequences + 1) if sequences % each == 0}
@@ -211,68 +188,57 @@ def memory_plan(request: Request, counted: Counted, process: int, available: int
     largest = max((split.batch_size for split in possible if split.fits), default=size)
     near = {size // 4, size // 2, size, 2 * size, 4 * size, largest}
     splits = [split for split in possible if split.batch_size in near]
-    return MemoryPlan(peaks[size], available, peaks[size] <= MUCH * available, splits)
+    fits = peaks[size] <= MUCH * available
+    return {"peak_bytes": peaks[size], "available_bytes": available, "fits": fits, "splits": splits}
 
 
-def time_here(request: Request, found: Figures) -> TimePlan:
+def time_here(request: Request, found: Figures) -> Fields:
     evaluation = request.eval_windows * found.eval / found.eval_windows
     seconds = {"step": found.step, "eval": evaluation, "checkpoint": found.checkpoint, "sample": found.sample}
     mfu = model_mfu(request.config.tokens_per_step / found.step, found.flops_per_token, found.peak_flops)
-    known = {"mfu": mfu, "peak_flops": found.peak_flops, "peak_source": found.peak_source}
-    return _time(request, seconds, found.steps, found.startup, **known)
+    known = {"measured": True, "mfu": mfu, "peak_flops": found.peak_flops, "peak_source": found.peak_source}
+    return _time(request, seconds, found.steps, found.startup) | known
 
 
-def time_elsewhere(request: Request, peak_flops: float) -> TimePlan:
+def time_elsewhere(request: Request, peak_flops: float) -> Fields:
     """At the usual share of the peak; the range is from the highest to the lowest."""
     config, shape = request.config, request.shape
     with torch.device("meta"):
         flops = flops_per_token(shape, build_model(shape).multiplied_parameters()) * config.tokens_per_step
     step = flops / (USUAL_MFU * peak_flops)
     seconds = {"step": step, "eval": FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step}
-    source = Text("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
-    return _time(request, seconds, mfu=USUAL_MFU, peak_flops=peak_flops, peak_source=source)
+    source = Message("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
+    return _time(request, seconds) | {"mfu": USUAL_MFU, "peak_flops": peak_flops, "peak_source": source}
 
 
 def _time(
-    request: Request, seconds: Mapping[str, float | None], steps: int = 0, startup: float | None = None, **fields: Any
-) -> TimePlan:
+    request: Request, seconds: Mapping[str, float | None], steps: int = 0, startup: float | None = None
+) -> Fields:
     """From the seconds of each phase, which rest on so many measured steps, or on the usual MFU."""
     config, begin = request.config, startup or 0.0
-    forecast, left = (
-        Pace(config, None, **seconds).forecast(request.done, measured=steps),
-        left_to_do(config, request.done),
-    )
+    forecast = Pace(config, None, **seconds).forecast(request.done, measured=steps)
     whole, low, high = forecast.seconds or 0.0, forecast.seconds_low or 0.0, forecast.seconds_high or 0.0
     if not steps:
         low, high = (whole * USUAL_MFU / mfu for mfu in (HIGH_MFU, LOW_MFU))
         high = min(high, 60 * config.max_minutes or math.inf)
-    phases = [("startup", 1, startup), *((phase, times, seconds.get(phase)) for phase, times in left._asdict().items())]
-    return TimePlan(
-        seconds=begin + whole,
-        seconds_low=begin + low,
-        seconds_high=begin + high,
-        tokens_per_second=config.tokens_per_step / (seconds["step"] or math.inf),
-        parts=[Part(phase, times, each) for phase, times, each in phases if times and each is not None],
-        **fields,
-    )
+    left = left_to_do(config, request.done)._asdict()
+    phases = [("startup", 1, startup), *((phase, times, seconds.get(phase)) for phase, times in left.items())]
+    return {
+        "seconds": begin + whole,
+        "seconds_low": begin + low,
+        "seconds_high": begin + high,
+        "tokens_per_second": config.tokens_per_step / (seconds["step"] or math.inf),
+        "parts": [Part(phase, times, each) for phase, times, each in phases if times and each is not None],
+    }
 
 
-def _plan(
-    request: Request,
-    counted: Counted,
-    memory: MemoryPlan,
-    time: TimePlan | None,
-    free_bytes: int | None,
-    **fields: Any,
-) -> Plan:
+def _plan(request: Request, counted: Counted, found: Fields, **fields: Any) -> Plan:
     config, data, size = request.config, request.data, counted(request.config.batch_size)
     tokens = config.max_iters * config.tokens_per_step
     saves = left_to_do(config, request.done).checkpoint
     kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
-    disk = DiskPlan(size.checkpoint, kept * size.checkpoint, free_bytes)
     return Plan(
         name=request.name,
-        measured=time is not None and free_bytes is not None,
         recipe=request.shape.recipe,
         parameters=size.parameters,
         tokens_per_step=config.tokens_per_step,
@@ -282,33 +248,29 @@ def _plan(
         data=data.name,
         train_tokens=data.train_tokens,
         epochs=tokens / data.train_tokens if data.train_tokens else None,
-        memory=memory,
-        time=time,
-        disk=disk,
-        advice=advice(request, memory, time, disk),
+        checkpoint_bytes=size.checkpoint,
+        disk_bytes=kept * size.checkpoint,
+        advice=advice(request, found),
+        **found,
         **fields,
     )
 
 
-def advice(request: Request, memory: MemoryPlan, time: TimePlan | None, disk: DiskPlan) -> list[str]:
+def advice(request: Request, found: Fields) -> list[Shown]:
     """What would help, only where something does."""
-    config, tokens, found = request.config, request.data.train_tokens, list[str]()
-    if not memory.fits:
-        fitting = [split for split in memory.splits if split.fits]
-        found.append(Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL))
-        if fitting:
-            size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
-            found = [Text("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
-    if time is not None and disk.free_bytes is not None:
-        step, epochs = config.tokens_per_step / time.tokens_per_second, config.tokens_per_step / (tokens or math.inf)
-        found += warnings(
-            config, Forecast(step=request.done, seconds=time.seconds, step_seconds=step, epochs_per_step=epochs)
-        )
-        if time.seconds > WORTH_TUNING and not request.done:
-            command = shlex.join(["nanoscope", "tune", *request.words])
-            found.append(Text("find out in two minutes whether it can be faster: {command}", command=command))
-    if disk.free_bytes is not None and disk.bytes > disk.free_bytes:
-        found.append(
-            Text("make room, keep fewer checkpoints (--keep_checkpoints=1), or use another disk (--out_dir=FOLDER)")
-        )
-    return found
+    if not found["fits"]:
+        fitting = [split for split in found["splits"] if split.fits]
+        if not fitting:
+            return [Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)]
+        size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
+        return [Message("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
+    if not found.get("measured"):
+        return []
+    config, tokens = request.config, request.data.train_tokens
+    expected = Forecast(
+        step=request.done,
+        seconds=found["seconds"],
+        step_seconds=config.tokens_per_step / found["tokens_per_second"],
+        epochs_per_step=config.tokens_per_step / (tokens or math.inf),
+    )
+    return [*warnings(config, expected)]

@@ -56,8 +56,6 @@ class Request:
     data: Data
     done: int = 0
     """Iterations that a run has done already."""
-    words: tuple[str, ...] = ()
-    """What was typed."""
 
     @property
     def eval_windows(self) -> int:
@@ -89,7 +87,7 @@ def understand(words: Sequence[str]) -> Request:
             more=2 * done,
         )
     data = _data(config, run)
-    return Request(config, name, new_shape(config, data.vocab_size), data, done, tuple(words))
+    return Request(config, name, new_shape(config, data.vocab_size), data, done)
 
 
 def with_shape_of_weights(resolved: Resolved) -> TrainConfig:

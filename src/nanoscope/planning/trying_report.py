@@ -4,16 +4,16 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message, Shown
 from nanoscope.planning.trying import Change, Finding, Question, Trial, flags
 from nanoscope.planning.tuning import described
 
-TITLES: dict[Question, Text] = {
-    "warm_up": Text("Warm-up"),
-    "rate": Text("Learning rates"),
-    "batch": Text("Tokens per iteration, at equal training time"),
-    "dropout": Text("Dropout"),
-    "evaluation": Text("Evaluations"),
+TITLES: dict[Question, Message] = {
+    "warm_up": Message("Warm-up"),
+    "rate": Message("Learning rates"),
+    "batch": Message("Tokens per iteration, at equal training time"),
+    "dropout": Message("Dropout"),
+    "evaluation": Message("Evaluations"),
 }
 QUESTION_OF: dict[str, Question] = {
     "warm_up": "warm_up",
@@ -25,27 +25,27 @@ QUESTION_OF: dict[str, Question] = {
 }
 """The question that a piece of advice asks; the others can't be tried in short runs."""
 FATES = {
-    "upheld": Text("holds:"),
-    "withdrawn": Text("withdrawn, because the trials don't bear it out:"),
-    "unfinished": Text("not decided:"),
-    "not_tried": Text("not tried, short runs can't show it:"),
+    "upheld": Message("holds:"),
+    "withdrawn": Message("withdrawn, because the trials don't bear it out:"),
+    "unfinished": Message("not decided:"),
+    "not_tried": Message("not tried, short runs can't show it:"),
 }
 
 
 ANSWERS = {
-    "helps": Text("{label} helps: {amount}"),
-    "not_confirmed": Text("nothing to change: {label} looked best, but with other seeds: {amount}"),
-    "nothing_better": Text("nothing to change: no change is better by more than the noise"),
-    "unfinished": Text("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
-    "nothing_known": Text("not finished: {reason}"),
+    "helps": Message("{label} helps: {amount}"),
+    "not_confirmed": Message("nothing to change: {label} looked best, but with other seeds: {amount}"),
+    "nothing_better": Message("nothing to change: no change is better by more than the noise"),
+    "unfinished": Message("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
+    "nothing_known": Message("not finished: {reason}"),
 }
 
 
-def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
+def lines(trial: Trial) -> Iterator[tuple[int, Message]]:
     """Each with its indent: what was tried and what it did."""
     yield (
         0,
-        Text(
+        Message(
             "trials of {iters:d} iterations, confirmed in runs of {longer:d}; the run has {whole:d}",
             iters=trial.iters,
             longer=trial.confirmed_iters,
@@ -55,13 +55,13 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
     for finding in trial.findings:
         yield 0, TITLES[finding.question]
         for each in sorted(finding.tried, key=lambda each: each.factor):
-            yield 1, Text("{label}: {amount}", **_words(finding, each))
+            yield 1, Message("{label}: {amount}", **_words(finding, each))
         answer = finding.verdict if finding.best or finding.verdict != "unfinished" else "nothing_known"
-        yield 1, Text(ANSWERS[answer], **_words(finding, finding.best), reason=trial.stopped)
+        yield 1, Message(ANSWERS[answer].template, **_words(finding, finding.best), reason=trial.stopped)
     if trial.iters < trial.run.max_iters:
         yield (
             0,
-            Text(
+            Message(
                 "Short runs favor higher learning rates and fewer tokens per iteration: the gains are those after "
                 "{iters:d} iterations, not after {whole:d}.",
                 iters=trial.confirmed_iters,
@@ -70,23 +70,23 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
         )
 
 
-def _words(finding: Finding, change: Change | None) -> dict[str, Text | str]:
+def _words(finding: Finding, change: Change | None) -> dict[str, Shown]:
     """A change and its gain, with the standard error; a single pair has none."""
     if change is None or change.gain is None:
         return {"label": "", "amount": ""}
     gain, factor = change.gain, change.factor
-    label: Text | str = " ".join(f"{key}={value}" for key, value in change.change.items())
+    label: Message | str = " ".join(f"{key}={value}" for key, value in change.change.items())
     if finding.question == "rate":
-        label = Text("learning rates × {factor:g}", factor=factor)
+        label = Message("learning rates × {factor:g}", factor=factor)
     elif finding.question == "batch":
-        label = Text("tokens per iteration × {factor:g} ({settings})", factor=factor, settings=label)
+        label = Message("tokens per iteration × {factor:g} ({settings})", factor=factor, settings=label)
     if finding.question == "evaluation":
         return {"label": label, "amount": described(gain)}
     size = f"{abs(gain.mean):.3f}" if gain.pairs == 1 else f"{abs(gain.mean):.3f} ± {gain.error:.3f}"
-    pairs = Count("{n} pair of runs", "{n} pairs of runs", gain.pairs)
+    pairs = Message("{n} pair of runs", "{n} pairs of runs", n=gain.pairs)
     if gain.mean < 0:
-        return {"label": label, "amount": Text("validation loss {size} higher ({pairs})", size=size, pairs=pairs)}
-    return {"label": label, "amount": Text("validation loss {size} lower ({pairs})", size=size, pairs=pairs)}
+        return {"label": label, "amount": Message("validation loss {size} higher ({pairs})", size=size, pairs=pairs)}
+    return {"label": label, "amount": Message("validation loss {size} lower ({pairs})", size=size, pairs=pairs)}
 
 
 def fate(action: str, trial: Trial) -> str:
