@@ -39,7 +39,7 @@ def frame(rows: "Steps | Sequence[Evaluation] | Sequence[Run]") -> "pd.DataFrame
     try:
         import pandas as pd
     except ImportError:
-        raise UsageError("frame() needs pandas: pip install pandas. The columns work without it.") from None
+        raise UsageError("frame() needs pandas: pip install pandas. The arrays work without it.") from None
     if isinstance(rows, Steps):
         return pd.DataFrame(vars(rows)).set_index("step")
     table: list[dict[str, Any]] = [vars(row) if isinstance(row, Evaluation) else row.row() for row in rows]

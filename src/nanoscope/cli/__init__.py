@@ -194,10 +194,10 @@ def _first_screen() -> str:
     from nanoscope.cli.help import Help
 
     help = Help()
-    groups = []
-    for title, commands in GROUPS.items():
-        names = ", ".join(name for name in commands if name not in HIDDEN)
-        groups.append(f"  {help.translated(title)}{' ' * (10 - len(title))}{names}")
+    groups = [
+        help.entry(help.translated(title), ", ".join(name for name in names if name not in HIDDEN), 12)
+        for title, names in GROUPS.items()
+    ]
     return "\n\n".join([help.text(PURPOSE), "\n".join(groups), _closing(f"{EXAMPLES}\n{NEXT}")])
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nanoscope.cli.logs import progress
 from nanoscope.config import TrainConfig
-from nanoscope.messages import Message, joined, on_terminal
+from nanoscope.messages import Message, joined, on_terminal, verbatim
 
 if TYPE_CHECKING:
     from nanoscope.planning.bench import Figures

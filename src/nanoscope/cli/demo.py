@@ -26,31 +26,32 @@ def demo(*, minutes: float = 1.5) -> int:
 
     if not 0 < minutes < float("inf"):
         raise UsageError("invalid value for --minutes: {minutes} is not a positive number", minutes=minutes)
-    _announce(1, Message("Turn text into tokens"), "nanoscope prepare shakespeare")
+    _announce(Message("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare"))
     corpus = _prepared_corpus()
     folder = next_free_folder("demo")
     folder.release()  # for the run
     run = str(folder.path)
     training = ["laptop", f"--dataset={corpus}", "--tokenizer=char", f"--out_dir={run}", f"--max_minutes={minutes}"]
-    steps = {
-        Message("Train a GPT on it"): ["train", *training, "--log_interval=100"],
-        Message("See what happened"): ["explain", run],
-        Message("Let it write"): ["sample", run, "--max_new_tokens=400"],
-        Message("Write a report to look at or to send"): ["report", run],
-    }
-    for number, (title, words) in enumerate(steps.items(), start=2):
-        _announce(number, title, shlex.join(["nanoscope", *words]))
+    for title, words in (
+        (Message("2. Train a GPT on it: {command}"), ["train", *training, "--log_interval=100"]),
+        (Message("3. See what happened: {command}"), ["explain", run]),
+        (Message("4. Let it write: {command}"), ["sample", run, "--max_new_tokens=400"]),
+        (Message("5. Write a report to look at or to send: {command}"), ["report", run]),
+    ):
+        _announce(Message(title.template, command=shlex.join(["nanoscope", *words])))
         status = cli.call(words)
         if status or not folder.holds_run():
             return status
-    _announce(6, Message("Your own text, and all runs in the browser"), "nanoscope train FILE; nanoscope watch")
+    _announce(
+        Message(
+            "6. Your own text, and all runs in the browser: {command}", command="nanoscope train FILE; nanoscope watch"
+        )
+    )
     return 0
 
 
-def _announce(number: int, title: Message, command: str) -> None:
-    print(
-        "\n" + on_terminal(Message("{number}. {title}: {command}", number=number, title=title, command=command)) + "\n"
-    )
+def _announce(text: Message) -> None:
+    print(f"\n{on_terminal(text)}\n")
 
 
 def _prepared_corpus() -> str:

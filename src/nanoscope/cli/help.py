@@ -143,7 +143,7 @@ def other_languages() -> str:
     current = (messages.writer() or messages.ENGLISH).code
     others = {code: name for code, name in messages.LANGUAGES.items() if code != current}
     lines = [f"{INDENT}{f'nanoscope --lang {code}':<36} {name}" for code, name in others.items()]
-    if current != "en":
+    if messages.writer():
         lines.append(Help().text(f"{INDENT}{f'export {messages.VARIABLE}={current}':<36}   always in this language"))
     return "\n".join(lines)
 

@@ -89,7 +89,7 @@ def _refuse_what_is_no_text(path: str, log: "Log") -> None:
         return
     name = Message("standard input") if path == "-" else path
     if not log.lines:
-        raise JobError("{name} is empty.", name=name)
+        raise JobError("{path} is empty.", path=name)
     if path != "-":
         with Path(path).open("rb") as file:
             head = file.read(1024)

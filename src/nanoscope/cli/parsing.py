@@ -31,15 +31,18 @@ def _mistake(error: CycloptsError) -> Message:
                 "There is no option {typed}.{hint}", typed=typed, hint=did_you_mean(typed, ["--lang", *options])
             )
         case CoercionError() if token is not None:
-            choices = [str(choice) for choice in get_args(error.target_type)]
-            hint, kind = did_you_mean(token.value, choices), KINDS.get(error.target_type or str)
-            wanted = Message("expected {wanted}", wanted=kind or ", ".join(choices))
+            choices, typed = [str(choice) for choice in get_args(error.target_type)], token.value
+            if not choices:
+                kind = KINDS[error.target_type or int]
+                return Message(
+                    "invalid value {value!r} for {option}: expected {wanted}.", value=typed, option=option, wanted=kind
+                )
             return Message(
-                "invalid value {value!r} for {option}: {reason}.{hint}",
-                value=token.value,
+                "invalid value {value!r} for {option}.{hint} Valid values: {choices}",
+                value=typed,
                 option=option,
-                reason=wanted,
-                hint=hint,
+                hint=did_you_mean(typed, choices),
+                choices=", ".join(choices),
             )
         case RepeatArgumentError():
             return Message("{option} was given more than once.", option=option)

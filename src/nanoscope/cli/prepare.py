@@ -54,7 +54,7 @@ def prepare(
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding
-        Message encoding of the files, for example cp1252.
+        Text encoding of the files, for example cp1252.
     overwrite
         Replace a dataset that is already in the output folder.
     as_json

@@ -43,9 +43,9 @@ def sample(
     ----------
     model
         A run, one of its checkpoints, nanoGPT's ckpt.pt or its folder, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a
-        folder with GPT-2 weights. Default: the latest run.
+        folder with GPT-2 weights. Default: the latest run in runs/.
     prompt
-        Message to continue; FILE:path reads a file, - reads standard input.
+        Text to continue; FILE:path reads a file, - reads standard input.
     num_samples
         Number of texts, generated in parallel; the first is printed as it is generated.
     max_new_tokens

@@ -16,8 +16,10 @@ def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) ->
       nanoscope try runs/laptop --json > tried.json
 
     Tries the advice of 'nanoscope explain', other learning rates, more and fewer tokens per iteration, and a warm-up.
+
     Each change is trained from the same initial weights on the same batches as the run without it, with several
     seeds. The best one is proposed only if it helps again with other seeds; advice that does not help is withdrawn.
+
     Nothing in the run's folder changes. Ctrl-C prints what is known by then.
 
     Parameters

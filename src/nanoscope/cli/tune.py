@@ -31,6 +31,7 @@ def tune(
     Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads, and the batch of
     evaluations. Each candidate is measured in turns with the best so far; all changes together are then
     measured again in fresh processes, and used only if they save more than the noise and at least 2 percent of the run.
+
     What is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
 
     Ctrl-C ends the search, and nothing is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130 stopped by
