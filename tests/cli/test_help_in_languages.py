@@ -6,9 +6,9 @@ import sys
 import tomllib
 
 import pytest
+from nanoscope.cli.translation import Help
 
 from nanoscope import cli
-from nanoscope.cli.translation import Help
 from nanoscope.config import KEYS, TYPES, alternatives
 from nanoscope.config_sources import preset_text, presets
 from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK

@@ -3,7 +3,6 @@
 import gc
 import math
 import os
-import shlex
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -63,10 +62,8 @@ def sweep(preset: str | os.PathLike[str] = "laptop", *, jobs: int = 1, **setting
     """
     from nanoscope.training.sweep import plan_sweep, run_sweep
 
-    words = words_of(preset, settings)
-    planned = plan_sweep(words)
-    planned.check_record()
-    run_sweep(planned, shlex.join(["nanoscope", "sweep", *words]), jobs, lambda text: print(on_terminal(text)))
+    planned = plan_sweep(words_of(preset, settings))
+    run_sweep(planned, jobs, lambda text: print(on_terminal(text)))
     finished = [Run(run.folder) for run in planned.runs if run.look() == "finished"]
     return sorted(finished, key=lambda run: math.inf if run.best_val_loss is None else run.best_val_loss)
 

@@ -137,12 +137,12 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     from nanoscope.findings.analyse import analyse, analyse_nothing
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
-    from nanoscope.runs.trackers import open_log
+    from nanoscope.runs.trackers import open_lines
     from nanoscope.views.annotate import print_annotated
 
-    console = Path(path) / "console.log"  # of a run: its events are not for people
-    source = str(console) if console.is_file() else path
-    with sys.stdin.buffer if path == "-" else open_log(Path(source)) as stream:
+    files = [Path(path) / name for name in ("console.log", "events.jsonl")]  # of a run: its events are not for people
+    source = next((str(file) for file in files if file.is_file()), path)
+    with sys.stdin.buffer if path == "-" else open_lines(Path(source)) as stream:
         text = stream.read()
     shown = read_stream(BytesIO(text), source, keep_rows=True)
     log = shown if path == "-" else read_log(source)

@@ -52,7 +52,6 @@ def sweep(
     if jobs < 1:
         raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
     planned, signal = plan_sweep(words), None
-    planned.check_record()
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
 
@@ -62,14 +61,14 @@ def sweep(
     swept = ", ".join(planned.swept)
     say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
-        signal = run_sweep(planned, command, jobs, say)
+        signal = run_sweep(planned, jobs, say)
     finished = [run for run in planned.runs if run.look() == "finished"]
     if len(finished) > 1 and not (json or dry_run or signal):
         _print_ranking(finished)
     for line in _conclusion(planned, len(finished), command):
         say(line)
     if json:
-        print(dumps(_document(planned, command), indent=1, allow_nan=False))
+        print(dumps(_document(planned, command), indent=1, allow_nan=False, default=str))
     if signal is not None:
         return 128 + signal
     return int(len(finished) < len(planned.runs) and not dry_run)

@@ -19,7 +19,7 @@ from itertools import compress, count, islice, pairwise
 from operator import le, ne
 from typing import Any, Literal
 
-from nanoscope.runs.claims import Rows, scaled
+from nanoscope.runs.claims import Reading, Rows, scaled, settle
 from nanoscope.runs.columns import Tables, missing
 from nanoscope.runs.meaning import Understanding, understand
 from nanoscope.runs.run import (
@@ -211,7 +211,7 @@ class Assembler:
                 run.steps.time_s[start - end] = MISSING  # the clock went on while the run stood still
         total = track["total"][end - 1]
         run.total_steps = int(total) if 0 < total < MOST_STEPS else run.total_steps
-        for name in track.keys() - {"at", "total", *NAMES}:
+        for name in (name for name in track if name not in ("at", "total", *NAMES)):
             for step, value in zip(track["step"][start:end], track[name][start:end], strict=True):
                 if math.isfinite(value):
                     run.series.setdefault(name, Series()).append(step, value)
@@ -319,9 +319,10 @@ class Assembler:
             elif isinstance(what, Event) and what.kind == "saved":
                 self._save(what.what, run, last)
             elif run is not None and isinstance(what, Rows):
-                self._end(what, index, run, last)
+                seconds = what.table.get("bare_elapsed")
+                self._finish(run, at, "the summary of the run", seconds.values[index] if seconds else None)
             elif run is not None and what.kind == "end":
-                run.said_finished = True
+                self._finish(run, at, "a line of the log", what.what)
             elif run is not None and what.kind == "loss_scale":
                 run.series.setdefault("loss_scale", Series()).append(last or 0, what.what)
         for run in self.runs if self.abridged else ():
@@ -405,12 +406,15 @@ class Assembler:
         if not run.checkpoints or run.checkpoints[-1].step != step:
             run.checkpoints.append(SavedCheckpoint(step))
 
-    def _end(self, rows: Rows, index: int, run: Run, last: int | None) -> None:
-        """The last line of a run, which sums it up; its time is used where no step has one."""
-        run.said_finished = True
-        seconds = rows.table.get("bare_elapsed")
-        if run.steps and seconds and not any(time > 0 for time in run.steps.time_s):
-            run.steps.time_s[-1] = seconds.values[index] / max(1, last or 1)
+    def _finish(self, run: Run, at: int, why: str, seconds: float | None) -> None:
+        """Training is over if a line says so and the counter does not contradict it. The time that the line names is
+        used where no step has one."""
+        rows_behind = max(0, self.ends_at.get(id(run), -1) + 1 - bisect_right(self.track["at"], at))
+        claim = settle("finished", [Reading(rows_behind, why, "text", 1)], run)
+        run.said_finished = run.said_finished or bool(claim.readings)
+        run.doubts += [claim.doubt()] if claim.refused and not rows_behind else []
+        if run.steps and seconds and not rows_behind and not any(time > 0 for time in run.steps.time_s):
+            run.steps.time_s[-1] = seconds / max(1, run.steps.step[-1])
             run.time_source, run.time_spans_steps = "cumulative", True
 
     def _fail(self, event: Event, run: Run | None, last: int | None) -> None:
@@ -479,7 +483,8 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
         said = run.config.get(key)
         if isinstance(said, int | float) and said < last:
             del run.config[key]
-    run.unit, run.doubts, run.steps_are_lines = meaning.unit, [*meaning.doubts], meaning.steps_are_lines
+    run.unit, run.steps_are_lines = meaning.unit, meaning.steps_are_lines
+    run.doubts += meaning.doubts
     said = run.config.get("epochs")
     if run.unit == "epoch":
         run.total_steps = run.total_steps or meaning.epochs or (said if isinstance(said, int) else None)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.columns import Column, Table
-from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
+from nanoscope.runs.run import LINE_BITS, Doubt, Run, TimeSource
 
 SAMPLE = 2000
 CLOCK_MAY_DIFFER = 1.4
@@ -102,7 +102,7 @@ class Claim:
         return Doubt(self.name, [(reading.size, reading.why) for reading in readings], refused)
 
 
-def settle(name: str, readings: Iterable[Reading], rows: Rows) -> Claim:
+def settle(name: str, readings: Iterable[Reading], rows: Rows | Run) -> Claim:
     """The first reading of a field that no relation refuses."""
     claim = Claim(name)
     for reading in readings:
@@ -182,17 +182,24 @@ def falls_as_it_says(times: Reading, rows: Rows) -> bool:
     return abs((values[0] - values[-1]) / (steps[-1] - steps[0]) / times.size - 1) < 0.25
 
 
-def counter_at_total(finished: Reading, rows: Rows) -> bool:
-    """the counter is far from the total"""
-    last = max(rows.steps or (0,))
-    return not rows.total or last + rows.every() >= 0.95 * rows.total
+def nothing_follows(finished: Reading, run: Run) -> bool:
+    """training goes on below it"""
+    return not finished.value
 
 
-VETOES: dict[str, tuple[Callable[[Reading, Rows], bool], ...]] = {
+def counter_at_total(finished: Reading, run: Run) -> bool:
+    """the counter is not at the total"""
+    steps, total = run.steps.step, run.total_steps
+    if not total or not steps:
+        return True
+    return steps[-1] + (steps[-1] - steps[-2] if len(steps) > 1 else 1) >= 0.98 * total
+
+
+VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
     "step": (tells_rows_apart, counts_no_lines, is_a_number),
     "total_steps": (not_below_a_step,),
     "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
-    "finished": (counter_at_total,),
+    "finished": (nothing_follows, counter_at_total),
 }
 
 

@@ -33,7 +33,7 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
     if not found and stamp is not None:
         resolution = 0.001 if any(not v.is_integer() for v in stamp.sample()[:20]) else 1.0
         found = [_clock(stamp.values, steps, "the clock of the lines", "timestamps", resolution)]
-    return found or _by_time_left(rows)
+    return found or _by_time_left(rows) or _by_speed(rows, speed, tokens)
 
 
 def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero: bool) -> list[Reading]:
@@ -130,6 +130,14 @@ def _by_time_left(rows: Rows) -> list[Reading]:
     values = array("d", (t / n if n > 0 < t else NAN for t, n in zip(scaled(left), ahead, strict=True)))
     size = middle([value for value in values if value > 0])
     return [Reading(Times(values, "printed"), "the time left", "time left", size)] if size else []
+
+
+def _by_speed(rows: Rows, speed: Column | None, tokens: Any) -> list[Reading]:
+    """The tokens of a step over the printed tokens per second."""
+    if speed is None or not isinstance(tokens, int):
+        return []
+    values = array("d", (tokens / v if v > 0 else NAN for v in scaled(speed)))
+    return [Reading(Times(values, "printed"), "the printed tokens per second", "speed")]
 
 
 def _pace(stamp: Column | None, steps: Sequence[int]) -> float | None:

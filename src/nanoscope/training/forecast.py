@@ -82,8 +82,6 @@ def warnings(
     hopeless = fitting < 1 or better > LONG_STEP
     if hopeless:
         advice = Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
-        if expected.step:
-            advice = Message("start a new run with a smaller model, such as {flags}", flags=SMALLER_MODEL)
     else:
         batch_size = min(fitting, sequences, micro_batch or config.batch_size)
         flags = f"--batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"

@@ -123,7 +123,7 @@ def resolve_init_from(resolved: Resolved, *, wait: bool = False) -> Resolved:
     newest = _candidates(resolved)[-1:]
     if newest and wait:
         RunLock(newest[0].path).wait_for_silence()
-    resumes = resolved.named == NANOGPT or any(folder.can_resume() for folder in newest)
+    resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in newest)
     init_from = "resume" if resumes else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
@@ -195,7 +195,7 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
     """The newest candidate with a checkpoint; and nanoGPT's file, if that is the checkpoint."""
     candidates = _candidates(resolved)
     for folder in reversed(candidates):
-        if folder.can_resume() or resolved.named == NANOGPT:
+        if folder.can_resume() or resolved.names_nanogpt:
             return folder, _nanogpt_to_resume(folder, resolved)
     raise UsageError(
         "there is nothing to resume in {folder}: no checkpoint was saved there\n"
@@ -206,20 +206,12 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
-    file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    first, holds_run = folder.first_event(), folder.holds_run()
+    """nanoGPT's checkpoint, if that is what is resumed in a folder: a run of ours there counts, unless it is named."""
+    named, first = resolved.names_nanogpt, folder.first_event()
+    file = Path(resolved.source) if named else folder.path / NANOGPT
     began_with_it = first is not None and first.first_step > 0
-    if not file.is_file() or resolved.named == "checkpoints" or (began_with_it and holds_run):
+    if not file.is_file() or (folder.holds_run() and (began_with_it or not named)):
         return None
-    if holds_run and not resolved.named:
-        commands = resume_command(str(folder.checkpoints), {}), resume_command(str(file), {"out_dir": "ANOTHER"})
-        raise UsageError(
-            "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-            path=folder.path,
-            file=file,
-            ways="\n".join(commands),
-        )
     if not began_with_it:
         check_unused(folder)
         refuse_foreign_files(folder)
@@ -350,7 +342,7 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
 def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[Shown]:
     """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
     state = checkpoint.progress
-    best, since_best = state.best_val_loss, state.evaluations_since_best
+    best = state.best_val_loss
     if config.eval_only:
         state.evaluated_at = None  # evaluate this step again
     elif checkpoint.run.get("evaluation", evaluation) != evaluation:
@@ -368,14 +360,7 @@ def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluati
             ]
     elif out_of_patience(state, config):
         state.evaluations_since_best = 0
-        return [
-            Message(
-                "the last evaluation brought no lower val loss; {setting} counts anew",
-                "the last {n} evaluations brought no lower val loss; {setting} counts anew",
-                n=since_best,
-                setting=f"patience={config.patience}",
-            )
-        ]
+        return [Message("{setting} counts anew", setting=f"patience={config.patience}")]
     return []
 
 
