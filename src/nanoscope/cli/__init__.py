@@ -140,6 +140,7 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
     words, wanted = _without_language([_underscored(word) for word in arguments])
     called = words[0] if words else ""
+    before = os.environ.get(messages.VARIABLE, "")
     try:
         _choose_language(wanted)
         if called == COMPLETE:
@@ -163,6 +164,7 @@ def run(arguments: list[str]) -> int:
         return _fail(_unexpected(error), 1)
     finally:
         messages.use(None)
+        os.environ[messages.VARIABLE] = before
 
 
 def call(words: list[str]) -> int:

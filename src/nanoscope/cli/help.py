@@ -40,7 +40,7 @@ class Help:
     def __init__(self) -> None:
         self.language = messages.writer() or messages.ENGLISH
         self.mark = messages.RIGHT_TO_LEFT_MARK if messages.right_to_left() else ""
-        self.width = min(max(shutil.get_terminal_size((100, 24)).columns, 40), 110)
+        self.width = max(shutil.get_terminal_size((100, 24)).columns, 40)
 
     def translated(self, english: str) -> str:
         """One piece, with the Latin names and commands in it kept together and in their own direction."""
@@ -106,10 +106,10 @@ class Help:
             return
         print(self.text(f"{panel.title}:"))
         for each in panel.entries:
-            default = (
-                "" if each.default in NOT_SHOWN else f" [{self.translated('default')}: {self.isolate(each.default)}]"
-            )
-            print(self.entry(", ".join(each.display_labels), self.translated(_plain(each.description)) + default))
+            text = self.translated(_plain(each.description))
+            if each.default not in NOT_SHOWN:
+                text += f" [{self.translated('default')}:{GLUE}{self.isolate(each.default)}]"
+            print(self.entry(", ".join(each.display_labels), text))
         print()
 
 

@@ -65,38 +65,31 @@ def latest_run(holding: str = "events.jsonl") -> str:
 def read_named(path: str) -> "Sequence[tuple[str, Log]]":
     """The log at a path; of a folder that is none itself, the logs and runs in it, without those that don't train."""
     from nanoscope.runs.reader import read_log
-    from nanoscope.runs.summary import find_runs
 
     folder = Path(path)
     try:
         log = read_log(path)
-        _refuse_what_is_no_text(path, log)
-        return [(path, log)]
     except JobError:
-        inside = [
-            *find_runs(folder).values(),
-            *sorted(each for each in folder.glob("*") if each.suffix in LOG_SUFFIXES),
-        ]
-        if not inside:
+        from nanoscope.runs.summary import find_runs  # late: psutil takes a while
+
+        files = sorted(each for each in folder.glob("*") if each.suffix in LOG_SUFFIXES)
+        logs = [(str(each), read_log(str(each))) for each in (*find_runs(folder).values(), *files)]
+        if not logs:
             raise
-    logs = [(str(each), read_log(str(each))) for each in inside]
-    return [(name, log) for name, log in logs if log.runs] or logs
+        return [(name, log) for name, log in logs if log.runs] or logs
+    if not log.runs and folder.is_file():
+        _refuse_what_is_no_text(folder)
+    return [(path, log)]
 
 
-def _refuse_what_is_no_text(path: str, log: "Log") -> None:
+def _refuse_what_is_no_text(file: Path) -> None:
     """Say what a file is in which no training was found."""
-    if log.runs or log.errors or (path != "-" and not Path(path).is_file()):
-        return
-    name = Message("standard input") if path == "-" else path
-    if not log.lines:
-        raise JobError("{path} is empty.", path=name)
-    if path != "-":
-        with Path(path).open("rb") as file:
-            head = file.read(1024)
-        if head.startswith(b"%PDF"):
-            raise JobError("{name} is a PDF, not a log. Copy its text into a file, and explain that.", name=name)
-        if b"\0" in head and not head.startswith(TEXT_IN_OTHER_FORMS):
-            raise JobError("{name} is a binary file, not a log.", name=name)
+    with file.open("rb") as stream:
+        head = stream.read(1024)
+    if head.startswith(b"%PDF"):
+        raise JobError("{name} is a PDF, not a log. Copy its text into a file, and explain that.", name=file)
+    if b"\0" in head and not head.startswith(TEXT_IN_OTHER_FORMS):
+        raise JobError("{name} is a binary file, not a log.", name=file)
 
 
 def check_options(paths: tuple[str, ...], command: Callable[..., object]) -> None:

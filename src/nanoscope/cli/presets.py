@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from nanoscope import messages
 from nanoscope.cli.completion import complete_preset
 from nanoscope.cli.help import Help
 from nanoscope.cli.logs import Json
@@ -77,6 +78,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _toml(text: str) -> str:
     """A preset with its comments in the user's language."""
+    if messages.writer() is None:
+        return text
     help = Help()
     comment, settings = re.fullmatch(r"((?:#.*\n)*)((?s:.*))", text).groups()  # type: ignore[union-attr]
     note = help.text(re.sub("^# ?", "", comment, flags=re.MULTILINE))
