@@ -101,8 +101,7 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
 def _columns(rows: Rows) -> Track:
     """The columns of training rows, without rows that are none of training."""
     table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
-    nothing = missing(size)  # one for all: a log may have a million rows
-    found: Track = {"at": table.at, "step": steps, **dict.fromkeys(NAMES[1:], nothing)}
+    found: Track = {"at": table.at, "step": steps, **{name: missing(0) for name in NAMES[1:]}}
     found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
     if counted and counted.totals and size and math.isfinite(max(counted.totals.values)):
         found["total"] = array("d", (value if value == value else 0 for value in counted.totals.values))
@@ -116,6 +115,7 @@ def _columns(rows: Rows) -> Track:
     for name, values in printed.items():
         if values:
             found[name] = _within(values, *BOUNDS[name]) if name in BOUNDS else values
+    found |= {name: missing(size) for name in NAMES[1:] if not found[name]}
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))
@@ -204,7 +204,10 @@ class Assembler:
             if start == end:
                 return
         for name, column in zip(NAMES, run.steps.columns(), strict=True):
-            column.extend(track[name][start:end])
+            if end - start == len(track["step"]):
+                setattr(run.steps, name, track[name])  # a log of one run, which may be very long
+            else:
+                column.extend(track[name][start:end])
         if self.main and (times := self.main.times):
             run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
             if times.spans and times.source != "printed" and track["step"][start] in run.resumed_at[-1:]:

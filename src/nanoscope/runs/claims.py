@@ -152,7 +152,7 @@ def fits_the_clock(times: Reading, rows: Rows) -> bool:
     if times.descent not in ("printed", "lines", "thousandths") or not times.size:
         return True
     if rows.pace is None:
-        return times.descent != "thousandths"
+        return True
     least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
     return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 

@@ -241,7 +241,8 @@ class Collector:
         for number, line in lines:
             found = match(line)
             if found is not None:
-                at = max(at + 1, number << LINE_BITS)
+                place = number << LINE_BITS
+                at = place if place > at else at + 1
                 take(at, found.groups())
                 continue
             self._at = at

@@ -10,6 +10,7 @@ from nanoscope.errors import JobError, why
 from nanoscope.messages import Message
 from nanoscope.runs.assemble import assemble
 from nanoscope.runs.columns import Collector, Tables
+from nanoscope.runs.experiments import is_table_of_experiments, read_experiments
 from nanoscope.runs.files import lines_of
 from nanoscope.runs.run import Log
 from nanoscope.runs.trackers import open_log
@@ -35,6 +36,8 @@ def read_stream(stream: BinaryIO, source: str, keep_rows: bool = False) -> Log:
         from nanoscope.runs.own import read_events  # imported late: it takes a while
 
         return read_events(chain(head, lines), source)
+    if head and is_table_of_experiments(head[0][1]):
+        return read_experiments(chain(head, lines), source)
     return read_lines(chain(head, lines), source, keep_rows)
 
 
