@@ -260,14 +260,16 @@ class Mistakes:
 
     def raise_them(self) -> None:
         """UsageError with all of them, if there are any."""
+        if not self.messages:
+            return
+        first, *more = self.messages
         several = Message(
             "{n} mistake in the configuration:\n- {listed}",
             "{n} mistakes in the configuration:\n- {listed}",
             n=len(self.messages),
             listed=joined("\n- ", self.messages),
         )
-        if self.messages:
-            raise UsageError(several if len(self.messages) > 1 else self.messages[0])
+        raise UsageError(several if more else first)
 
 
 def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:
