@@ -123,6 +123,10 @@ class Table:
         """The first column with one of these roles."""
         return next((column for role in roles for column in self.columns if column.role == role), None)
 
+    def stamp(self) -> Column | None:
+        """The clock of the logger."""
+        return next((column for column in self.columns if column.part == "stamp"), None)
+
     @property
     def is_record(self) -> bool:
         """Whether these are lines of a trainer, not sentences with numbers."""

@@ -16,7 +16,7 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
     """All that the rows, and the bar that moves with them, tell about the time of a step. The first descent that says
     anything decides; the clock refuses what does not fit it, and decides where nothing is printed."""
     table, steps = rows.table, rows.steps or array("q")
-    stamp = next((column for column in table.columns if column.part == "stamp"), None)
+    stamp = table.stamp()
     rows.pace = _pace(stamp, steps)
     speed = table.get("tok_s")
     rate = middle([v for v in scaled(speed)[1:SAMPLE] if v > 0]) if speed else None
