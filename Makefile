@@ -44,11 +44,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, and the types of the pages' scripts
 
 # The messages of the code, put into the catalogues of the other languages: what is new there waits for a translation.
 LOCALE := src/nanoscope/words/locale
-KEYWORDS := -k say -k plural:1,2 -k Message -k Plural:1,2 -k Text -k Count:1,2 \
-	-k JobError -k UsageError -k DoesNotFitError -k LockedError -k OtherVersionError -k NewerVersionError
 catalogues: $(VENV)/.dev  ## update and compile the translations
 	@mkdir -p build
-	$(BIN)/pybabel -q extract -F babel.cfg $(KEYWORDS) --no-location --omit-header -o build/nanoscope.pot src/nanoscope
+	$(BIN)/pybabel -q extract -F babel.cfg --no-location --omit-header -o build/nanoscope.pot src/nanoscope
 	$(BIN)/pybabel -q update -D nanoscope -i build/nanoscope.pot -d $(LOCALE) --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 110
 	$(BIN)/pybabel -q compile -D nanoscope -d $(LOCALE)
 

@@ -22,7 +22,7 @@ _GIVEN: dict[str, Any] = {
     "eval_share": 0.31,
     "lr": 2e-4,
     "lr_highest": 1e-3,
-    "lr_falls": True,
+    "stage": "decay",
     "warmup_step": 100,
     "norm": 0.42,
     "norm_highest": 7.1,

@@ -2,35 +2,41 @@
 
 from pathlib import Path
 
-from babel.messages.extract import extract_from_dir
-
 import nanoscope
-from nanoscope.cli.extraction import pieces
+from nanoscope.cli.extraction import MAKERS, messages_in, pieces
 
 SOURCES = Path(nanoscope.__file__).parent
-# Messages about findings, and the labels of views.
-FINDINGS = {"say": None, "plural": (1, 2), "Message": None, "Plural": (1, 2)}
-# Messages of commands: errors, and what the console prints. The Makefile has the same list.
-ERRORS = ("JobError", "UsageError", "DoesNotFitError", "LockedError", "OtherVersionError", "NewerVersionError")
-TEXTS = {"Text": None, "Count": (1, 2), **dict.fromkeys(ERRORS)}
+FINDINGS = ("findings", "words", "views")
 
 Messages = set[str | tuple[str, ...]]
+__all__ = ["FINDINGS", "MAKERS", "SOURCES", "messages_about_findings", "messages_in_code"]
 
 
-def _extract(folder: Path, keywords: dict[str, tuple[int, ...] | None]) -> Messages:
-    return {message for _, _, message, _, _ in extract_from_dir(folder, [("**.py", "python")], keywords=keywords)}
+def _extract(*paths: Path, makers: tuple[str, ...] = MAKERS) -> Messages:
+    """Every message of these files; one with a plural as both of its forms."""
+    found = (each for path in paths for each in messages_in(path.read_text("utf-8"), makers))
+    return {texts if function == "ngettext" else texts[-1] for _, function, texts in found}
 
 
 def messages_about_findings() -> Messages:
-    """Every message of findings, `words` and `views`; one with a plural as both of its forms."""
-    rooms = ("findings", "words", "views")
-    return set[str | tuple[str, ...]]().union(*(_extract(SOURCES / room, FINDINGS) for room in rooms))
-
-
-def texts() -> Messages:
-    return _extract(SOURCES, TEXTS)
+    """Every message of findings, `words` and `views` that is no error and not about the terminal or the server."""
+    about_commands = (
+        "closing.py",
+        "html_page.py",
+        "terminal_page.py",
+        "notify.py",
+        "reports.py",
+        "samples.py",
+        "serve.py",
+    )
+    paths = (path for room in FINDINGS for path in (SOURCES / room).rglob("*.py") if path.name not in about_commands)
+    elsewhere = {
+        "There is no concept {name}.{hint}\nAll of them: {command}",
+        "knowing {what}",
+    }  # tests of the CLI, of pages
+    return _extract(*paths, makers=("Message", "say", "label")) - elsewhere
 
 
 def messages_in_code() -> Messages:
     """All that the catalogues translate."""
-    return messages_about_findings() | texts() | set(pieces())
+    return _extract(*SOURCES.rglob("*.py")) | set(pieces())

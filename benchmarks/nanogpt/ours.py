@@ -79,7 +79,6 @@ def loss(
     from nanoscope.data.dataset import open_dataset
     from nanoscope.hardware.device import DeviceConfig
     from nanoscope.interop.models import open_model
-    from nanoscope.messages import Joined
     from nanoscope.training.distributed import Processes
     from nanoscope.training.evaluate import Evaluator
     from nanoscope.training.machine import Machine
@@ -90,7 +89,7 @@ def loss(
     evaluator = Evaluator(
         {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
         vocab_size=model.config.vocab_size,
-        machine=Machine(DeviceConfig("cpu", "", "float32", False, Joined("", ())), Processes()),
+        machine=Machine(DeviceConfig("cpu", "", "float32", False, ()), Processes()),
     )  # fmt: skip
     found = evaluator.evaluate(model)
     assert found is not None

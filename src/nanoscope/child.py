@@ -25,7 +25,7 @@ import msgspec
 import psutil
 
 from nanoscope.errors import OUT_OF_MEMORY, JobError, why
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class ChildError(JobError):
     """There is no answer. The message says why, in one line."""
 
-    def __init__(self, problem: Text | str, *, out_of_memory: bool = False) -> None:
+    def __init__(self, problem: Message | str, *, out_of_memory: bool = False) -> None:
         super().__init__(problem)
         self.out_of_memory = out_of_memory
 
@@ -60,7 +60,7 @@ class Child:
                 start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches this process alone
             )
         except OSError as error:
-            raise ChildError(Text("can't start a process: {reason}", reason=why(error))) from None
+            raise ChildError(Message("can't start a process: {reason}", reason=why(error))) from None
         threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, question: object, kind: type[T], *, timeout: float) -> T:
@@ -71,7 +71,7 @@ class Child:
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
-            raise ChildError(Text("it does not finish within {time:duration}", time=timeout)) from None
+            raise ChildError(Message("it does not finish within {time:compact}", time=timeout)) from None
         if not line:
             self._lines.put(b"")  # whoever asks again hears it again
             raise self._reason()
@@ -100,13 +100,13 @@ class Child:
         status = int(self.process.wait())
         how = signal.Signals(-status).name if status < 0 else ""
         if how == "SIGKILL":  # nobody else kills it
-            return ChildError(Text("it does not fit into memory: the system ended the process"), out_of_memory=True)
+            return ChildError(Message("it does not fit into memory: the system ended the process"), out_of_memory=True)
         if how:
-            return ChildError(Text("it crashes the process: {how}", how=how))
+            return ChildError(Message("it crashes the process: {how}", how=how))
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         last = said[-1].strip()[:200] if said else f"status {status}"
-        return ChildError(Text("measuring failed: {reason}", reason=last))
+        return ChildError(Message("measuring failed: {reason}", reason=last))
 
 
 def main(function: str) -> None:

@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.suggest import did_you_mean
 
 Auto = Literal["auto"]
@@ -24,18 +24,18 @@ Auto = Literal["auto"]
 class Range(NamedTuple):
     """The numbers that a setting accepts."""
 
-    description: Text
+    description: Message
     contains: Callable[[float], bool]
 
-    def refusal(self, key: str, value: object, words: Iterable[str] = ()) -> Text:
+    def refusal(self, key: str, value: object, words: Iterable[str] = ()) -> Message:
         """The mistake of a value that is not such a number; `words` are accepted too."""
         wanted = _either([self.description, *words])
-        return Text("{key} must be {range}, got {value}", key=key, range=wanted, value=value)
+        return Message("{key} must be {range}, got {value}", key=key, range=wanted, value=value)
 
 
-POSITIVE = Range(Text("positive"), lambda number: number > 0)
-NOT_NEGATIVE = Range(Text("0 or greater"), lambda number: number >= 0)
-FRACTION = Range(Text("at least 0 and less than 1"), lambda number: 0 <= number < 1)
+POSITIVE = Range(Message("positive"), lambda number: number > 0)
+NOT_NEGATIVE = Range(Message("0 or greater"), lambda number: number >= 0)
+FRACTION = Range(Message("at least 0 and less than 1"), lambda number: 0 <= number < 1)
 
 Holds = Literal["run", "invocation"]
 """How long a value holds that is typed on a resume.
@@ -101,8 +101,8 @@ class TrainConfig:
     n_embd: int = _model(768, "embedding width, a multiple of n_head", POSITIVE)
     dropout: float = _model(0.0, "dropout probability; 0 for pre-training, 0.1 or more for small data or fine-tuning", FRACTION)
     bias: bool = _model(False, "biases in LayerNorm and Linear layers, as in GPT-2", recipe="classic")
-    token_shift: int = _model(0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range(Text("between 0 and 8"), lambda number: 0 <= number <= 8), "modern")
-    ngrams: int = _model(4, "length of the longest n-gram that has its own embedding; 1: none", Range(Text("positive and at most 8"), lambda number: 0 < number <= 8), "modern")
+    token_shift: int = _model(0, "mix a learned share of the previous N tokens into the input of each layer; 0: none", Range(Message("between 0 and 8"), lambda number: 0 <= number <= 8), "modern")
+    ngrams: int = _model(4, "length of the longest n-gram that has its own embedding; 1: none", Range(Message("positive and at most 8"), lambda number: 0 < number <= 8), "modern")
     ngram_dropout: float = _model(0.0, "dropout probability of the n-gram embeddings; 0.5 if the data is read several times", FRACTION, "modern")
 
     learning_rate: float | Auto = _optimizer("auto", "peak learning rate of AdamW; auto: 6e-4 for classic, 1e-2 for modern", POSITIVE)
@@ -118,14 +118,14 @@ class TrainConfig:
     grad_clip: float = _optimizer(1.0, "maximum gradient norm; 0: no clipping", NOT_NEGATIVE)
     decay_lr: bool = _optimizer(True, "warm up and decay the learning rate (classic: cosine, modern: linear); False: constant")
     warmup_iters: int | Auto = _optimizer("auto", "iterations of linear warm-up; auto: 2000 for classic, 0 for modern", NOT_NEGATIVE)
-    cooldown: float = _optimizer(0.6, "the learning rate decays over this last share of the iterations", Range(Text("positive and at most 1"), lambda number: 0 < number <= 1), "modern")
+    cooldown: float = _optimizer(0.6, "the learning rate decays over this last share of the iterations", Range(Message("positive and at most 1"), lambda number: 0 < number <= 1), "modern")
     lr_decay_iters: int | Auto = _optimizer("auto", "iteration at which the learning rate reaches min_lr; auto: max_iters", POSITIVE)
     min_lr: float | Auto = _optimizer("auto", "final learning rate; auto: a tenth of learning_rate for classic, 0 for modern")
 
     device: str = _machine("auto", "auto, cpu, cuda, cuda:N or mps")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _machine("auto", "data type of matrix multiplications: auto, float32, bfloat16 or float16")
     compile: bool | Auto = _machine("auto", "use torch.compile; falls back to eager mode if it fails")
-    threads: int | Auto = _machine("auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Text("positive and at most 1024"), lambda number: 0 < number <= 1024))
+    threads: int | Auto = _machine("auto", "CPU threads; auto: one for each core that may be used, or what OMP_NUM_THREADS says", Range(Message("positive and at most 1024"), lambda number: 0 < number <= 1024))
     backend: Literal["auto", "gloo", "nccl"] = _machine("auto", "communication between the processes of torchrun: gloo or nccl; auto: nccl on CUDA, else gloo")
     # fmt: on
 
@@ -195,16 +195,16 @@ def convert(key: str, value: Any) -> Any:
     """A value from a flag or file as the type of its setting. ValueError says what the setting accepts."""
     options, words = alternatives(TYPES[key]), _words(key)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError(Text("the text is too long"))
+        raise ValueError(Message("the text is too long"))
     if isinstance(value, str) and value in words:
         return value
     if str in options:
         if not isinstance(value, str):
-            raise ValueError(Text("expected a text"))
+            raise ValueError(Message("expected a text"))
         if not value and KEYS[key].default:
-            raise ValueError(Text("must not be empty"))
+            raise ValueError(Message("must not be empty"))
         if UNWRITABLE.search(value):
-            raise ValueError(Text("must not contain line breaks, control characters or broken characters"))
+            raise ValueError(Message("must not contain line breaks, control characters or broken characters"))
         return value
     text = str(value).strip()
     if bool in options and text.lower() in ("true", "false"):
@@ -213,9 +213,9 @@ def convert(key: str, value: Any) -> Any:
         if kind in options:
             with suppress(ValueError, OverflowError):
                 return _number(text, kind)
-    names = {bool: Text("True or False"), int: Text("an integer"), float: Text("a number")}
+    names = {bool: Message("True or False"), int: Message("an integer"), float: Message("a number")}
     listed = _either([*(names[option] for option in options if option in names), *words])
-    raise ValueError(Text("expected {listed}.{hint}", listed=listed, hint=did_you_mean(text, words)))
+    raise ValueError(Message("expected {listed}.{hint}", listed=listed, hint=did_you_mean(text, words)))
 
 
 def _number(text: str, kind: type[int | float]) -> int | float:
@@ -233,20 +233,20 @@ def _words(key: str) -> list[str]:
     return [option for option in alternatives(TYPES[key]) if isinstance(option, str)]
 
 
-def _either(options: list[Any]) -> Text:
-    return Text("{one} or {other}", one=options[0], other=options[1]) if len(options) == 2 else Joined(", ", options)
+def _either(options: list[Any]) -> Message:
+    return Message("{one} or {other}", one=options[0], other=options[1]) if len(options) == 2 else joined(", ", options)
 
 
 class InvalidConfigError(UsageError):
     """All that is wrong with a configuration."""
 
-    def __init__(self, mistakes: list[Text]) -> None:
+    def __init__(self, mistakes: list[Message]) -> None:
         self.mistakes = mistakes
-        several = Count(
+        several = Message(
             "{n} mistake in the configuration:\n- {listed}",
             "{n} mistakes in the configuration:\n- {listed}",
-            len(mistakes),
-            listed=Joined("\n- ", mistakes),
+            n=len(mistakes),
+            listed=joined("\n- ", mistakes),
         )
         super().__init__(several if len(mistakes) > 1 else mistakes[0])
 
@@ -258,15 +258,15 @@ MOST_MISTAKES = 20  # with more, it is the wrong file
 class Mistakes:
     """What is wrong with a configuration. All mistakes are collected, then reported in one message."""
 
-    messages: list[Text] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    notes: list[Shown] = field(default_factory=list)
     """Warnings that stop nothing."""
-    changes: list[str] = field(default_factory=list)
+    changes: list[Shown] = field(default_factory=list)
     """What a source changes besides its own settings."""
 
-    def add(self, message: Text) -> None:
+    def add(self, message: Message) -> None:
         if len(self.messages) == MOST_MISTAKES:
-            raise InvalidConfigError([*self.messages, Text("too many mistakes, the rest was not read")])
+            raise InvalidConfigError([*self.messages, Message("too many mistakes, the rest was not read")])
         if message not in self.messages:
             self.messages.append(message)
 
@@ -295,7 +295,7 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
         only_for = item.metadata["recipe"]
         if only_for not in ("", config.recipe) and getattr(config, key) != item.default:
             mistakes.add(
-                Text(
+                Message(
                     "{key} has no effect with recipe={recipe}; it is only for recipe={only_for}",
                     key=key,
                     recipe=config.recipe,
@@ -304,14 +304,14 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
             )
     if config.overwrite and config.init_from in ("resume", "auto"):
         mistakes.add(
-            Text(
+            Message(
                 "overwrite=True would delete the run that init_from={init_from} resumes: leave one out",
                 init_from=config.init_from,
             )
         )
     if config.decay_lr and config.min_lr != "auto" and not 0 <= config.lowest_lr <= config.peak_lr:
         mistakes.add(
-            Text(
+            Message(
                 "min_lr must be between 0 and learning_rate={peak_lr:g}, got {lowest_lr:g}",
                 peak_lr=config.peak_lr,
                 lowest_lr=config.lowest_lr,
@@ -320,7 +320,7 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
     channels, rest = divmod(config.n_embd, config.n_head)
     if rest:
         mistakes.add(
-            Text(
+            Message(
                 "n_embd={n_embd} is not divisible by n_head={n_head}; use n_embd={near}",
                 n_embd=config.n_embd,
                 n_head=config.n_head,
@@ -328,7 +328,7 @@ def _check_together(config: TrainConfig, mistakes: Mistakes) -> None:
             )
         )
     elif channels % 2 and config.recipe == "modern":
-        mistakes.add(Text("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
+        mistakes.add(Message("n_embd / n_head must be even for recipe=modern, got {channels}", channels=channels))
 
 
 def refuse_changes(typed: dict[str, Any], own: dict[str, Any], model: str) -> None:

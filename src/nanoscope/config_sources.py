@@ -32,7 +32,7 @@ from nanoscope.config import (
 )
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import read_small
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.suggest import did_you_mean
 
 DEFAULT_PRESET = "laptop"
@@ -52,9 +52,9 @@ class Resolved:
     """Preset, files and flags together."""
     begin_from: str = "scratch"
     """The init_from of a run that init_from=auto begins: the one of preset and files."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Shown] = field(default_factory=list)
     """Warnings about the sources."""
-    changes: list[str] = field(default_factory=list)
+    changes: list[Shown] = field(default_factory=list)
     """What the recipe of a later source changes in a new run."""
     source: str = ""
     """The last preset, file or folder."""
@@ -117,27 +117,27 @@ def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[
     return sources, typed
 
 
-def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Text | str = "") -> None:
+def _put(values: dict[str, Any], key: str, value: Any, mistakes: Mistakes, file: Shown = "") -> None:
     """Store a value as the type of its key. `file` names where it was read; without it: a flag."""
     if key not in KEYS:
-        mistake = Text("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format))
+        mistake = Message("unknown flag --{key}.{hint}", key=key, hint=did_you_mean(key, KEYS, "--{}".format))
         if file:
-            in_table = Text(" Settings belong at the top level, not in a [table].")
+            in_table = Message(" Settings belong at the top level, not in a [table].")
             hint = in_table if isinstance(value, dict) else did_you_mean(key, KEYS)
-            mistake = Text("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint)
+            mistake = Message("{file}: unknown key {key}.{hint}", file=file, key=_shown(key), hint=hint)
         mistakes.add(mistake)
         return
     try:
         if key == "overwrite" and file:
-            raise ValueError(Text("only the command line may set it, because it deletes a run"))
+            raise ValueError(Message("only the command line may set it, because it deletes a run"))
         values[key] = convert(key, value)
     except ValueError as error:
         wrong = {"value": _shown(value, repr), "name": key if file else f"--{key}", "reason": why(error)}
-        mistake = Text("invalid value {value} for {name}: {reason}", **wrong)
-        mistakes.add(Joined(": ", [file, mistake]) if file else mistake)
+        mistake = Message("invalid value {value} for {name}: {reason}", **wrong)
+        mistakes.add(joined(": ", [file, mistake]) if file else mistake)
 
 
-def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[Shown]) -> dict[str, Any]:
     """The settings of two sources, of which the later wins. Adds a note on what else changes with a recipe.
 
     A dataset has its own tokenizer, and a recipe its own learning rates: those of an earlier source were for another.
@@ -152,7 +152,7 @@ def merged(earlier: dict[str, Any], later: dict[str, Any], notes: list[str]) -> 
     kept = {key: value for key, value in earlier.items() if key not in dropped} | later
     unused = [f"{key}={value}" for key, value in dropped.items() if key not in later and value != KEYS[key].default]
     if unused:
-        text = Text("not used with recipe={recipe}: {settings}", recipe=now, settings=", ".join(unused))
+        text = Message("not used with recipe={recipe}: {settings}", recipe=now, settings=", ".join(unused))
         notes.append(text)
     return kept
 
@@ -166,7 +166,7 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     """The settings of a preset, a config file or a run's folder."""
     path = Path(source)
     if source in presets():
-        return _from_toml(preset_text(source), Text("preset {name}", name=source), mistakes)
+        return _from_toml(preset_text(source), Message("preset {name}", name=source), mistakes)
     # os.path returns False for an impossible name, where the methods of Path raise.
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
@@ -208,7 +208,7 @@ def run_settings(run: Path, mistakes: Mistakes) -> dict[str, Any]:
     return without_options(values)
 
 
-def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
+def read_run_config(run: Path) -> tuple[dict[str, Any], Message | None]:
     """The settings of a run with the table RUN_NOTES: those of config.toml or, if that is not whole, a checkpoint's.
 
     The second value is a note that says so. Without RUN_NOTES, the settings are not known, or not all of them.
@@ -224,7 +224,7 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], Text | None]:
     saved, name = saved_settings(run)
     if not isinstance(saved.get(RUN_NOTES), dict):
         return config, None  # of an earlier version
-    note = Text(
+    note = Message(
         "{file} is missing or damaged: the settings are those of checkpoint {name}", file=run / "config.toml", name=name
     )
     return saved, note
@@ -266,11 +266,11 @@ def preset_size(name: str) -> str:
     return found[1] if found else ""
 
 
-def _from_toml(text: str, file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _from_toml(text: str, file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     return _settings(_parsed(tomllib.loads, text, file, "TOML"), file, mistakes)
 
 
-def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: str) -> Any:
+def _parsed(parse: Callable[[str], Any], text: str, file: Shown, language: str) -> Any:
     try:
         return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # tomllib lets those of int() through
@@ -279,15 +279,15 @@ def _parsed(parse: Callable[[str], Any], text: str, file: Text | str, language: 
         ) from None
 
 
-def _settings(data: dict[str, Any], file: Text | str, mistakes: Mistakes) -> dict[str, Any]:
+def _settings(data: dict[str, Any], file: Shown, mistakes: Mistakes) -> dict[str, Any]:
     preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key == "preset" and isinstance(value, str) and value in presets():
-            preset = _from_toml(preset_text(value), Text("preset {name}", name=value), mistakes)
+            preset = _from_toml(preset_text(value), Message("preset {name}", name=value), mistakes)
         elif key == "preset":
             name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
-            mistake = Text("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
+            mistake = Message("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
             mistakes.add(mistake)
         elif key not in (RUN_NOTES, *REMOVED):
             _put(values, key, value, mistakes, file)
@@ -307,7 +307,7 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
     """Read nanoGPT's config/*.py as data: assignments of literals and plain arithmetic. Nothing is executed."""
     values: dict[str, Any] = {}
     for statement in _parsed(ast.parse, text, file, "Python").body:
-        where = Text("{file}, line {line}", file=file, line=str(statement.lineno))
+        where = Message("{file}, line {line}", file=file, line=str(statement.lineno))
         match statement:
             # finetune_shakespeare.py names its run after the time, with an expression; here the folder names it.
             case (
@@ -324,8 +324,8 @@ def _from_nanogpt(text: str, file: str, mistakes: Mistakes) -> dict[str, Any]:
                 else:
                     _put(values, key, found, mistakes, where)
                     continue
-        reason, code = Text("only literals and + - * / are read"), _shown(statement, ast.unparse)
-        mistakes.add(Text("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason))
+        reason, code = Message("only literals and + - * / are read"), _shown(statement, ast.unparse)
+        mistakes.add(Message("{where}: cannot read {statement}: {reason}", where=where, statement=code, reason=reason))
     # Settings that such a file leaves out have the defaults of nanoGPT's train.py.
     return merged({"recipe": "classic", "lr_decay_iters": 600_000, "min_lr": 6e-5}, values, [])
 

@@ -7,12 +7,12 @@ placeholders, because the catalogues translate it: `JobError("{path} is empty", 
 import errno
 import re
 
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 
 class _ReportedError(Exception):
-    def __init__(self, message: str | Text, /, **values: object) -> None:
-        self.text = message if isinstance(message, Text) else Text(message, **values)
+    def __init__(self, message: str | Message, /, **values: object) -> None:
+        self.text = message if isinstance(message, Message) else Message(message, **values)
         super().__init__(str(self.text))
 
 
@@ -37,28 +37,28 @@ OUT_OF_MEMORY = re.compile(
 
 # What the system says most often. It has no language of its own in a program that never calls setlocale().
 _SYSTEM = {
-    errno.ENOENT: Text("No such file or directory"),
-    errno.EACCES: Text("Permission denied"),
-    errno.EPERM: Text("Operation not permitted"),
-    errno.EEXIST: Text("File exists"),
-    errno.EISDIR: Text("Is a directory"),
-    errno.ENOTDIR: Text("Not a directory"),
-    errno.ENOSPC: Text("No space left on device"),
-    errno.EROFS: Text("Read-only file system"),
-    errno.ENAMETOOLONG: Text("File name too long"),
-    errno.EADDRINUSE: Text("Address already in use"),
-    errno.ECONNREFUSED: Text("Connection refused"),
+    errno.ENOENT: Message("No such file or directory"),
+    errno.EACCES: Message("Permission denied"),
+    errno.EPERM: Message("Operation not permitted"),
+    errno.EEXIST: Message("File exists"),
+    errno.EISDIR: Message("Is a directory"),
+    errno.ENOTDIR: Message("Not a directory"),
+    errno.ENOSPC: Message("No space left on device"),
+    errno.EROFS: Message("Read-only file system"),
+    errno.ENAMETOOLONG: Message("File name too long"),
+    errno.EADDRINUSE: Message("Address already in use"),
+    errno.ECONNREFUSED: Message("Connection refused"),
 }
 
 
-def why(error: object) -> Text | str:
+def why(error: object) -> Message | str:
     """The reason that an exception gives, for the placeholder of a message."""
     if isinstance(error, _ReportedError):
         return error.text
     if isinstance(error, OSError) and error.errno is not None:
         return _SYSTEM.get(error.errno) or error.strerror or str(error)
     if isinstance(error, UnicodeDecodeError):
-        return Text("it is not {encoding}: byte {n:,} is invalid", encoding=error.encoding.upper(), n=error.start)
-    if isinstance(error, Exception) and error.args and isinstance(error.args[0], Text):
+        return Message("it is not {encoding}: byte {n:,} is invalid", encoding=error.encoding.upper(), n=error.start)
+    if isinstance(error, Exception) and error.args and isinstance(error.args[0], Message):
         return error.args[0]
     return str(error)

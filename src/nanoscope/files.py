@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 RUNS = Path("runs")  # one folder per training run
 DATA = Path("data")  # one folder per prepared dataset
@@ -71,8 +71,8 @@ def file_sha256(path: Path) -> str:
 def read_small(path: Path, limit_bytes: int = JSON_LIMIT_BYTES) -> bytes:
     """Return the content of a file that should be small; refuse larger files, devices and pipes."""
     if not path.is_file():
-        missing = Text("{path} is missing", path=path)
-        raise JobError(Text("{path} is not a file", path=path) if path.exists() else missing)
+        missing = Message("{path} is missing", path=path)
+        raise JobError(Message("{path} is not a file", path=path) if path.exists() else missing)
     with path.open("rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:

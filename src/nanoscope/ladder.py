@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message
 
 Unit = Literal["character", "byte", "token"]
 MOST_LOSSES = 32
@@ -84,31 +84,33 @@ def place_of(loss: float, stderr: float | None, ladder: Ladder) -> Place:
     return Place(ladder.unit, better=better, worse=worse)
 
 
-def knowledge(known: int, unit: Unit) -> Text:
+def knowledge(known: int, unit: Unit) -> Message:
     """What a model of a rung knows, in words."""
     if unit == "character":
         if not known:
-            return Text("how frequent each character is")
-        return Count("the last character", "the last {n} characters", known)
+            return Message("how frequent each character is")
+        return Message("the last character", "the last {n} characters", n=known)
     if unit == "byte":
-        return Count("the last byte", "the last {n} bytes", known) if known else Text("how frequent each byte is")
-    return Count("the last token", "the last {n} tokens", known) if known else Text("how frequent each token is")
+        return (
+            Message("the last byte", "the last {n} bytes", n=known) if known else Message("how frequent each byte is")
+        )
+    return Message("the last token", "the last {n} tokens", n=known) if known else Message("how frequent each token is")
 
 
-def in_words(place: Place) -> Text:
+def in_words(place: Place) -> Message:
     """'better than knowing the last 2 characters (2.04), worse than knowing the last 3 characters (1.72)'."""
 
-    def model(rung: Rung) -> Text:
+    def model(rung: Rung) -> Message:
         if rung.known is None:
-            return Text("guessing ({loss:.2f})", loss=rung.loss)
-        return Text("knowing {what} ({loss:.2f})", what=knowledge(rung.known, place.unit), loss=rung.loss)
+            return Message("guessing ({loss:.2f})", loss=rung.loss)
+        return Message("knowing {what} ({loss:.2f})", what=knowledge(rung.known, place.unit), loss=rung.loss)
 
     if place.on is not None:
-        return Text("about as good as {model}", model=model(place.on))
+        return Message("about as good as {model}", model=model(place.on))
     if place.better is not None and place.worse is not None:
-        return Text("better than {better}, worse than {worse}", better=model(place.better), worse=model(place.worse))
+        return Message("better than {better}, worse than {worse}", better=model(place.better), worse=model(place.worse))
     if place.worse is not None:
-        return Text("worse than {model}", model=model(place.worse))
+        return Message("worse than {model}", model=model(place.worse))
     best = place.better or Rung(math.nan, 0)
     what = knowledge(best.known or 0, place.unit)
-    return Text("better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=best.loss)
+    return Message("better than any n-gram model; the best knows {what} ({loss:.2f})", what=what, loss=best.loss)

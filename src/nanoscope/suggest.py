@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nanoscope.files import RUNS
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 
 def did_you_mean(
     word: str, choices: Iterable[str], show: Callable[[str], object] = str, *, cutoff: float = 0.6
-) -> Text | str:
+) -> Message | str:
     """Return `" Did you mean X?"` for the choice closest to a misspelt word, or `""` if none is close.
 
     The hint follows a full stop. `show` formats the suggestion, for example by adding the dashes of a flag. `cutoff` is
@@ -23,11 +23,11 @@ def did_you_mean(
     return _hint(show(names[close[0]])) if close else ""
 
 
-def did_you_mean_run(name: str | Path) -> Text | str:
+def did_you_mean_run(name: str | Path) -> Message | str:
     """Return `" Did you mean runs/NAME?"` if there is such a run, which is called by its name alone."""
     folder = RUNS / name
     return _hint(shlex.quote(str(folder))) if (folder / "events.jsonl").is_file() else ""
 
 
-def _hint(meant: object) -> Text:
-    return Text(" Did you mean {meant}?", meant=meant)
+def _hint(meant: object) -> Message:
+    return Message(" Did you mean {meant}?", meant=meant)

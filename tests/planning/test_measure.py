@@ -8,7 +8,7 @@ import torch
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import DeviceConfig
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.model import build_model
 from nanoscope.planning.measure import Timing, measure
 from nanoscope.training.distributed import Processes
@@ -22,7 +22,7 @@ CONFIG = TrainConfig(
 
 
 def engine_of(config: TrainConfig, micro_batch: int = 0) -> Engine:
-    machine = Machine(DeviceConfig("cpu", "CPU", "float32", False, Joined(", ", ())), Processes())
+    machine = Machine(DeviceConfig("cpu", "CPU", "float32", False, joined(", ", ())), Processes())
     return Engine(config, build_model(new_shape(config, 20)), machine, micro_batch)
 
 

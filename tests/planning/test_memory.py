@@ -8,7 +8,7 @@ import torch
 from fake_devices import SHAPES, forward_pass, gpu, on_fake_cuda
 from nanoscope.config_sources import resolve
 from nanoscope.hardware.device import DeviceConfig, autocast
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.model import Modern, build_model
 from nanoscope.planning.memory import _faked, _Live, training_memory
 from nanoscope.training.distributed import Processes
@@ -22,7 +22,7 @@ from nanoscope.training.memory import PROCESS_BYTES
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("words", [["laptop"], ["laptop-classic", "--dropout=0.1"], ["babygpt-classic"]])
 def test_the_warm_ups_pass_of_one_sequence_and_fake_tensors_agree(words: list[str], dtype: str) -> None:
-    machine = Machine(DeviceConfig("cpu", "CPU", dtype, False, Joined(", ", ())), Processes())
+    machine = Machine(DeviceConfig("cpu", "CPU", dtype, False, joined(", ", ())), Processes())
     config = resolve([*words, "--block_size=64"]).config
     shape = new_shape(config, 65)
     model = build_model(shape)

@@ -8,7 +8,7 @@ import pytest
 
 from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.paired import paired
 from nanoscope.planning.rig import Facts, Figures
 from nanoscope.planning.tuning import Trial, Tuned
@@ -20,9 +20,9 @@ GAIN = paired([0.19, 0.20, 0.21])
 
 def tuned(*, changed: bool = True, **fields: object) -> Tuned:
     trials = [
-        Trial(SPLIT, GAIN, None if changed else Text("not confirmed")),
-        Trial({"threads": 1}, paired([-0.4]), Text("slower")),
-        Trial({"dtype": "bfloat16"}, reason=Text("it does not work here")),
+        Trial(SPLIT, GAIN, None if changed else Message("not confirmed")),
+        Trial({"threads": 1}, paired([-0.4]), Message("slower")),
+        Trial({"dtype": "bfloat16"}, reason=Message("it does not work here")),
     ]
     settings = {"settings": SPLIT, "gain": GAIN} if changed else {}
     return Tuned(Facts("cpu", "a CPU, 4 threads", {}), Figures(0.1, 0.5, 100.0), trials=trials, **(settings | fields))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from conftest import SONG, make_dataset
 from nanoscope import messages
 from nanoscope.hardware.probe import ProbeResult, cpu_name
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, joined, on_terminal
 from nanoscope.runs import events as e
 from nanoscope.runs.console import ENDINGS, SLOW_CAUSES, console_lines
 from nanoscope.words.language import ISOLATE, RIGHT_TO_LEFT_MARK, Language
@@ -80,21 +80,21 @@ def test_no_event_is_shown_in_english(event: e.AnyEvent, language: Language) -> 
 
 
 def test_a_right_to_left_line_begins_with_a_mark_and_isolates_its_values(language: Language) -> None:
-    shown = on_terminal(Text("watch in the browser: {command}", command="nanoscope watch runs"))
+    shown = on_terminal(Message("watch in the browser: {command}", command="nanoscope watch runs"))
     assert shown.startswith(RIGHT_TO_LEFT_MARK) == language.right_to_left
     assert (f"{ISOLATE}nanoscope watch runs" in shown) == language.right_to_left
 
 
 def test_a_value_from_a_file_of_others_cannot_steer_the_terminal(language: Language) -> None:
     hostile = "\x1b[2J\u202e\u2069"
-    parts = Joined(", ", [hostile, Text("{folder} ({facts})", folder=Path(hostile), facts=hostile)])
-    shown = on_terminal(Text("note: {text}", text=parts))
+    parts = joined(", ", [hostile, Message("{folder} ({facts})", folder=Path(hostile), facts=hostile)])
+    shown = on_terminal(Message("note: {text}", text=parts))
     assert not re.search("[\x1b\u202e]", shown)
     assert shown.count(ISOLATE) == shown.count("\u2069")
 
 
 def test_a_note_is_english_in_the_events_and_translated_on_the_terminal(language: Language) -> None:
-    note = e.Note(text=Text("a model keeps its shape"))
+    note = e.Note(text=Message("a model keeps its shape"))
     assert json.loads(e.encode(note))["text"] == "a model keeps its shape"
     (line,) = console_lines(note)
     assert line == "note: a model keeps its shape"

@@ -9,7 +9,7 @@ import torch
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import DeviceConfig
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.training import run, stopping
 from nanoscope.training.distributed import Processes
@@ -97,7 +97,7 @@ def test_only_pinned_memory_is_copied_without_waiting(gpu: PretendGPU, device: s
     config = TrainConfig(n_layer=1, n_head=2, n_embd=16, block_size=8, batch_size=4)
     shape = ModelConfig(vocab_size=11, block_size=8, n_layer=1, n_head=2, n_embd=16, recipe="modern")
     engine = Engine(
-        config, build_model(shape), Machine(DeviceConfig(device, "", "float32", False, Joined("", ())), Processes())
+        config, build_model(shape), Machine(DeviceConfig(device, "", "float32", False, joined("", ())), Processes())
     )
     engine.passes([(torch.zeros(4, 8, dtype=torch.int64),) * 2], 0)
     assert gpu.non_blocking == [expected, expected]

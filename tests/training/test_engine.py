@@ -13,7 +13,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.hardware.device import DeviceConfig
 from nanoscope.hardware.memory import OptimizerTooLargeError, SequenceTooLargeError
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.model import ModelConfig, Modern, build_model
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
@@ -31,7 +31,7 @@ def engine(recipe: str = "modern", *, compile: bool = False, notify: Any = None,
     )
     model = build_model(shape)
     torch.nn.init.normal_(list(model.parameters())[-1])  # an output layer of zeros has gradients for itself alone
-    machine = Machine(DeviceConfig("cpu", "a CPU", "float32", compile, Joined("", ())), Processes())
+    machine = Machine(DeviceConfig("cpu", "a CPU", "float32", compile, joined("", ())), Processes())
     return Engine(config, model, machine, **({"notify": notify} if notify else {}))
 
 

@@ -11,7 +11,7 @@ from nanoscope.data.dataset import mapped
 from nanoscope.errors import JobError
 from nanoscope.hardware.device import DeviceConfig
 from nanoscope.hardware.memory import SequenceTooLargeError
-from nanoscope.messages import Joined
+from nanoscope.messages import joined
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator, evaluation_starts
 from nanoscope.training.machine import Machine
@@ -33,7 +33,7 @@ def make_evaluator(
     split = mapped([path / "tokens.bin"], VOCAB)
     return Evaluator(
         {"train": split, "val": split}, block_size=block_size, windows=windows, vocab_size=VOCAB,
-        machine=Machine(DeviceConfig("cpu", "a CPU", "float32", False, Joined("", ())), Processes()), batch=batch,
+        machine=Machine(DeviceConfig("cpu", "a CPU", "float32", False, joined("", ())), Processes()), batch=batch,
     )  # fmt: skip
 
 

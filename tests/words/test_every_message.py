@@ -48,9 +48,9 @@ class RecordingLanguage(Language):
         super().__init__(code)
         self.used: set[str | tuple[str, str]] = set()
 
-    def translate(self, message: str, many: str | None = None, n: int = 1) -> str:
-        self.used.add(message if many is None else (message, many))
-        return super().translate(message, many, n)
+    def translate(self, message: str, other: str | None = None, n: int = 1, context: str = "") -> str:
+        self.used.add(message if other is None else (message, other))
+        return super().translate(message, other, n, context)
 
 
 def page_of(language: Language) -> Page:

@@ -1,14 +1,16 @@
 import pytest
 
-from nanoscope.findings import declared
-from nanoscope.words.language import LANGUAGES, NO_BREAK_SPACE, Language
+from nanoscope.findings import declared, eta, mfu, slow, timing
+from nanoscope.findings.compare import declared as compared
+from nanoscope.messages import LANGUAGES, NO_BREAK_SPACE
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence, verdict_title
 
 ENGLISH = Language("en")
 FOR_COMPARISONS = (
-    declared.ComparisonRow,
-    declared.ConfigDifference,
-    declared.Compared,
+    compared.ComparisonRow,
+    compared.ConfigDifference,
+    compared.Compared,
 )
 
 
@@ -25,12 +27,12 @@ def test_every_finding_about_a_run_has_a_text():
 
 
 def test_every_finding_about_several_runs_has_its_messages():
-    for kind in declared.Compared.__subclasses__():
+    for kind in compared.Compared.__subclasses__():
         assert kind.TEXT is not None or {"text", "said"} & {*vars(kind)}, kind
 
 
 def test_every_cause_has_a_name():
-    assert set(declared.CAUSES) == set(declared.Cause.__args__)
+    assert set(slow.CAUSES) == set(slow.Cause.__args__)
 
 
 def test_fewer_slow_steps_are_had_by_raising_eval_interval():
@@ -54,15 +56,15 @@ def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
     assert "doesn't show when it was best" in text
 
 
-def effect(verdict: str, confidence: str, noise_from: str | None = None) -> declared.Effect:
-    return declared.Effect(
+def effect(verdict: str, confidence: str, noise_from: str | None = None) -> compared.Effect:
+    return compared.Effect(
         setting="dropout", values=("0", "0.1"), losses=(2.0, 2.0123), runs=((0,), (1,)), measure="val", step=100,
         verdict=verdict, best=0, difference=0.01234, noise=0.0031, noise_from=noise_from, ties=(), edge=None, fixed=(),
         among=(), seed_differs=False, confidence=confidence,
     )  # type: ignore[arg-type]  # fmt: skip
 
 
-def said(finding: declared.Compared) -> str:
+def said(finding: compared.Compared) -> str:
     return ENGLISH.render(finding.said(("a", "b")), finding)
 
 
@@ -85,7 +87,7 @@ def test_the_wording_follows_the_confidence():
 
 
 def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
-    finding = declared.Mfu(
+    finding = mfu.Mfu(
         logged=0.0999,
         settled=0.1107,
         last=0.0999,
@@ -108,34 +110,34 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
 
 
 def test_the_naive_figure_is_given_to_the_second_and_called_what_it_is():
-    eta = declared.Eta(1000.0, 900.0, 1100.0, 23571.149, 5900, 0.17, 0, None, 0, None, ())
-    assert "6 h 32 min 51 s: too much" in ENGLISH.render(eta.naive(), eta).replace(NO_BREAK_SPACE, " ")
-    too_little = declared.Eta(1000.0, 900.0, 1100.0, 500.0, 10, 1.0, 1, 900.0, 0, None, ())
+    left = eta.Eta(1000.0, 900.0, 1100.0, 23571.149, 5900, 0.17, 0, None, 0, None, ())
+    assert "6 h 32 min 51 s: too much" in ENGLISH.render(left.naive(), left).replace(NO_BREAK_SPACE, " ")
+    too_little = eta.Eta(1000.0, 900.0, 1100.0, 500.0, 10, 1.0, 1, 900.0, 0, None, ())
     assert "too little" in ENGLISH.render(too_little.naive(), too_little)
 
 
 def test_other_step_times_are_one_sentence_with_rounded_times():
-    times = declared.Scenario(0.2, 1180.0), declared.Scenario(0.15, 885.0)
-    eta = declared.Eta(1000.0, 900.0, 1100.0, 500.0, 5900, 0.3, 0, None, 0, None, times)
-    said = ENGLISH.render(eta.other_step_times()).replace(NO_BREAK_SPACE, " ")
+    times = eta.Scenario(0.2, 1180.0), eta.Scenario(0.15, 885.0)
+    left = eta.Eta(1000.0, 900.0, 1100.0, 500.0, 5900, 0.3, 0, None, 0, None, times)
+    said = ENGLISH.render(left.other_step_times()).replace(NO_BREAK_SPACE, " ")
     assert said == "At other step times: 20 min at 200 ms a step · 15 min at 150 ms a step."
 
 
-@pytest.mark.parametrize("cause", declared.Cause.__args__)
+@pytest.mark.parametrize("cause", slow.Cause.__args__)
 def test_every_cause_of_a_slow_step_has_a_reason_of_its_own(cause):
-    group = declared.SlowGroup((cause,), 1, 0, None, 2.0, 1.0, 2.0)
-    others = {group.reason((other,)).template for other in declared.Cause.__args__ if other != cause}
+    group = slow.SlowGroup((cause,), 1, 0, None, 2.0, 1.0, 2.0)
+    others = {group.reason((other,)).template for other in slow.Cause.__args__ if other != cause}
     assert group.reason((cause,)).template not in others
 
 
 def test_a_message_names_the_fields_that_fill_it_and_how_they_are_written():
-    group = declared.SlowGroup(("evaluation", "checkpoint"), 1, 5000, None, 4.44683, 4.4, 133.9)
+    group = slow.SlowGroup(("evaluation", "checkpoint"), 1, 5000, None, 4.44683, 4.4, 133.9)
     assert english(group) == "evaluation + checkpoint: step 5000 took 4.45 s (134× a normal step)."
 
 
 def test_slow_steps_that_follow_each_other_come_at_no_period():
     def group(period):
-        return english(declared.SlowGroup(("startup",), 2, 0, period, 12.1, 23.7, 47.0))
+        return english(slow.SlowGroup(("startup",), 2, 0, period, 12.1, 23.7, 47.0))
 
     assert group(10).startswith("start-up: 2 slow steps, every 10 steps, 12.1 s each ")
     assert group(1) == group(None)
@@ -145,7 +147,7 @@ def test_slow_steps_that_follow_each_other_come_at_no_period():
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("phase", ["evaluation", "checkpoint", "sample"])
 def test_the_time_of_a_single_one_is_not_given_again_as_the_total(phase, language):
-    text = sentence(declared.PhaseCost(phase, 1, 17.2, 17.2, 0.085), Language(language))
+    text = sentence(timing.PhaseCost(phase, 1, 17.2, 17.2, 0.085), Language(language))
     assert text.count("17.2") == 1
     assert "8.5%" in text
 
@@ -155,7 +157,7 @@ def test_the_time_of_a_single_one_is_not_given_again_as_the_total(phase, languag
                                          (3, 8.0, "epoch", True)],
 )  # fmt: skip
 def test_the_spread_is_put_down_to_the_clock_only_where_it_is_shown(steps, low_s, unit, said):
-    step = declared.NormalStep(
+    step = timing.NormalStep(
         8.5, low_s, 9.0, 8.5, steps, None, None, None, False, 1.0, None, "printed", None, unit=unit
     )
     assert ("8 s to 9 s" in english(step)) == said

@@ -42,5 +42,5 @@ def prepare(
             encoding=encoding,
             overwrite=overwrite,
             on_progress=display.show,
-            on_warning=lambda text: warnings.warn(text, stacklevel=2),
+            on_warning=lambda text: warnings.warn(str(text), stacklevel=2),
         )

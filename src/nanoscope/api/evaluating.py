@@ -9,7 +9,7 @@ from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
 from nanoscope.findings.scores import Score, ScoreDifference, Scores, scores_json
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language, choose_language
@@ -54,16 +54,16 @@ def evaluate(
     with StageDisplay() as display:
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows, display.show))
-    problems = [Text("warning: {text}", text=problem) for model in opened for problem in model.problems]
+    problems = [Message("warning: {text}", text=problem) for model in opened for problem in model.problems]
     return Evaluation(found, language, [*problems, *notes])
 
 
 class Evaluation(Shown):
     """Models on the same text. `notes` says if something had to be used instead of what was asked for."""
 
-    def __init__(self, found: Scores, language: Language, notes: Sequence[Text | str] = ()) -> None:
+    def __init__(self, found: Scores, language: Language, notes: Sequence[Message | str] = ()) -> None:
         self.found, self.language = found, language
-        self.notes = [language.text(note) if isinstance(note, Text) else note for note in notes]
+        self.notes = [language.render(note) if isinstance(note, Message) else note for note in notes]
 
     @property
     def scores(self) -> tuple[Score, ...]:

@@ -1,7 +1,7 @@
 """`nanoscope.load`: a trained model, ready to write."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from nanoscope.config import POSITIVE
@@ -47,9 +47,9 @@ class Options(TypedDict, total=False):
 class Model:
     """A trained model. `module` is the torch module; `notes` says what differs from what was asked for."""
 
-    def __init__(self, opened: "OpenedModel", choice: "DeviceConfig", notes: list[str]) -> None:
+    def __init__(self, opened: "OpenedModel", choice: "DeviceConfig", notes: Sequence[object]) -> None:
         self._opened, self._choice = opened, choice
-        self.notes = [*map(str, opened.problems), *notes]
+        self.notes = [*map(str, opened.problems), *map(str, notes)]
         self.module: LanguageModel = opened.build(choice.device)
 
     @property

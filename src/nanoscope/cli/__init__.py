@@ -22,7 +22,7 @@ from nanoscope import messages
 from nanoscope.cli.languages import EnglishHelp, help_writer, other_languages, with_language
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
-from nanoscope.messages import Text, to_print
+from nanoscope.messages import Message, to_print
 from nanoscope.suggest import did_you_mean
 from nanoscope.version import __version__
 
@@ -157,7 +157,7 @@ def run(arguments: list[str]) -> int:
 
         return _fail(usage_error(error, called).text, 2)
     except KeyboardInterrupt:
-        return _fail(Text("interrupted"), INTERRUPTED)
+        return _fail(Message("interrupted"), INTERRUPTED)
     except ModuleNotFoundError as error:
         return _fail(_missing_package(error), 1)
     except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
@@ -234,7 +234,7 @@ def _unknown_command(words: list[str]) -> UsageError:
         meant = "explain"
     hint = did_you_mean(called, COMMANDS)
     if meant:
-        hint = Text(" Did you mean: {command}", command=shlex.join(["nanoscope", meant, *words]))
+        hint = Message(" Did you mean: {command}", command=shlex.join(["nanoscope", meant, *words]))
     return UsageError(
         "there is no command {called!r}.{hint}\nCommands: {commands}",
         called=called, hint=hint, commands=", ".join(COMMANDS),
@@ -262,7 +262,7 @@ def _underscored(word: str) -> str:
     return "--" + key[2:].replace("-", "_") + equals + value
 
 
-def _fail(message: Text, status: int) -> int:
+def _fail(message: Message, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
     mark = "\u200f" if messages.right_to_left() else ""
     first, *rest = to_print(message).splitlines() or ["failed"]
@@ -280,20 +280,20 @@ def _discard_output(*streams: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _missing_package(error: ModuleNotFoundError) -> Text:
+def _missing_package(error: ModuleNotFoundError) -> Message:
     """The message about a package that is not installed: the line that installs the extra which brings it."""
     package = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(package)
     if extra is None:
         return _bug_report(error)
-    return Text(
+    return Message(
         "this command needs the package {package}, which is not installed.\nInstall it: {command}",
         package=package,
         command=f"pip install 'nanoscope[{extra}]'",
     )
 
 
-def _bug_report(error: Exception) -> Text:
+def _bug_report(error: Exception) -> Message:
     """The message about an unexpected exception. Its details go to a file, not to the screen."""
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
@@ -304,12 +304,12 @@ def _bug_report(error: Exception) -> Text:
             file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
             traceback.print_exc(file=file)
     except OSError:  # a full disk may be the cause of it all
-        return Text(
+        return Message(
             "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on.\n"
             "NANOSCOPE_DEBUG=1 prints the details; please attach them to your report.",
             error=unexpected,
         )
-    return Text(
+    return Message(
         "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on. Details are in {file}\n"
         "Please attach that file to your report; NANOSCOPE_DEBUG=1 prints them here.",
         error=unexpected, file=name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.cells import cell_len
 
-from nanoscope.messages import Joined, Text, on_terminal, shown
+from nanoscope.messages import Message, Shown, joined, on_terminal, shown, verbatim
 
 if TYPE_CHECKING:
     from nanoscope.planning.bench import Figures
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 ROW = "{label}{pad} {figures}"
 LABEL_COLUMNS = 36
 FORMATS = {
-    "gflops": "{value:10,.1f} GFLOPS",
-    "ms": Text("{value:10,.1f} ms"),
-    "tokens_per_second": Text("{value:10,.1f} tokens/s"),
-    "mfu": "{value:10.1%} MFU",
-    "mfu_peak_gflops": Text("of {value:,.1f} GFLOPS"),
-    "skipped": Text("    skipped: {value}"),
-    "failed": Text("    failed: {value}"),
+    "gflops": verbatim("{value:10,.1f} GFLOPS"),
+    "ms": Message("{value:10,.1f} ms"),
+    "tokens_per_second": Message("{value:10,.1f} tokens/s"),
+    "mfu": verbatim("{value:10.1%} MFU"),
+    "mfu_peak_gflops": Message("of {value:,.1f} GFLOPS"),
+    "skipped": Message("    skipped: {value}"),
+    "failed": Message("    failed: {value}"),
 }
 
 
@@ -54,7 +54,7 @@ def bench(
     as_json
         Print one JSON object.
     """
-    _progress(Text("looking at this machine"))
+    _progress(Message("looking at this machine"))
     from nanoscope.hardware.probe import make_cpu_ready
 
     for sixteen_bits in ("bfloat16", "float16"):
@@ -64,32 +64,32 @@ def bench(
 
     here = MachineBench(device, dtype)
     for note in here.notes:
-        _progress(Text("note: {text}", text=note))
-    found: dict[str, tuple[Text, Figures]] = {}
+        _progress(Message("note: {text}", text=note))
+    found: dict[str, tuple[Message, Figures]] = {}
     interrupted = False
     planned = here.measurements()
     try:
         for number, (key, (label, measure)) in enumerate(planned.items(), start=1):
-            _progress(Text("{place} {what}", place=f"[{number}/{len(planned)}]", what=label))
+            _progress(Message("{place} {what}", place=f"[{number}/{len(planned)}]", what=label))
             found[key] = label, measure()
     except KeyboardInterrupt:
         interrupted = True
     facts = machine(here.choice)
     if as_json:
         flat = {f"{key}_{unit}": value for key, (_, figures) in found.items() for unit, value in figures.items()}
-        print(dumps(facts | flat, ensure_ascii=False))
+        print(dumps(facts | flat, ensure_ascii=False, default=str))
     else:
         versions = "Python {python}, torch {torch}, nanoscope {nanoscope}".format(**facts)
-        print(on_terminal(Joined(", ", [facts["device_name"], facts["dtype"], facts["platform"], versions])))
+        print(on_terminal(joined(", ", [facts["device_name"], facts["dtype"], facts["platform"], versions])))
         for label, figures in found.values():
-            texts = [Text(FORMATS[unit], value=value) for unit, value in figures.items()]
+            texts = [Message(FORMATS[unit].template, value=value) for unit, value in figures.items()]
             pad = " " * (LABEL_COLUMNS - cell_len(shown(label)))
-            print(on_terminal(Text(ROW, label=label, pad=pad, figures=Joined(" ", texts))))
+            print(on_terminal(Message(ROW, label=label, pad=pad, figures=joined(" ", texts))))
     if interrupted:
-        _progress(Text("nanoscope: interrupted"))
+        _progress(Message("nanoscope: interrupted"))
         return 130
     return 1 if any("failed" in figures for _, figures in found.values()) else 0
 
 
-def _progress(text: str) -> None:
+def _progress(text: Shown) -> None:
     print(on_terminal(text), file=sys.stderr, flush=True)

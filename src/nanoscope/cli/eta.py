@@ -7,7 +7,7 @@ from json import dumps
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 
 def eta(
@@ -56,7 +56,7 @@ def eta(
         raise JobError(
             "No training step was found in {log}: can't estimate the time left.\n"
             "To see what the log does say: nanoscope explain {quoted}",
-            log=Text("standard input") if log == "-" else log, quoted=shlex.quote(log),
+            log=Message("standard input") if log == "-" else log, quoted=shlex.quote(log),
         )  # fmt: skip
     analysis = analyse(runs[-1], Options(max_iters=max_iters), read)
     if step_time and isinstance(analysis.eta, Eta):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Message, joined
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def explain(
     unwanted = _verdict_codes(fail_on)
     options = Options(max_iters, device)
     if teach and (json or annotate):
-        raise UsageError(Text(
+        raise UsageError(Message(
             "--teach adds to the report, which {other} does not print.\nThe concepts alone: {command}",
             other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
         ))  # fmt: skip
@@ -87,8 +87,8 @@ def explain(
     codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
     wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
-        more = [Count("and {n} more log", "and {n} more logs", len(wrong) - 2)] if len(wrong) > 2 else []
-        raise JobError(Joined("\n", [*wrong[:2], *more]))
+        more = [Message("and {n} more log", "and {n} more logs", n=len(wrong) - 2)] if len(wrong) > 2 else []
+        raise JobError(joined("\n", [*wrong[:2], *more]))
 
 
 def _verdict_codes(text: str | None) -> set[str]:

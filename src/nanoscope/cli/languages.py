@@ -53,7 +53,7 @@ class EnglishHelp:
 
 def help_writer() -> "Help | EnglishHelp":
     """What writes help in the user's language."""
-    if (language := messages.translator()) is None:
+    if (language := messages.writer()) is None:
         return EnglishHelp()
     from nanoscope.cli.translation import Help
 
@@ -62,7 +62,7 @@ def help_writer() -> "Help | EnglishHelp":
 
 def other_languages() -> str:
     """How to get the other languages, each in its own script, for those who do not read the one they see."""
-    language = messages.translator()
+    language = messages.writer()
     current = language.code if language else "en"
     lines = [
         f"  {f'nanoscope --lang {code}':<49} {name}" for code, name in messages.LANGUAGES.items() if code != current

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text, to_print
+from nanoscope.messages import Message, to_print
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
@@ -28,6 +28,6 @@ def check_max_iters(max_iters: int | None) -> None:
         raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
-def warn(text: Text) -> None:
+def warn(text: Message) -> None:
     """Print a warning to standard error."""
     print(f"nanoscope: {to_print(text).splitlines()[0]}", file=sys.stderr)

@@ -6,52 +6,52 @@ from cyclopts import CoercionError, CycloptsError, MissingArgumentError, RepeatA
 from cyclopts.exceptions import UnusedCliTokensError
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, joined
 from nanoscope.suggest import did_you_mean
 
-KINDS = {int: Text("an integer"), float: Text("a number"), bool: Text("True or False")}
+KINDS = {int: Message("an integer"), float: Message("a number"), bool: Message("True or False")}
 
 
 def usage_error(error: CycloptsError, command: str) -> UsageError:
     """The error that the user reads instead of the parser's."""
-    see = Text("See: nanoscope {command} --help", command=command)
-    return UsageError(Joined("\n", [_mistake(error), see]))
+    see = Message("See: nanoscope {command} --help", command=command)
+    return UsageError(joined("\n", [_mistake(error), see]))
 
 
-def _mistake(error: CycloptsError) -> Text:
+def _mistake(error: CycloptsError) -> Message:
     match error:
         case UnknownOptionError():
             typed = (error.token.keyword or error.token.value).split("=")[0]
             options = [name for each in error.argument_collection if each.parse for name in each.names]
-            return Text(
+            return Message(
                 "There is no option {typed}.{hint}", typed=typed, hint=did_you_mean(typed, ["--lang", *options])
             )
         case CoercionError() if error.token is not None:
             return _invalid_value(error, error.token.value)
         case RepeatArgumentError():
-            return Text("{option} was given more than once.", option=error.token.keyword or _name(error))
+            return Message("{option} was given more than once.", option=error.token.keyword or _name(error))
         case MissingArgumentError() if error.keyword or _name(error).startswith("-"):
-            return Text("{option} needs a value.", option=error.keyword or _name(error))
+            return Message("{option} needs a value.", option=error.keyword or _name(error))
         case MissingArgumentError():
-            return Text("{argument} is missing.", argument=_name(error))
+            return Message("{argument} is missing.", argument=_name(error))
         case UnusedCliTokensError():
-            return Text("This command does not take {words}.", words=" ".join(error.unused_tokens or []))
-    return Text("This command line can't be read: {reason}", reason=" ".join(str(error).split()))
+            return Message("This command does not take {words}.", words=" ".join(error.unused_tokens or []))
+    return Message("This command line can't be read: {reason}", reason=" ".join(str(error).split()))
 
 
-def _invalid_value(error: CoercionError, value: str) -> Text:
+def _invalid_value(error: CoercionError, value: str) -> Message:
     option, kind = (error.token and error.token.keyword) or _name(error), error.target_type
     if get_origin(kind) is Literal:
         choices = [str(choice) for choice in get_args(kind)]
-        return Text(
+        return Message(
             "invalid value {value!r} for {option}.{hint} Valid values: {choices}",
             value=value, option=option, hint=did_you_mean(value, choices), choices=", ".join(choices),
         )  # fmt: skip
     if wanted := KINDS.get(kind) if kind else None:
-        return Text(
+        return Message(
             "invalid value {value!r} for {option}: expected {wanted}.", value=value, option=option, wanted=wanted
         )
-    return Text("invalid value {value!r} for {option}.", value=value, option=option)
+    return Message("invalid value {value!r} for {option}.", value=value, option=option)
 
 
 def _name(error: CycloptsError) -> str:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.errors import JobError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def plan(
@@ -54,7 +54,7 @@ def plan(
     from nanoscope.units import short_bytes
 
     if all_devices:
-        _progress(Text("computing for every device that is known"))
+        _progress(Message("computing for every device that is known"))
         plans = plans_everywhere(words)
         if as_json:
             sys.stdout.write(encoded(plans))
@@ -77,5 +77,5 @@ def plan(
     return 0
 
 
-def _progress(text: Text) -> None:
+def _progress(text: Message) -> None:
     print(on_terminal(text), file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from nanoscope.cli.options import check_options
 from nanoscope.data.prepare import in_words, summary
 from nanoscope.data.prepare import prepare as prepare_dataset
 from nanoscope.errors import UsageError
+from nanoscope.messages import Shown
 from nanoscope.training.console import StageDisplay
 
 
@@ -75,7 +76,7 @@ def prepare(
             "Nothing to prepare: name a corpus, file or folder. For example: nanoscope prepare shakespeare"
         )
     started = time.monotonic()
-    warnings: list[str] = []
+    warnings: list[Shown] = []
     with StageDisplay() as display:
         out = prepare_dataset(
             sources,
@@ -91,4 +92,4 @@ def prepare(
             on_warning=warnings.append,
         )
     result = summary(out, time.monotonic() - started, warnings)
-    print(json.dumps(result, ensure_ascii=False) if as_json else in_words(result))
+    print(json.dumps(result, ensure_ascii=False, default=str) if as_json else in_words(result))

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.logs import LogPath, check_logs, check_max_iters, warn
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def report(
@@ -54,5 +54,5 @@ def report(
             "Can't write {file}: {reason}\nChoose another file with -o FILE", file=file, reason=why(error)
         ) from None
     size, address = len(page.encode("utf-8")) / 1000, file.resolve().as_uri()
-    text = Text("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
+    text = Message("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
     print(on_terminal(text))

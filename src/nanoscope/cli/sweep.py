@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.errors import UsageError
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, joined, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.training.sweep import Sweep, SweepRun
@@ -59,7 +59,7 @@ def sweep(
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
 
-    def say(text: Text) -> None:
+    def say(text: Message) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
     for line in _introduction(planned, jobs, dry_run):
@@ -78,19 +78,19 @@ def sweep(
     return 0 if dry_run or all(run.status == "finished" for run in planned.runs) else 1
 
 
-def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Text]:
+def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Message]:
     """How many runs there are, and what is left to do; about each run if nothing will be done."""
     from nanoscope.training.sweep import STATES
 
     settings = ", ".join(sweep.swept)
     count = Counter(run.look() for run in sweep.runs)
-    parts = [Text("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
+    parts = [Message("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
     if jobs > 1:
-        parts.append(Text("{n:d} at a time", n=jobs))
-    title = Text("{n:d} runs in {folder}: {settings}", n=len(sweep.runs), folder=sweep.folder, settings=settings)
+        parts.append(Message("{n:d} at a time", n=jobs))
+    title = Message("{n:d} runs in {folder}: {settings}", n=len(sweep.runs), folder=sweep.folder, settings=settings)
     width = max(len(run.name) for run in sweep.runs)
-    each = [Text("{name}  {state}", name=f"{run.name:<{width}}", state=STATES[run.status]) for run in sweep.runs]
-    return [title, Joined(", ", parts), *(each if dry_run else [])]
+    each = [Message("{name}  {state}", name=f"{run.name:<{width}}", state=STATES[run.status]) for run in sweep.runs]
+    return [title, joined(", ", parts), *(each if dry_run else [])]
 
 
 def _print_ranking(finished: Sequence["SweepRun"]) -> None:
@@ -105,23 +105,25 @@ def _print_ranking(finished: Sequence["SweepRun"]) -> None:
     print()
 
 
-def _conclusion(sweep: "Sweep", finished: int, command: str) -> list[Text]:
+def _conclusion(sweep: "Sweep", finished: int, command: str) -> list[Message]:
     """What failed and why, what can be resumed and how, where to see more."""
     from nanoscope.training.sweep import DONE, STATES
 
     lines = [
-        Text("{name}: {how}: {reason}", name=run.name, how=STATES["failed"], reason=run.reason)
+        Message("{name}: {how}: {reason}", name=run.name, how=STATES["failed"], reason=run.reason)
         for run in sweep.runs
         if run.status == "failed"
     ]
     total, folder = len(sweep.runs), shlex.quote(str(sweep.folder))
     if all(run.status in DONE for run in sweep.runs):
         lines.append(
-            Text("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
+            Message(
+                "{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder
+            )
         )
     else:
         lines.append(
-            Text(
+            Message(
                 "{finished:d} of {total:d} runs finished; what was trained is saved. Resume with:\n  {command}",
                 finished=finished,
                 total=total,
@@ -130,7 +132,7 @@ def _conclusion(sweep: "Sweep", finished: int, command: str) -> list[Text]:
         )
     if finished:
         commands = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
-        lines.append(Text("More: {commands}", commands=commands))
+        lines.append(Message("More: {commands}", commands=commands))
     return lines
 
 

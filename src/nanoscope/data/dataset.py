@@ -20,7 +20,7 @@ from nanoscope.data.plain_pickle import load_plain
 from nanoscope.data.tokenizer import Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
 from nanoscope.errors import JobError, why
 from nanoscope.files import read_small, sync_to_disk
-from nanoscope.messages import Text, printable
+from nanoscope.messages import Message, printable
 
 VERSION = 1
 META = "meta.json"
@@ -162,7 +162,7 @@ def read_meta(folder: Path) -> DatasetMeta:
         raise _damaged(path, str(why(error))[:200]) from error  # it may repeat a value of the file
 
 
-def _damaged(path: Path, reason: Text | str) -> JobError:
+def _damaged(path: Path, reason: Message | str) -> JobError:
     return JobError(
         "{path} is damaged: {reason}.\nPrepare the dataset again (nanoscope prepare … --overwrite).",
         path=path,
@@ -175,18 +175,18 @@ def _open_ours(folder: Path) -> Dataset:
     tokenizer = tokenizer_from_json(meta.tokenizer)
     vocab_size, dtype = tokenizer.vocab_size, dtype_for(tokenizer.vocab_size)
     if (meta.vocab_size, meta.dtype) != (vocab_size, dtype.name):
-        reason = Text("its tokenizer has {n} tokens, stored as {dtype}", n=vocab_size, dtype=dtype.name)
+        reason = Message("its tokenizer has {n} tokens, stored as {dtype}", n=vocab_size, dtype=dtype.name)
         raise _damaged(folder / META, reason)
     splits = {}
     for name in SPLITS:
         shards = meta.splits[name].shards if name in meta.splits else []
         names = [shard.name for shard in shards]
         if not names or names != [shard_name(name, number) for number in range(len(shards))]:
-            raise _damaged(folder / META, Text("its shards of the {split} split are invalid", split=name))
+            raise _damaged(folder / META, Message("its shards of the {split} split are invalid", split=name))
         for shard in shards:
             size, expected = _size(folder / shard.name), shard.tokens * dtype.itemsize
             if size != expected:
-                reason = Text("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected)
+                reason = Message("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected)
                 raise _damaged(folder / shard.name, reason)
         splits[name] = mapped([folder / shard for shard in names], vocab_size)
     return Dataset(folder, tokenizer, vocab_size, meta.fingerprint, splits)

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from nanoscope.errors import JobError, why
 from nanoscope.files import cache_folder, write_atomically
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 
 TIMEOUT_SECONDS = 20  # without any byte
 BLOCK_BYTES = 1 << 18
 
-OnProgress = Callable[[str, float], None]  # gets the name of the stage and the fraction done
+OnProgress = Callable[[Shown, float], None]  # gets the name of the stage and the fraction done
 
 
 def is_url(source: str) -> bool:
@@ -29,7 +29,7 @@ def without_query(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def download(url: str, on_progress: OnProgress | None = None) -> tuple[Path, Text | None]:
+def download(url: str, on_progress: OnProgress | None = None) -> tuple[Path, Message | None]:
     """Return a file in the cache, and a note if it is an earlier copy because the server cannot be reached.
 
     It is not downloaded again if it hasn't changed.
@@ -53,12 +53,12 @@ def unusable_cache(folder: Path, error: OSError) -> JobError:
     )
 
 
-def why_unreachable(error: Exception) -> Text | str:
+def why_unreachable(error: Exception) -> Message | str:
     """The reason of a failed request: what the system says, or 'HTTP Error 404: Not Found'."""
     return why(error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error))
 
 
-def _download_into(folder: Path, part: Path, url: str, on_progress: OnProgress | None) -> Text | None:
+def _download_into(folder: Path, part: Path, url: str, on_progress: OnProgress | None) -> Message | None:
     """Download to `part`, which is renamed to `content` when it is complete. Return the note."""
     complete, tag_file = folder / "content", folder / "etag"
     request = urllib.request.Request(url, headers={"User-Agent": "nanoscope"})
@@ -71,7 +71,7 @@ def _download_into(folder: Path, part: Path, url: str, on_progress: OnProgress |
             return None
         if not complete.exists():
             raise _failed(url, error) from None
-        return Text(
+        return Message(
             "{url} cannot be reached ({reason}): using the copy downloaded earlier",
             url=without_query(url),
             reason=why_unreachable(error),
@@ -88,13 +88,13 @@ def _download_into(folder: Path, part: Path, url: str, on_progress: OnProgress |
             try:
                 block = response.read(BLOCK_BYTES)
                 if not block and total and received < total:
-                    raise OSError(Text("the connection broke off"))
+                    raise OSError(Message("the connection broke off"))
             except (OSError, http.client.HTTPException) as error:
                 raise _failed(url, error) from None
             file.write(block)
             received += len(block)
             if on_progress:
-                on_progress(Text("downloading"), received / total if total else 0.0)
+                on_progress(Message("downloading"), received / total if total else 0.0)
     part.replace(complete)
     write_atomically(tag_file, response.headers.get("ETag", ""))
     return None

@@ -11,7 +11,7 @@ from nanoscope.data.download import OnProgress
 from nanoscope.data.prepare import default_folder, prepare
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 from nanoscope.suggest import did_you_mean
 
 
@@ -28,7 +28,7 @@ def find_dataset(
     if corpus not in CORPORA:
         raise missing(name, tokenizer)
     folder = default_folder(corpus, kind)
-    text = Text(
+    text = Message(
         "preparing {corpus} with the {kind} tokenizer in {folder} (on first use)",
         corpus=corpus,
         kind=kind,

@@ -26,7 +26,7 @@ from nanoscope.data.tokenizer import TokenArray
 from nanoscope.errors import JobError
 from nanoscope.files import read_small, write_atomically
 from nanoscope.ladder import Ladder, Unit
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 FILE = "ladder.json"
 VERSION = 1
@@ -73,7 +73,7 @@ def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
             means = np.bincount(stretch_of, nats) / np.bincount(stretch_of)
             stderr = max(stderr, float(means.std(ddof=1)) / math.sqrt(len(val)))
         if on_progress:
-            on_progress(Text("measuring n-gram models"), (known + 1) / (MOST_KNOWN + 1))
+            on_progress(Message("measuring n-gram models"), (known + 1) / (MOST_KNOWN + 1))
     kind = dataset.tokenizer.kind if dataset.tokenizer else None
     return Ladder(
         unit=UNITS.get(kind, "token"),

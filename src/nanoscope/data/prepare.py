@@ -44,7 +44,7 @@ from nanoscope.data.tokenizer import (
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA, sync_to_disk
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, Shown, on_terminal
 from nanoscope.suggest import did_you_mean
 
 CHAR_BELOW_BYTES = 20_000_000
@@ -67,7 +67,7 @@ def prepare(
     ext: Sequence[str] = (),
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
-    on_warning: Callable[[str], None] | None = None,
+    on_warning: Callable[[Shown], None] | None = None,
 ) -> Path:
     """Encode text into a dataset and return its folder, which appears only when complete.
 
@@ -80,13 +80,13 @@ def prepare(
     out = out or default_folder(documents.sources[0], kind)
     with dataset_folder(out, overwrite) as folder:
         survey = _Survey(kind, val_fraction)
-        for piece in documents.pieces(Text("reading")):
+        for piece in documents.pieces(Message("reading")):
             survey.add(*piece)
         if kind == "bpe" and on_progress:
-            on_progress(Text("training the tokenizer"), 0.0)
+            on_progress(Message("training the tokenizer"), 0.0)
         chosen = survey.tokenizer(vocab_size)
         writers = {name: SplitWriter(folder, name, chosen, survey.documents > 1) for name in SPLITS}
-        for name, text, ends_document in survey.assigned(documents.pieces(Text("encoding"))):
+        for name, text, ends_document in survey.assigned(documents.pieces(Message("encoding"))):
             writers[name].add(text, ends_document)
         _write_meta(folder / META, documents, survey, chosen, writers)
     ladder_of(open_dataset(out), on_progress)
@@ -148,12 +148,12 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
     return vocab_size
 
 
-def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[str]:
+def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[Shown]:
     yield from documents.notes
     if documents.skipped:
-        yield Text("skipped files: {list}", list=listed(documents.skipped))
+        yield Message("skipped files: {list}", list=listed(documents.skipped))
     if tokenizer.kind == "bpe" and tokenizer.vocab_size < vocab_size:
-        yield Text(
+        yield Message(
             "the vocabulary has {size:,} tokens instead of {wanted:,}: the text has no more pairs that repeat",
             size=tokenizer.vocab_size,
             wanted=vocab_size,
@@ -270,7 +270,7 @@ def _write_meta(
 # --- what is said at the end -------------------------------------------------------------------------------------
 
 
-def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]:
+def summary(folder: Path, seconds: float, warnings: list[Shown]) -> dict[str, Any]:
     """Return the summary of a dataset that has just been prepared, as --json prints it."""
     meta, ladder = read_meta(folder), stored_ladder(open_dataset(folder))
     train, val = meta.splits["train"], meta.splits["val"]
@@ -294,14 +294,14 @@ def summary(folder: Path, seconds: float, warnings: list[str]) -> dict[str, Any]
 def in_words(summary: dict[str, Any]) -> str:
     """Return the summary as lines for a person."""
     lines = [
-        Text("prepared {dataset} in {seconds:.1f} s", **summary),
-        Text("  tokens      {train_tokens:,} train, {val_tokens:,} val", **summary),
-        Text(
+        Message("prepared {dataset} in {seconds:.1f} s", **summary),
+        Message("  tokens      {train_tokens:,} train, {val_tokens:,} val", **summary),
+        Message(
             "  vocabulary  {vocab_size:,} ({tokenizer}), {characters_per_token:.2f} characters per token",
             **summary,
         ),
-        Text("  documents   {documents:,}", **summary),
-        *(Text("warning: {text}", text=warning) for warning in summary["warnings"]),
-        Text("next: {command}", command=summary["next"]),
+        Message("  documents   {documents:,}", **summary),
+        *(Message("warning: {text}", text=warning) for warning in summary["warnings"]),
+        Message("next: {command}", command=summary["next"]),
     ]
     return "\n".join(map(on_terminal, lines))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
 LINE_LIMIT_CHARACTERS = 1 << 27  # a line, a CSV field and a JSON array must be held in full
@@ -105,7 +105,7 @@ def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
             if value is None:
                 continue
             if not isinstance(value, str):
-                where = Text("{file}, record {number}", file=file.name, number=number)
+                where = Message("{file}, record {number}", file=file.name, number=number)
                 kind = type(value).__name__
                 raise JobError("{where}: the field {field!r} is {kind}, not text.", where=where, field=field, kind=kind)
             if not value.isascii():  # an escape of JSON may be a lone surrogate
@@ -163,7 +163,7 @@ def _lines(blocks: Iterator[str]) -> Iterator[str]:
 
 def _check_length(value: str) -> None:
     if len(value) > LINE_LIMIT_CHARACTERS:
-        raise ValueError(Text("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
+        raise ValueError(Message("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
 
 
 def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
@@ -176,7 +176,7 @@ def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
         try:
             value = json.loads(text) if text.strip() else []
         except json.JSONDecodeError as error:
-            raise ValueError(Text("line {line:,}: {what}", line=number + error.lineno, what=error.msg)) from None
+            raise ValueError(Message("line {line:,}: {what}", line=number + error.lineno, what=error.msg)) from None
         yield from value if isinstance(value, list) else [value]
 
 

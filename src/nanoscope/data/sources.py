@@ -17,7 +17,7 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.download import OnProgress, download, is_url
 from nanoscope.data.readers import RECORDS, Piece, TextFile, marked_encoding, read_pieces
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
@@ -41,8 +41,8 @@ class Documents:
     ) -> None:
         self.sources = [str(source) for source in sources]
         self.files: list[TextFile] = []
-        self.skipped: Counter[str] = Counter()  # by extension, or by what else was wrong
-        self.notes: list[str] = []
+        self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
+        self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
         typed = [name.strip().removeprefix("*").removeprefix(".").lower() for word in ext for name in word.split(",")]
         self._wanted = tuple(f".{name}" for name in typed if name)
@@ -60,7 +60,7 @@ class Documents:
             raise UsageError("--ext names extensions, for example --ext=py,md, and selects the files of folders.")
         self.total_bytes = sum(file.size_bytes for file in self.files)
 
-    def pieces(self, stage: str = "") -> Iterator[Piece]:
+    def pieces(self, stage: Shown = "") -> Iterator[Piece]:
         """Yield every document of every file, in order, except empty ones; report progress under the name `stage`."""
         before, reported = 0, -1
         for file in self.files:
@@ -87,7 +87,7 @@ class Documents:
         elif path.is_file():
             self._add_file(TextFile.at(path))
         else:
-            hint = did_you_mean(source, CORPORA, lambda name: Text("the corpus {name}", name=name))
+            hint = did_you_mean(source, CORPORA, lambda name: Message("the corpus {name}", name=name))
             raise JobError("There is no file or folder {source!r}.{hint}", source=source, hint=hint)
 
     def _add_file(self, file: TextFile) -> None:
@@ -113,21 +113,21 @@ class Documents:
                 quoted=shlex.quote(str(folder)),
             )
         suffixes = self._wanted or SUFFIXES
-        skipped: Counter[str] = Counter()
+        skipped: Counter[Shown] = Counter()
         before = len(self.files)
         for path in sorted(folder.rglob("*")):
             if path.is_dir() and not path.is_symlink():
                 continue
             if any(part.startswith(".") for part in path.relative_to(folder).parts):
-                skipped[Text("hidden")] += 1
+                skipped[Message("hidden")] += 1
             elif not path.is_file():  # a loop, a link to nowhere, a pipe
-                skipped[Text("not a file")] += 1
+                skipped[Message("not a file")] += 1
             elif path.suffix.lower() not in suffixes:
-                skipped[path.suffix.lower() or Text("without extension")] += 1
+                skipped[path.suffix.lower() or Message("without extension")] += 1
             elif not (head := (file := TextFile.at(path)).head()):
-                skipped[Text("empty")] += 1
+                skipped[Message("empty")] += 1
             elif file.suffix != ".parquet" and b"\0" in head and not marked_encoding(head):
-                skipped[Text("binary")] += 1
+                skipped[Message("binary")] += 1
             else:
                 self.files.append(file)
         if len(self.files) == before:
@@ -136,14 +136,14 @@ class Documents:
                 "Select others with --ext, for example --ext=py,md",
                 place=folder,
                 wanted=", ".join(suffixes),
-                found=listed(skipped) if skipped else Text("nothing"),
+                found=listed(skipped) if skipped else Message("nothing"),
             )
         self.skipped += skipped
 
     def _standard_input(self) -> Path:
         """Copy standard input to a file, because a dataset takes two passes. It is removed with this object."""
         if sys.stdin.isatty():
-            print(on_terminal(Text("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+            print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
         handle, name = tempfile.mkstemp()
         weakref.finalize(self, os.unlink, name)
         with os.fdopen(handle, "wb") as file:
@@ -151,7 +151,7 @@ class Documents:
         return Path(name)
 
 
-def listed(skipped: Counter[str]) -> Text:
+def listed(skipped: Counter[Shown]) -> Message:
     """12 .py, 3 .html, 1 hidden."""
-    shown: list[str] = [Text("{count:,} {kind}", count=count, kind=kind) for kind, count in skipped.most_common(6)]
-    return Joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)
+    shown: list[Shown] = [Message("{count:,} {kind}", count=count, kind=kind) for kind, count in skipped.most_common(6)]
+    return joined(", ", [*shown, "…"] if len(skipped) > 6 else shown)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nanoscope.estimates import median, scatter
-from nanoscope.findings.declared import Epoch
 from nanoscope.findings.evidence import Points, in_blocks, noise_of
+from nanoscope.messages import Epoch
 from nanoscope.runs.run import Evaluation, Run
 
 MEASURE_BOTH = ("nanogpt", "nanoscope", "lecture-gpt")  # formats of trainers that evaluate both splits alike

@@ -12,7 +12,7 @@ from nanoscope.runs.run import Run
 if TYPE_CHECKING:  # explaining a log needs no events
     from nanoscope.runs.events import Forecast
 from nanoscope.findings.declared.base import Finding
-from nanoscope.messages import Message, Phrases, Plural, Said
+from nanoscope.messages import Message, Said, joined, sentences
 
 WORTH_SAYING = 0.1  # a smaller trend is not mentioned, nor is a naive estimate called wrong
 
@@ -53,7 +53,7 @@ class Eta(Finding):
     def text(self) -> Said:
         if self.steps_left <= 0:
             return Message("Nothing is left to do: the run is complete.")
-        return Phrases(
+        return sentences(
             Message(
                 "About {expected_s:duration} left ({range:durations}): {parts}.",
                 range=(self.low_s, self.high_s),
@@ -63,18 +63,20 @@ class Eta(Finding):
             bool(self.printed_s) and self._printed(),
         )
 
-    def _parts(self) -> Phrases:
+    def _parts(self) -> Message:
         if self.unit == "epoch":
-            steps = Plural("{n} epoch", "{n} epochs", self.steps_left)
+            steps = Message("{n} epoch", "{n} epochs", n=self.steps_left)
         else:
-            steps = Plural("{n} step", "{n} steps", self.steps_left)
-        evaluations = Plural("{n} evaluation", "{n} evaluations", self.evals_left)
-        checkpoints = Plural("{n} checkpoint", "{n} checkpoints", self.checkpoints_left)
+            steps = Message("{n} step", "{n} steps", n=self.steps_left)
+        evaluations = Message("{n} evaluation", "{n} evaluations", n=self.evals_left)
+        checkpoints = Message("{n} checkpoint", "{n} checkpoints", n=self.checkpoints_left)
         counted = (steps, self.step_s), (evaluations, self.eval_each_s), (checkpoints, self.checkpoint_each_s)
         parts = (
-            Message("{count} × {each:duration}", count=count, each=each) for count, each in counted if count.n and each
+            Message("{count} × {each:duration}", count=count, each=each)
+            for count, each in counted
+            if count.values["n"] and each
         )
-        return Phrases(*parts, separator=" + ")
+        return joined(" + ", parts)
 
     def _evaluations(self) -> Said:
         if self.evaluations == "left_out":
@@ -128,7 +130,7 @@ class Eta(Finding):
 
     def other_step_times(self) -> Said:
         """What is left if a step took another time."""
-        times = Phrases(*(scenario.text() for scenario in self.scenarios), separator=" · ")
+        times = joined(" · ", (scenario.text() for scenario in self.scenarios))
         return Message("At other step times: {times}.", times=times) if times else None
 
 
@@ -149,7 +151,7 @@ class NoEta(Finding):
         return self.steps_s + self.evals_in_thousand * (self.eval_each_s or 0.0)
 
     def text(self) -> Said:
-        return Phrases(self._why(), self._thousand())
+        return sentences(self._why(), self._thousand())
 
     def _why(self) -> Message:
         match self.reason:
@@ -168,12 +170,12 @@ class NoEta(Finding):
 
     def _thousand(self) -> Said:
         if self.evals_in_thousand:
-            return Plural(
+            return Message(
                 "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluation of "
                 "{eval_each_s:duration}.",
                 "1,000 more steps take about {thousand_s:duration}: {steps_s:duration} of steps and {n} evaluations of "
                 "{eval_each_s:duration}.",
-                self.evals_in_thousand,
+                n=self.evals_in_thousand,
             )
         return None if self.step_s is None else Message("1,000 more steps take about {thousand_s:duration}.")
 

@@ -27,15 +27,18 @@ class Mismatch(Finding):
         match self.kind:
             case "step_of_data" if self.setting is not None:
                 return Message(
-                    "Each step reads {value} tokens, {share:percent} of the training data ({other} tokens): "
-                    "{setting} is still {setting_value:plain}."
+                    "Each step reads {value:number} tokens, {share:percent} of the training data ({other:number} "
+                    "tokens): {setting} is still {setting_value:plain}."
                 )
             case "step_of_data":
-                return Message("Each step reads {value} tokens, {share:percent} of the training data ({other} tokens).")
+                return Message(
+                    "Each step reads {value:number} tokens, {share:percent} of the training data ({other:number} "
+                    "tokens)."
+                )
             case "beyond_total":
                 return Message(
-                    "The log has reached {value}, beyond its total of {other}: one of the two numbers counts "
-                    "something else, so nothing is said about the time remaining."
+                    "The log has reached {value:number}, beyond its total of {other:number}: one of the two numbers "
+                    "counts something else, so nothing is said about the time remaining."
                 )
             case "tokens_and_time" if self.share < 1:
                 return Message(

@@ -1,16 +1,23 @@
-"""Findings as JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding field by field."""
+"""Findings by name and as JSON: the schema nanoscope.explain/1 of `explain --json`, and any finding field by field."""
 
 import math
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from nanoscope.findings.analyse import Analysis, log_errors
-from nanoscope.findings.declared import Diverged, NonFinite
-from nanoscope.findings.eta import Eta
 from nanoscope.runs.run import Doubt, Log
 
 SCHEMA = "nanoscope.explain/1"
+
+
+@cache
+def paths(table: str) -> dict[str, Any]:
+    """A table of paths.toml."""
+    return tomllib.loads(Path(__file__).with_name("paths.toml").read_text("utf-8"))[table]  # type: ignore[no-any-return]
 
 
 def explain_json(log: Log, analyses: Sequence[Analysis]) -> dict[str, Any]:
@@ -22,7 +29,7 @@ def explain_json(log: Log, analyses: Sequence[Analysis]) -> dict[str, Any]:
         "runs": [
             run_json(a) | {"doubts": list(map(_doubt, run.doubts))} for a, run in zip(analyses, log.runs, strict=True)
         ],
-        "errors": [{"line": e.line, "kind": e.kind, "message": e.message} for e in log_errors(log.errors)],
+        "errors": log_errors(log.errors),
     }
     return plain(document)  # type: ignore[no-any-return]
 
@@ -35,66 +42,38 @@ def _doubt(doubt: Doubt) -> dict[str, Any]:
 
 def run_json(analysis: Analysis) -> dict[str, Any]:
     """One run, in the schema's form."""
-    a, normal, evals, mfu = analysis, analysis.timing, analysis.evals, analysis.mfu
-    non_finite = next((v.step for v in a.verdicts if isinstance(v, NonFinite)), None)
-    diverged = next((v.step for v in a.verdicts if isinstance(v, Diverged)), None)
-    return {
-        "steps_logged": a.summary.steps_logged,
-        "first_step": a.summary.first_step,
-        "last_step": a.summary.last_step,
-        "total_steps": a.progress.total_steps,
-        "finished": a.progress.finished,
-        "step_time_s": normal
-        and {
-            "typical": normal.typical_s,
-            "low": normal.low_s,
-            "high": normal.high_s,
-            "mean": normal.mean_s,
-            "trend_pct": None if normal.trend_share is None else 100 * normal.trend_share,
-        },
-        "slow_steps": [
-            {"step": s.step, "time_s": s.time_s, "extra_s": s.extra_s, "causes": list(s.causes)} for s in a.slow_steps
-        ],
-        "evals": evals
-        and {
-            key: getattr(evals, key)
-            for key in (
-                "metric", "count", "interval", "cost_s", "best_val", "best_step",
-                "first_val", "last_val", "last_train", "last_step",
-            )
-        },
-        "place": a.place,
-        "checkpoints": {"count": a.checkpoints.count, "cost_s": a.checkpoints.cost_s},
-        "loss": {
-            "first": a.train_loss.first,
-            "last": a.train_loss.last,
-            "min": a.train_loss.min,
-            "non_finite_from": non_finite,
-            "diverged_at": diverged,
-        },
-        "verdicts": [verdict.code for verdict in a.verdicts],
-        "findings": [{"code": finding.code, **vars(finding)} for finding in (*a.verdicts, *a.mismatches)],
-        "throughput_tok_s": normal and normal.throughput_tok_s,
-        "mfu": mfu
-        and {
-            "logged_pct": None if mfu.logged is None else 100 * mfu.logged,
-            "trust": mfu.trust,
-            "recomputed_pct": None if mfu.recomputed is None else 100 * mfu.recomputed,
-            "logged_peak": {"device": mfu.assumed_device, "tflops": mfu.assumed_tflops},
-            "recomputed_peak": {
-                "device": mfu.device, "tflops": mfu.peak_tflops, "dtype": mfu.peak_dtype, "source": mfu.peak_source,
-            },
-        },
-        "remaining_s": {
-            "expected": a.eta.expected_s,
-            "low": a.eta.low_s,
-            "high": a.eta.high_s,
-            "naive": a.eta.naive_s,
-        }
-        if isinstance(a.eta, Eta)
-        else None,
-        "reading": a.reading,
-    }  # fmt: skip
+    findings = [{"code": finding.code, **vars(finding)} for finding in (*analysis.verdicts, *analysis.mismatches)]
+    return {name: _entry(analysis, name, path) for name, path in paths("explain").items()} | {"findings": findings}
+
+
+def _entry(analysis: Analysis, name: str, path: Any) -> Any:
+    if isinstance(path, dict):
+        finding, _, field = next(iter(path.values())).partition(".")
+        is_known = hasattr(getattr(analysis, finding), field)
+        return {key: _entry(analysis, key, inner) for key, inner in path.items()} if is_known else None
+    value = value_at(analysis, path)
+    return 100 * value if name.endswith("_pct") and value is not None else value
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at the path; None if it leads nowhere."""
+    part, _, rest = path.partition(".")
+    if part == "*":
+        return [value_at(item, rest) for item in value]
+    if isinstance(value, Mapping):
+        value = value.get(part)
+    elif is_dataclass(value) or not isinstance(value, Sequence):
+        value = getattr(value, part, None)
+    elif part.lstrip("-").isdigit():
+        value = next(iter(value[int(part) :]), None)
+    else:
+        value = next((item for item in value if _is_called(item, part)), None)
+    return value_at(value, rest) if rest and value is not None else value
+
+
+def _is_called(finding: Any, name: str) -> bool:
+    values = vars(finding)
+    return finding.code == name or values.get(name) is True or name in values.values()
 
 
 def plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from nanoscope.findings.evidence import ROUNDING, Estimate, mean_difference
 from nanoscope.findings.numbers import mean, standard_error
 from nanoscope.findings.schema import plain
-from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 from nanoscope.runs.scores import Measured, MeasuredText
 
 SCHEMA = "nanoscope.eval/1"
@@ -37,10 +37,10 @@ class Score:
 
     def unfinished(self) -> Said:
         """How far an interrupted measurement got."""
-        return Plural(
+        return Message(
             "Interrupted: {name} was measured in the first window only.",
             "Interrupted: {name} was measured in the first {n} windows only.",
-            self.windows,
+            n=self.windows,
         )
 
 
@@ -66,7 +66,7 @@ class ScoreDifference:
                 return Message("Within the noise: {amount}.", amount=self._amount())
 
     def _amount(self) -> Message:
-        size = Verbatim("{size:with_error}", size=(self.difference, self.error))
+        size = verbatim("{size:with_error}", size=(self.difference, self.error))
         if self.unit == "loss":
             return Message("the loss of {model} is {size} higher than that of {better} in the same windows", size=size)
         return Message("{model} needs {size} more bits per byte than {better}", size=size)
@@ -93,28 +93,29 @@ class Scores:
 
     def scope(self) -> Said:
         """What the models were measured on."""
-        place = Message("{text}, {split}", split=SPLITS[self.split]) if self.split else Verbatim("{text}")
+        place = Message("{text}, {split}", split=SPLITS[self.split]) if self.split else verbatim("{text}")
         if self.windows == self.available:
-            return Plural(
-                "{place}: its only window of {block_size} tokens.",
-                "{place}: all {n} windows of {block_size} tokens.",
-                self.windows,
+            return Message(
+                "{place}: its only window of {block_size:number} tokens.",
+                "{place}: all {n} windows of {block_size:number} tokens.",
+                n=self.windows,
                 place=place,
             )
-        return Plural(
-            "{place}: {n} window of {block_size} tokens out of {available}.",
-            "{place}: {n} windows of {block_size} tokens out of {available}, spread evenly over the text.",
-            self.windows,
+        return Message(
+            "{place}: {n} window of {block_size:number} tokens out of {available:number}.",
+            "{place}: {n} windows of {block_size:number} tokens out of {available:number}, spread evenly over the "
+            "text.",
+            n=self.windows,
             place=place,
         )
 
     def notes(self) -> Said:
         """How the figures are to be read."""
-        return Phrases(
+        return sentences(
             not self.own_contexts
             and Message(
-                "The models have different context lengths; all read windows of {block_size} tokens, the shortest of "
-                "them."
+                "The models have different context lengths; all read windows of {block_size:number} tokens, the "
+                "shortest of them."
             ),
             self.ranked
             and not self.same_tokens

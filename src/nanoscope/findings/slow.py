@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from nanoscope.estimates import ENOUGH, median, percentile, spread_indices
 from nanoscope.findings.declared.base import Finding
 from nanoscope.findings.numbers import Baseline, common_gap, is_slow, robust_sigma
-from nanoscope.messages import Message, Phrases, Plural, Said
+from nanoscope.messages import Message, Said, joined
 from nanoscope.runs.run import Run
 
 Cause = Literal["startup", "evaluation", "checkpoint", "resume", "periodic", "stall"]
@@ -31,9 +31,9 @@ CAUSES: dict[Cause, Message] = {
 }
 
 
-def named(causes: Iterable[Cause]) -> Phrases:
+def named(causes: Iterable[Cause]) -> Message:
     """Several causes of one delay, each in a word or two."""
-    return Phrases(*(CAUSES[cause] for cause in causes), separator=" + ")
+    return joined(" + ", (CAUSES[cause] for cause in causes))
 
 
 class SlowRecord(Finding):
@@ -78,38 +78,38 @@ class SlowGroup(Finding):
                 causes=causes,
             )
         if (self.period_steps or 1) > 1:
-            return Plural(
-                "{causes}: {n} slow step, every {period_steps} steps, {typical_s:duration} each "
+            return Message(
+                "{causes}: {n} slow step, every {period_steps:number} steps, {typical_s:duration} each "
                 "({times_slower:significant2}× a normal step), "
                 "{extra_total_s:duration} more than normal steps would take.",
-                "{causes}: {n} slow steps, every {period_steps} steps, {typical_s:duration} each "
+                "{causes}: {n} slow steps, every {period_steps:number} steps, {typical_s:duration} each "
                 "({times_slower:significant2}× a normal step), "
                 "{extra_total_s:duration} more than normal steps would take.",
-                self.count,
+                n=self.count,
                 causes=causes,
             )
-        return Plural(
+        return Message(
             "{causes}: {n} slow step, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
             "{extra_total_s:duration} more than normal steps would take.",
             "{causes}: {n} slow steps, {typical_s:duration} each ({times_slower:significant2}× a normal step), "
             "{extra_total_s:duration} more than normal steps would take.",
-            self.count,
+            n=self.count,
             causes=causes,
         )
 
-    def _epochs(self, causes: Phrases) -> Message:
+    def _epochs(self, causes: Message) -> Message:
         if self.count == 1:
             return Message(
                 "{causes}: epoch {first_step:plain} took {typical_s:duration} "
                 "({times_slower:significant2}× a normal epoch).",
                 causes=causes,
             )
-        return Plural(
+        return Message(
             "{causes}: {n} slow epoch, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
             "{extra_total_s:duration} more than normal epochs would take.",
             "{causes}: {n} slow epochs, {typical_s:duration} each ({times_slower:significant2}× a normal epoch), "
             "{extra_total_s:duration} more than normal epochs would take.",
-            self.count,
+            n=self.count,
             causes=causes,
         )
 

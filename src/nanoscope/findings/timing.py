@@ -21,7 +21,7 @@ from nanoscope.findings.slow import (
     records_of,
     steps_covered,
 )
-from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 from nanoscope.runs.run import Run, TimeSource
 from nanoscope.units import short_duration
 
@@ -61,7 +61,7 @@ class NormalStep(Finding):
     unit: Literal["step", "epoch"] = "step"  # what the times are those of
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             self._typical(),
             self._throughput(),
             self.clock_resolution_s is not None
@@ -124,22 +124,22 @@ class PhaseCost(Finding):
     def text(self) -> Said:
         match self.phase:
             case "evaluation":
-                return Plural(
+                return Message(
                     "{n} evaluation took {total_s:duration}, {share:percent} of the time so far.",
                     "{n} evaluations of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
-                    self.count,
+                    n=self.count,
                 )
             case "checkpoint":
-                return Plural(
+                return Message(
                     "{n} checkpoint took {total_s:duration}, {share:percent} of the time so far.",
                     "{n} checkpoints of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
-                    self.count,
+                    n=self.count,
                 )
             case "sample":
-                return Plural(
+                return Message(
                     "{n} sample took {total_s:duration}, {share:percent} of the time so far.",
                     "{n} samples of {each_s:duration}: {total_s:duration}, {share:percent} of the time so far.",
-                    self.count,
+                    n=self.count,
                 )
             case "startup" if self.with_evaluation:
                 return Message(
@@ -159,14 +159,14 @@ class HiddenEvaluations(Finding):
     eval_interval: int
 
     def text(self) -> Said:
-        return Plural(
-            "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
-            "so its step is not printed. It costs as much as the others.",
-            "Of {count} evaluations, {n} cannot be seen in the times: {log_interval} does not divide {eval_interval}, "
-            "so their steps are not printed. They cost as much as the others.",
-            self.hidden,
-            log_interval=Verbatim("log_interval={log_interval:plain}"),
-            eval_interval=Verbatim("eval_interval={eval_interval:plain}"),
+        return Message(
+            "Of {count:number} evaluations, {n} cannot be seen in the times: {log_interval} does not divide "
+            "{eval_interval}, so its step is not printed. It costs as much as the others.",
+            "Of {count:number} evaluations, {n} cannot be seen in the times: {log_interval} does not divide "
+            "{eval_interval}, so their steps are not printed. They cost as much as the others.",
+            n=self.hidden,
+            log_interval=verbatim("log_interval={log_interval:plain}"),
+            eval_interval=verbatim("eval_interval={eval_interval:plain}"),
         )
 
 
@@ -183,7 +183,7 @@ class SlowStepsNormal(Verdict, tone="good"):
         return Message("The slow step is normal") if one else Message("The slow steps are normal")
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             bool(self.steps) and self._steps(),
             self.first_step is not None
             and Message("The time printed at step {first_step:plain} is start-up + first evaluation + training step."),

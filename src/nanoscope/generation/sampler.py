@@ -11,7 +11,7 @@ from torch import Tensor
 from nanoscope.config import LARGEST_INTEGER, NOT_NEGATIVE, POSITIVE, Range
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.model import LanguageModel
 from nanoscope.model.kvcache import KVCache
 
@@ -19,8 +19,8 @@ RANGES = {
     "max_new_tokens": POSITIVE,
     "temperature": Range(NOT_NEGATIVE.description, lambda number: 0 <= number < math.inf),
     "top_k": NOT_NEGATIVE,
-    "top_p": Range(Text("greater than 0 and at most 1"), lambda number: 0 < number <= 1),
-    "seed": Range(Text("less than 2^63"), lambda number: abs(number) <= LARGEST_INTEGER),
+    "top_p": Range(Message("greater than 0 and at most 1"), lambda number: 0 < number <= 1),
+    "seed": Range(Message("less than 2^63"), lambda number: abs(number) <= LARGEST_INTEGER),
 }
 LOWEST_TEMPERATURE = 1e-5  # below it logits could overflow, and the most likely token is certain anyway
 

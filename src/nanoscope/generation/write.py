@@ -14,10 +14,12 @@ from nanoscope.files import RUNS
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_pieces
 from nanoscope.hardware.device import autocast, set_up_device
 from nanoscope.interop.models import open_model
-from nanoscope.messages import Text, on_terminal, printable
+from nanoscope.messages import Message, on_terminal, printable
 from nanoscope.model import LanguageModel
 
-HELP = Text("Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves.")
+HELP = Message(
+    "Type the beginning of a text; an empty line continues the last one. Ctrl-C stops a text, Ctrl-D leaves."
+)
 MARK = "> "
 
 
@@ -40,12 +42,12 @@ def write_samples(
         raise UsageError("--interactive writes one text at a time: leave out --json, --num_samples and --prompt -")
     found = open_model(source, checkpoint)
     for problem in found.problems:
-        print(on_terminal(Text("warning: {text}", text=problem)), file=sys.stderr)
+        print(on_terminal(Message("warning: {text}", text=problem)), file=sys.stderr)
     tokenizer = found.known_tokenizer()
     text = read_prompt(prompt)
     choice, notes = set_up_device(device, dtype)
     for note in notes:
-        print(on_terminal(Text("note: {text}", text=note)), file=sys.stderr)
+        print(on_terminal(Message("note: {text}", text=note)), file=sys.stderr)
     model = found.build(choice.device)
     print(on_terminal(found.describe()), file=sys.stderr, flush=True)
     texts = [""] * count

@@ -18,9 +18,9 @@ from nanoscope.errors import UsageError
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.hardware.peaks import find_device
 from nanoscope.hardware.probe import cpu_name, fast_bfloat16, probe_cpu_dtype
-from nanoscope.messages import Count, Joined, Text
+from nanoscope.messages import Message, Shown
 
-SAFE = Text("the safe choice")
+SAFE = Message("the safe choice")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -45,10 +45,10 @@ class DeviceConfig:
     """What a run uses; `reasons` explains everything that was chosen automatically."""
 
     device: str
-    device_name: str
+    device_name: Shown
     dtype: str
     compile: bool
-    reasons: Joined
+    reasons: tuple[Shown, ...]  # of the device, the dtype, the mode
 
     @property
     def type(self) -> str:
@@ -92,11 +92,13 @@ def choose(
         raise UsageError("invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps", device=device)
     if dtype not in ("auto", *DTYPES):
         raise UsageError("invalid dtype {dtype!r}: expected auto, {dtypes}", dtype=dtype, dtypes=", ".join(DTYPES))
-    device_reason = dtype_reason = compile_reason = ""  # only a choice needs one, a request does not
+    device_reason: Shown = ""
+    dtype_reason: Shown = ""
+    compile_reason: Shown = ""  # only a choice needs one, a request does not
     kind, _, index = device.partition(":")
     if kind == "auto":
         kind = "cuda" if info.cuda_names else "mps" if info.mps else "cpu"
-        device_reason = Text("no CUDA or MPS found") if kind == "cpu" else Text("the fastest here")
+        device_reason = Message("no CUDA or MPS found") if kind == "cpu" else Message("the fastest here")
     number = int(index or 0) if local_rank is None else local_rank  # each process has its own GPU
     if local_rank is not None and len(info.cuda_names) == 1 and not info.torchrun:
         number = 0  # SLURM can show each process only its own
@@ -106,88 +108,87 @@ def choose(
         dtype, dtype_reason = _best_dtype(kind, capability, name, info)
     if compile == "auto":
         compile, compile_reason = _compile_pays(kind, capability, info.triton, planned_steps)
-    mode = Text("compiled") if compile else Text("eager")
-    chosen = {place: device_reason, dtype: dtype_reason, mode: compile_reason}
-    reasons = Joined(
-        ", ",
-        (Text("{choice} ({reason})", choice=each, reason=why) if why else each for each, why in chosen.items()),
-    )
+    mode = Message("compiled") if compile else Message("eager")
+    chosen: list[tuple[Shown, Shown]] = [(place, device_reason), (dtype, dtype_reason), (mode, compile_reason)]
+    reasons = tuple(Message("{choice} ({reason})", choice=each, reason=why) if why else each for each, why in chosen)
     return DeviceConfig(place, name, dtype, bool(compile), reasons)
 
 
-def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, str]:
+def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, Shown]:
     """Return torch's name of a device and the name of its model."""
     if kind == "cpu":
-        return "cpu", Text("{cpu}, {threads:d} threads", cpu=info.cpu_name, threads=info.cpu_threads)
-    advice = Text("Use --device=cpu, or omit --device to choose automatically.")
+        return "cpu", Message("{cpu}, {threads:d} threads", cpu=info.cpu_name, threads=info.cpu_threads)
+    advice = Message("Use --device=cpu, or omit --device to choose automatically.")
     if kind == "mps":
         if not info.mps:
             raise UsageError("device=mps: torch finds no Apple GPU\n{advice}", advice=advice)
         return "mps", f"{info.cpu_name} GPU"
     if not info.cuda_names:
-        driver, torch = Text("its driver is missing or hides it"), Text("this torch is built without CUDA")
+        driver, torch = Message("its driver is missing or hides it"), Message("this torch is built without CUDA")
         reason = driver if info.torch_has_cuda else torch
         raise UsageError(
             "device=cuda: this machine has no usable CUDA GPU ({reason})\n{advice}", reason=reason, advice=advice
         )
     if number >= len(info.cuda_names):
         raise UsageError(
-            Count(
+            Message(
                 "device=cuda:{number}: this machine has {n} GPU, numbered 0",
                 "device=cuda:{number}: this machine has {n} GPUs, numbered from 0",
-                len(info.cuda_names),
+                n=len(info.cuda_names),
                 number=number,
             )
         )
     return f"cuda:{number}", info.cuda_names[number]
 
 
-def _best_dtype(kind: str, capability: tuple[int, int], name: str, info: DeviceInfo) -> tuple[str, str]:
+def _best_dtype(kind: str, capability: tuple[int, int], name: Shown, info: DeviceInfo) -> tuple[str, Shown]:
     if kind == "cpu":
-        dtype, reason = ("bfloat16", Text("fast on this CPU")) if info.cpu_bfloat16 else ("float32", SAFE)
-        return dtype, Text("as before") if dtype == info.cpu_dtype_before else reason
+        dtype, reason = ("bfloat16", Message("fast on this CPU")) if info.cpu_bfloat16 else ("float32", SAFE)
+        return dtype, Message("as before") if dtype == info.cpu_dtype_before else reason
     if kind != "cuda":
         return "float32", SAFE
-    known = find_device(name)
+    known = find_device(str(name))
     if known is not None and known.bf16_tflops is None and known.fp16_tflops is None and known.fp32_tflops is not None:
-        return "float32", Text("this GPU has no fast 16-bit arithmetic")  # GTX 10 and 16
+        return "float32", Message("this GPU has no fast 16-bit arithmetic")  # GTX 10 and 16
     # torch reports bfloat16 as supported even where it is emulated, very slowly; the hardware generation is reliable.
     if capability >= (8, 0):
-        return "bfloat16", Text("this GPU has it")
-    return "float16", Text("this GPU is too old for bfloat16")
+        return "bfloat16", Message("this GPU has it")
+    return "float16", Message("this GPU is too old for bfloat16")
 
 
-def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_steps: int) -> tuple[bool, str]:
+def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_steps: int) -> tuple[bool, Shown]:
     if kind != "cuda":  # with model/cpu_kernels.py eager mode is at least as fast (benchmarks/LOG.md)
-        return False, Text("compiling rarely pays here")
+        return False, Message("compiling rarely pays here")
     if planned_steps < COMPILING_PAYS_AFTER:
-        return False, Text("too few iterations to repay compiling")
+        return False, Message("too few iterations to repay compiling")
     if not triton:
-        return False, Text("torch.compile needs Triton")
+        return False, Message("torch.compile needs Triton")
     if capability >= (7, 0):
-        return True, Text("it pays on a GPU")
-    return False, Text("this GPU is too old for Triton")
+        return True, Message("it pays on a GPU")
+    return False, Message("this GPU is too old for Triton")
 
 
-def with_fallbacks(choice: DeviceConfig) -> tuple[DeviceConfig, list[str]]:
+def with_fallbacks(choice: DeviceConfig) -> tuple[DeviceConfig, list[Shown]]:
     """Use float32 where 16-bit matmuls do not work on this CPU. Also returns what is worth saying."""
     if choice.type != "cpu" or choice.dtype == "float32":
         return choice, []
     found = probe_cpu_dtype(choice.dtype)
-    problem: Text | str = found.problem
+    problem: Shown = found.problem
     if not found.environment.items() <= os.environ.items():  # too late: torch is loaded
         needed = " ".join(map("=".join, found.environment.items()))
-        problem = Text("it needs {variables} to be set before the start", variables=needed)
+        problem = Message("it needs {variables} to be set before the start", variables=needed)
     if problem:
-        instead = Text("{used} instead of {wanted}", used="float32", wanted=choice.dtype)
-        place, _, mode = choice.reasons.parts
-        note = Text("{dtype} does not work on this CPU ({problem}); using float32", dtype=choice.dtype, problem=problem)
-        return replace(choice, dtype="float32", reasons=Joined(", ", (place, instead, mode))), [note]
+        instead = Message("{used} instead of {wanted}", used="float32", wanted=choice.dtype)
+        place, _, mode = choice.reasons
+        note = Message(
+            "{dtype} does not work on this CPU ({problem}); using float32", dtype=choice.dtype, problem=problem
+        )
+        return replace(choice, dtype="float32", reasons=(place, instead, mode)), [note]
     if found.times_float32 is None or found.times_float32 <= 2:
         return choice, []
     times = found.times_float32
     return choice, [
-        Text("{dtype} takes {times:.0f} times as long as float32 on this CPU", dtype=choice.dtype, times=times)
+        Message("{dtype} takes {times:.0f} times as long as float32 on this CPU", dtype=choice.dtype, times=times)
     ]
 
 
@@ -201,7 +202,7 @@ def set_up_device(
     before: str | None = None,
     local_rank: int | None = None,
     planned_steps: int = COMPILING_PAYS_AFTER,
-) -> tuple[DeviceConfig, list[str]]:
+) -> tuple[DeviceConfig, list[Shown]]:
     """Choose what a command uses, and set the number of threads. Also returns what is worth saying."""
     limits = set_threads(threads)
     info = detect(training=training, before=before)
@@ -209,7 +210,7 @@ def set_up_device(
     return choice, [*limits, *notes]
 
 
-def set_threads(threads: int | Auto = "auto") -> list[Text]:
+def set_threads(threads: int | Auto = "auto") -> list[Shown]:
     """Use so many threads; by default as many as torch chooses, but not more than a container may use cores."""
     if threads != "auto":
         torch.set_num_threads(threads)
@@ -219,7 +220,7 @@ def set_threads(threads: int | Auto = "auto") -> list[Text]:
         return []
     torch.set_num_threads(max(int(quota), 1))
     return [
-        Text(
+        Message(
             "this container may use {quota:.2g} cores: threads reduced from {usual:d} to {threads:d}",
             quota=quota,
             usual=usual,
@@ -239,19 +240,19 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     return None
 
 
-MEASURED = Text("measured by a short matmul on this device, the highest so far")
+MEASURED = Message("measured by a short matmul on this device, the highest so far")
 
 
-def peak_flops(choice: DeviceConfig) -> tuple[float | None, str]:
+def peak_flops(choice: DeviceConfig) -> tuple[float | None, Shown]:
     """Return the peak FLOP/s of the device in the chosen dtype, and the source of the number."""
-    known = find_device(choice.device_name) if choice.type == "cuda" else None
+    known = find_device(str(choice.device_name)) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
     seen, key = _peaks_seen(), f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
     seconds = SHORT_SECONDS if key in seen else LONG_SECONDS
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype], seconds)
     if measured is None:
-        return None, Text("not measured")
+        return None, Message("not measured")
     if measured > seen.get(key, 0.0):  # being busy does not lower the peak of a machine
         with contextlib.suppress(OSError):  # the next run measures again
             write_atomically(_peaks_file(), json.dumps({**seen, key: measured}, indent=1))

@@ -7,7 +7,7 @@ import psutil
 import torch
 
 from nanoscope.errors import OUT_OF_MEMORY, JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 
 
 class DoesNotFitError(JobError):
@@ -19,7 +19,7 @@ class SequenceTooLargeError(DoesNotFitError):
 
     def __init__(self) -> None:
         super().__init__(
-            Text("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
+            Message("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
         )
 
 
@@ -28,7 +28,7 @@ class OptimizerTooLargeError(DoesNotFitError):
 
     def __init__(self) -> None:
         super().__init__(
-            Text(
+            Message(
                 "out of memory in the optimizer's step; nothing of this iteration was saved\n"
                 "Free memory on the device, or reduce --n_layer or --n_embd."
             )

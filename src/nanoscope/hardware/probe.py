@@ -20,7 +20,7 @@ import msgspec
 
 from nanoscope.child import Child, ChildError
 from nanoscope.files import cache_folder, write_atomically
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 SAFE_ISA = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 TIMEOUT_SECONDS = 60
@@ -51,7 +51,7 @@ def probe_cpu_dtype(dtype: str) -> ProbeResult:
     file = cache_folder() / "probes" / f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.json"
     if (cached := _cached(file)) is not None:
         return cached
-    text = Text("testing once whether this works here, and how fast: {what}", what=f"{dtype}, cpu")
+    text = Message("testing once whether this works here, and how fast: {what}", what=f"{dtype}, cpu")
     print(on_terminal(text), file=sys.stderr, flush=True)
     for environment in ({}, SAFE_ISA):
         try:

@@ -21,7 +21,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA, RUNS
 from nanoscope.interop import huggingface, nanogpt
 from nanoscope.interop.nanogpt import NanogptCheckpoint
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.model.weights import load_model_weights
@@ -40,7 +40,7 @@ class OpenedModel:
     config: ModelConfig
     weights: dict[str, Tensor] = field(repr=False)
     tokenizer: Tokenizer | None = None
-    tokenizer_problem: Text | str = ""
+    tokenizer_problem: Shown = ""
     """Why the tokenizer is None, if it is."""
     step: int | None = None
     val_loss: float | None = None
@@ -48,7 +48,7 @@ class OpenedModel:
     """The folder of the run of nanoscope that it belongs to."""
     dataset: str = ""
     """The setting `dataset` of its training, if known."""
-    problems: list[Text] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)
     """Damage met on the way: what was used instead."""
 
     def build(self, device: str | torch.device = "cpu") -> LanguageModel:
@@ -56,11 +56,13 @@ class OpenedModel:
         load_model_weights(model, self.weights)
         return model.to(device)
 
-    def describe(self) -> str:
+    def describe(self) -> Shown:
         """Where it is, and how far it was trained."""
-        facts = [] if self.step is None else [Text("{step:d} iterations", step=self.step)]
-        facts += [] if self.val_loss is None else [Text("val loss {loss:.4f}", loss=self.val_loss)]
-        return Text("{folder} ({facts})", folder=self.folder, facts=Joined(", ", facts)) if facts else str(self.folder)
+        facts = [] if self.step is None else [Message("{step:d} iterations", step=self.step)]
+        facts += [] if self.val_loss is None else [Message("val loss {loss:.4f}", loss=self.val_loss)]
+        return (
+            Message("{folder} ({facts})", folder=self.folder, facts=joined(", ", facts)) if facts else str(self.folder)
+        )
 
     def known_tokenizer(self) -> Tokenizer:
         """The tokenizer; JobError if there is none."""
@@ -145,7 +147,7 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
         config=found.model_config,
         weights=found.model,
         tokenizer=tokenizer,
-        tokenizer_problem=Text("its training data had none"),
+        tokenizer_problem=Message("its training data had none"),
         step=progress.step,
         val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
         run=run,
@@ -226,5 +228,5 @@ def _open_gpt2(source: str) -> OpenedModel:
         config=config,
         weights=weights,
         tokenizer=tokenizer,
-        tokenizer_problem=Text("its {n} tokens are not GPT-2's", n=config.vocab_size),
+        tokenizer_problem=Message("its {n} tokens are not GPT-2's", n=config.vocab_size),
     )

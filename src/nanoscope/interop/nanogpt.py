@@ -12,7 +12,7 @@ from torch import Tensor
 from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
-from nanoscope.messages import Text, printable
+from nanoscope.messages import Message, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
 
@@ -59,7 +59,7 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
             "{file} is not a nanoGPT checkpoint, and nothing in it was run\n({error}: {reason})",
             file=file,
             error=type(error).__name__,
-            reason=Text("it has no {key}", key=printable(what)) if isinstance(error, KeyError) else printable(what),
+            reason=Message("it has no {key}", key=printable(what)) if isinstance(error, KeyError) else printable(what),
         ) from None
     # Copies: nanoGPT may be training on, and would overwrite the mapped file.
     weights, moments = ({name: tensor.clone() for name, tensor in part.items()} for part in (weights, moments))

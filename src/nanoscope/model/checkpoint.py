@@ -23,7 +23,7 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import file_sha256, read_json
-from nanoscope.messages import Joined, Text, printable
+from nanoscope.messages import Message, joined, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights, read_tensors
 from nanoscope.suggest import did_you_mean_run
@@ -80,7 +80,7 @@ class LoadedCheckpoint:
     run: Plain
 
 
-def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[Text]]:
+def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) -> tuple[LoadedCheckpoint, list[Message]]:
     """The checkpoint of a run that `wanted` names: `last`, `best` or its own name.
 
     If it is damaged: the newest undamaged one before it, and the problems found on the way. Without `optimizer`, only
@@ -100,13 +100,13 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
             "{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends.",
             run=run,
         )
-    problems: list[Text] = []
+    problems: list[Message] = []
     for candidate in candidates:
         try:
             return load_checkpoint(candidate, optimizer=optimizer), problems
         except JobError as error:
             problems.append(error.text)
-    raise JobError("no checkpoint can be used:\n{problems}", problems=Joined("\n", problems))
+    raise JobError("no checkpoint can be used:\n{problems}", problems=joined("\n", problems))
 
 
 def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint:

@@ -14,7 +14,7 @@ from nanoscope.child import ChildError
 from nanoscope.config import TrainConfig
 from nanoscope.hardware.device import DTYPES, DeviceConfig, detect, measure_peak, set_up_device
 from nanoscope.hardware.probe import probe_cpu_dtype
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.model.flops import mfu
 from nanoscope.planning.rig import Rig
 from nanoscope.version import __version__
@@ -22,7 +22,7 @@ from nanoscope.version import __version__
 SECONDS = 2.0  # of a measurement
 SLOWEST_MATMUL = 10  # times float32's; measuring a slower one would take too long
 
-Figures = dict[str, float | str]
+Figures = dict[str, float | Shown]
 """By unit (gflops, ms, tokens_per_second, mfu, mfu_peak_gflops), or one reason under 'skipped' or 'failed'."""
 
 CLASSIC = TrainConfig(recipe="classic", gradient_accumulation_steps=1, compile=False, eval_iters=1)
@@ -44,7 +44,7 @@ def machine(choice: DeviceConfig) -> dict[str, str | int]:
         "torch": torch.__version__,
         "nanoscope": __version__,
         "device": choice.device,
-        "device_name": choice.device_name,
+        "device_name": str(choice.device_name),
         "dtype": choice.dtype,
     }
 
@@ -56,14 +56,14 @@ class MachineBench:
         self.choice, self.notes = set_up_device(device, dtype, training=True)
         self._dtype = dtype
 
-    def measurements(self) -> dict[str, tuple[Text, Callable[[], Figures]]]:
+    def measurements(self) -> dict[str, tuple[Message, Callable[[], Figures]]]:
         """All of them by key: what each is, and how to make it."""
-        found: dict[str, tuple[Text, Callable[[], Figures]]] = {}
+        found: dict[str, tuple[Message, Callable[[], Figures]]] = {}
         for dtype in DTYPES:
-            found[f"peak_{dtype}"] = Text("matmul, {dtype}", dtype=dtype), partial(self.peak, dtype)
+            found[f"peak_{dtype}"] = Message("matmul, {dtype}", dtype=dtype), partial(self.peak, dtype)
         for shape, (config, _) in SHAPES.items():
             size, batch = shape.replace("x", "×"), f"{config.batch_size}×{config.block_size}"
-            label = Text("training step, {size}, {batch} tokens", size=size, batch=batch)
+            label = Message("training step, {size}, {batch} tokens", size=size, batch=batch)
             found[f"step_{shape}"] = label, partial(self.step, shape)
         return found
 
@@ -71,11 +71,11 @@ class MachineBench:
         if self.choice.type == "cpu" and dtype != "float32":  # could crash the process, or take minutes
             found = probe_cpu_dtype(dtype)
             if not found.works or not found.environment.items() <= os.environ.items():
-                return {"skipped": Text("doesn't work on this CPU")}
+                return {"skipped": Message("doesn't work on this CPU")}
             if found.times_float32 is not None and found.times_float32 > SLOWEST_MATMUL:
-                return {"skipped": Text("takes {times:.0f} times as long as float32", times=found.times_float32)}
+                return {"skipped": Message("takes {times:.0f} times as long as float32", times=found.times_float32)}
         flops = measure_peak(torch.device(self.choice.device), DTYPES[dtype], seconds=1.0)
-        return {"gflops": flops / 1e9} if flops else {"failed": Text("not enough memory")}
+        return {"gflops": flops / 1e9} if flops else {"failed": Message("not enough memory")}
 
     def step(self, key: str) -> Figures:
         """Forward, backward, clipping and AdamW on one batch."""

@@ -167,7 +167,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
             peak_bytes=peak_bytes(device),
             flops_per_token=engine.flops_per_token,
             peak_flops=peak,
-            peak_source=source,
+            peak_source=str(source),
         )
 
 

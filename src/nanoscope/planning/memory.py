@@ -25,7 +25,6 @@ from torch.utils._pytree import tree_leaves
 
 from nanoscope.config import TrainConfig
 from nanoscope.hardware.device import DeviceConfig
-from nanoscope.messages import Joined
 from nanoscope.model import ModelConfig, Modern, build_model, cpu_kernels
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
@@ -79,7 +78,7 @@ def _extrapolated(places: tuple[int, int], found: np.ndarray, place: int) -> np.
 @lru_cache(maxsize=64)
 def _count(shape: ModelConfig, sequences: int, sparse: bool, device_type: str, dtype: str) -> tuple[int, ...]:
     """Parameters; bytes of a checkpoint; the most during the first pass of a step, a later one, and the update."""
-    machine = Machine(DeviceConfig("cpu", "", dtype, False, Joined("", ())), Processes())
+    machine = Machine(DeviceConfig("cpu", "", dtype, False, ()), Processes())
     with _faked(device_type) as live:
         model = build_model(shape)
         if isinstance(model, Modern) and model.ngrams is not None:

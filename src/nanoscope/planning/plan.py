@@ -21,7 +21,7 @@ from nanoscope.errors import UsageError
 from nanoscope.hardware.device import set_up_device
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.hardware.peaks import KnownDevice, all_devices, named_device
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.model import build_model
 from nanoscope.model.flops import flops_per_token
 from nanoscope.model.flops import mfu as model_mfu
@@ -100,13 +100,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: float | None = None
     mfu: float | None = None
     peak_flops: float | None = None
-    peak_source: str = ""
+    peak_source: Shown = ""
     parts: list[Part] = []
     checkpoint_bytes: int
     disk_bytes: int
     """At most: also with the best checkpoint, and the one that is being written."""
-    notes: list[str]
-    advice: list[str]
+    notes: list[Shown]
+    advice: list[Shown]
 
 
 def encoded(plans: Plan | list[Plan]) -> str:
@@ -115,7 +115,7 @@ def encoded(plans: Plan | list[Plan]) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=1).decode() + "\n"
 
 
-def plan_for(words: Sequence[str], report: Callable[[Text], None] = lambda text: None) -> Plan:
+def plan_for(words: Sequence[str], report: Callable[[Message], None] = lambda text: None) -> Plan:
     """The plan of a run: for this machine, unless --device names another one."""
     request = understand(words)
     if HERE.fullmatch(request.config.device):
@@ -129,17 +129,17 @@ def plans_everywhere(words: Sequence[str]) -> list[Plan]:
     return [plan_elsewhere(request, device) for device in all_devices() if device.kind != "tpu"]
 
 
-def plan_here(request: Request, report: Callable[[Text], None], seconds: float = SECONDS) -> Plan:
+def plan_here(request: Request, report: Callable[[Message], None], seconds: float = SECONDS) -> Plan:
     config, data = request.config, request.data
     choice, notes = set_up_device(
         config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
     )
-    report(Text("counting the memory of an iteration"))
+    report(Message("counting the memory of an iteration"))
     counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
     process, available = PROCESS_BYTES * (choice.type == "cpu"), available_bytes(torch.device(choice.device))
     found, compiled = memory(request, counted, process, available), choice.compile
     if found["fits"]:
-        report(Text("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
+        report(Message("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
         try:
             from_scratch, limit = replace(config, init_from="scratch"), LONGEST_SHARE * seconds
             with closing(Rig(from_scratch, str(data.folder or ""), data.vocab_size, limit)) as rig:
@@ -147,7 +147,7 @@ def plan_here(request: Request, report: Callable[[Text], None], seconds: float =
             process = max(figures.peak_bytes - counted(figures.micro_batch).peak, 0)
             found = memory(request, counted, process, available) | time_here(request, figures)
             if data.folder is None:
-                notes.append(Text("{data} is not prepared yet: measured with random tokens", data=data.name))
+                notes.append(Message("{data} is not prepared yet: measured with random tokens", data=data.name))
         except ChildError as error:
             if not error.out_of_memory:
                 raise
@@ -176,7 +176,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
         counted,
         found | {"device": device.kind, "device_name": device.label, "dtype": dtype},
         compiled=None if config.compile == "auto" else config.compile,
-        notes=[] if peak else [Text("no run on such a device is known")],
+        notes=[] if peak else [Message("no run on such a device is known")],
     )
 
 
@@ -207,7 +207,7 @@ def time_elsewhere(request: Request, peak_flops: float) -> Fields:
         flops = flops_per_token(shape, build_model(shape).multiplied_parameters()) * config.tokens_per_step
     step = flops / (USUAL_MFU * peak_flops)
     seconds = {"step": step, "eval": FORWARD_SHARE * step * request.eval_windows / config.sequences_per_step}
-    source = Text("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
+    source = Message("assumed: public runs reached {low:.0%} to {high:.0%}", low=LOW_MFU, high=HIGH_MFU)
     return _time(request, seconds) | {"mfu": USUAL_MFU, "peak_flops": peak_flops, "peak_source": source}
 
 
@@ -256,14 +256,14 @@ def _plan(request: Request, counted: Counted, found: Fields, **fields: Any) -> P
     )
 
 
-def advice(request: Request, found: Fields) -> list[str]:
+def advice(request: Request, found: Fields) -> list[Shown]:
     """What would help, only where something does."""
     if not found["fits"]:
         fitting = [split for split in found["splits"] if split.fits]
         if not fitting:
-            return [Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)]
+            return [Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)]
         size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
-        return [Text("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
+        return [Message("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
     if not found.get("measured"):
         return []
     config, tokens = request.config, request.data.train_tokens

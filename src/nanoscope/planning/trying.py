@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.find import find_dataset
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.paired import Difference, paired, settle
 from nanoscope.planning.measure import Workplace
@@ -111,7 +111,7 @@ class Trial:
         self.iters = self.confirmed_iters = run.max_iters
         self.findings: list[Finding] = []
         self.arms = 0
-        self.stopped: Text | None = None
+        self.stopped: Message | None = None
 
     def choose_length(self) -> None:
         """The longest trials that fit into the time, whole runs if possible. Short of time, not all is tried."""
@@ -133,9 +133,9 @@ class Trial:
                 try:
                     self._ask(self.findings[-1], directions)
                 except KeyboardInterrupt:
-                    self.stopped, self._deadline = Text("interrupted"), 0.0
+                    self.stopped, self._deadline = Message("interrupted"), 0.0
                 except NoTimeLeftError:
-                    self.stopped = self.stopped or Text("no time left")
+                    self.stopped = self.stopped or Message("no time left")
 
     def _ask(self, finding: Finding, directions: list[list[Change]]) -> None:
         """Go on in each direction while that helps, with one seed; then confirm the best change with others."""
@@ -188,7 +188,7 @@ class Trial:
         return self._train(config, **options)
 
 
-def try_run(folder: Path, advised: Iterable[str], minutes: float, on_progress: Callable[[str, float], None]) -> Trial:
+def try_run(folder: Path, advised: Iterable[str], minutes: float, on_progress: Callable[[Shown, float], None]) -> Trial:
     """Train the trials of a run, in at most about so many minutes. Its folder is only read."""
     began, run = time.monotonic(), resolve([str(folder)]).config
     data = str(find_dataset(run.dataset, run.tokenizer, run=folder))
@@ -198,7 +198,7 @@ def try_run(folder: Path, advised: Iterable[str], minutes: float, on_progress: C
 
     def train(config: TrainConfig, **options: Any) -> Outcome:
         spent = (time.monotonic() - began) / 60 / minutes
-        on_progress(Text("trying {settings}", settings=flags(differences(config, run))), min(spent, 1.0))
+        on_progress(Message("trying {settings}", settings=flags(differences(config, run))), min(spent, 1.0))
         return arms.train(config, **options)
 
     trial = Trial(train, run, began + 60 * minutes)

@@ -4,15 +4,15 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message, Shown
 from nanoscope.planning.trying import Change, Question, Trial, differences
 from nanoscope.planning.tuning import flags
 
-TITLES: dict[Question, Text] = {
-    "warm_up": Text("Warm-up"),
-    "rate": Text("Learning rates"),
-    "batch": Text("Tokens per iteration, at equal training time"),
-    "dropout": Text("Dropout"),
+TITLES: dict[Question, Message] = {
+    "warm_up": Message("Warm-up"),
+    "rate": Message("Learning rates"),
+    "batch": Message("Tokens per iteration, at equal training time"),
+    "dropout": Message("Dropout"),
 }
 QUESTION_OF: dict[str, Question] = {
     "warm_up": "warm_up",
@@ -22,25 +22,25 @@ QUESTION_OF: dict[str, Question] = {
 }
 """The question that a piece of advice asks; the others can't be tried in short runs."""
 FATES = {
-    "upheld": Text("holds:"),
-    "withdrawn": Text("withdrawn, because the trials don't bear it out:"),
-    "unfinished": Text("not decided:"),
-    "not_tried": Text("not tried:"),
+    "upheld": Message("holds:"),
+    "withdrawn": Message("withdrawn, because the trials don't bear it out:"),
+    "unfinished": Message("not decided:"),
+    "not_tried": Message("not tried:"),
 }
 
 ANSWERS = {
-    "helps": Text("{label} helps: {amount}"),
-    "not_confirmed": Text("nothing to change: {label} looked best, but with other seeds: {amount}"),
-    "nothing_better": Text("nothing to change: no change is better by more than the noise"),
-    "unfinished": Text("not finished: {reason}"),
+    "helps": Message("{label} helps: {amount}"),
+    "not_confirmed": Message("nothing to change: {label} looked best, but with other seeds: {amount}"),
+    "nothing_better": Message("nothing to change: no change is better by more than the noise"),
+    "unfinished": Message("not finished: {reason}"),
 }
 
 
-def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
+def lines(trial: Trial) -> Iterator[tuple[int, Message]]:
     """Each with its indent: what was tried and what it did."""
     yield (
         0,
-        Text(
+        Message(
             "trials of {iters:d} iterations, confirmed in runs of {longer:d}; the run has {whole:d}",
             iters=trial.iters,
             longer=trial.confirmed_iters,
@@ -50,12 +50,12 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
     for finding in trial.findings:
         yield 0, TITLES[finding.question]
         for each in sorted(finding.tried, key=lambda each: each.factor):
-            yield 1, Text("{label}: {amount}", **_words(each))
-        yield 1, Text(ANSWERS[finding.verdict], **_words(finding.best), reason=trial.stopped)
+            yield 1, Message("{label}: {amount}", **_words(each))
+        yield 1, Message(ANSWERS[finding.verdict].template, **_words(finding.best), reason=trial.stopped)
     if trial.iters < trial.run.max_iters:
         yield (
             0,
-            Text(
+            Message(
                 "Short runs favor higher learning rates and fewer tokens per iteration: the gains are those after "
                 "{iters:d} iterations, not after {whole:d}.",
                 iters=trial.confirmed_iters,
@@ -64,16 +64,16 @@ def lines(trial: Trial) -> Iterator[tuple[int, Text]]:
         )
 
 
-def _words(change: Change | None) -> dict[str, Text | str]:
+def _words(change: Change | None) -> dict[str, Shown]:
     """A change and its gain, with the standard error; a single pair has none."""
     if change is None or change.gain is None:
         return {}
     gain, label = change.gain, flags(change.change)
     size = f"{abs(gain.mean):.3f}" if gain.pairs == 1 else f"{abs(gain.mean):.3f} ± {gain.error:.3f}"
-    pairs = Count("{n} pair of runs", "{n} pairs of runs", gain.pairs)
+    pairs = Message("{n} pair of runs", "{n} pairs of runs", n=gain.pairs)
     if gain.mean < 0:
-        return {"label": label, "amount": Text("validation loss {size} higher ({pairs})", size=size, pairs=pairs)}
-    return {"label": label, "amount": Text("validation loss {size} lower ({pairs})", size=size, pairs=pairs)}
+        return {"label": label, "amount": Message("validation loss {size} higher ({pairs})", size=size, pairs=pairs)}
+    return {"label": label, "amount": Message("validation loss {size} lower ({pairs})", size=size, pairs=pairs)}
 
 
 def fate(action: str, trial: Trial) -> str:

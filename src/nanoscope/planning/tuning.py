@@ -19,7 +19,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.paired import Difference, settle
 from nanoscope.planning.rig import Facts, Figures, Rig
 
@@ -45,7 +45,7 @@ class Trial:
     settings: Settings
     gain: Difference | None = None
     """The share of the run's time that it saves, against the best settings before it."""
-    reason: Text | None = None
+    reason: Message | None = None
     """Why it is not used; None if it is."""
 
 
@@ -68,7 +68,7 @@ class Tuner:
         self,
         resolved: Resolved,
         minutes: float,
-        report: Callable[[Text], None],
+        report: Callable[[Message], None],
         open_rig: Callable[[TrainConfig], Rig] = Rig,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,7 +82,7 @@ class Tuner:
 
         Ctrl-C leaves no process behind.
         """
-        self._report(Text("measuring the settings as they are"))
+        self._report(Message("measuring the settings as they are"))
         best: Settings = {}
         try:
             self.tuned = Tuned(self._rig({}).facts, self._rig({}).measure(SECONDS))
@@ -104,7 +104,7 @@ class Tuner:
 
     def _try(self, best: Settings, settings: Settings) -> bool:
         """Whether the run is faster with these settings, too."""
-        self._report(Text("trying {settings}", settings=flags(settings)))
+        self._report(Message("trying {settings}", settings=flags(settings)))
         try:
             trial = self._compare(best, settings)
         except ChildError as error:
@@ -116,21 +116,21 @@ class Tuner:
 
     def _compare(self, best: Settings, settings: Settings) -> Trial:
         if self._now() > self._search_until:
-            late = Text("not tried: it takes longer than the time that is left; allow more with --minutes")
+            late = Message("not tried: it takes longer than the time that is left; allow more with --minutes")
             return Trial(settings, reason=late)
         both, margin = best | settings, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
         if not settings.items() <= (settings | self._rig(both).facts.used).items():
-            return Trial(settings, reason=Text("it does not work here"))
+            return Trial(settings, reason=Message("it does not work here"))
         first = self._pair(best, both)
         looks = PAIRS if first > HOPELESS else (1,)
         gain = settle(lambda number: self._pair(best, both) if number else first, looks, margin, CONFIDENCE)
-        reasons = {"better": None, "too_small": Text("it saves less than {margin:.0%} of the run", margin=margin)}
+        reasons = {"better": None, "too_small": Message("it saves less than {margin:.0%} of the run", margin=margin)}
         verdict = gain.verdict(margin, CONFIDENCE)
-        return Trial(settings, gain, reasons.get(verdict, Text("not faster by more than the noise")))
+        return Trial(settings, gain, reasons.get(verdict, Message("not faster by more than the noise")))
 
     def _confirm(self, best: Settings) -> None:
         """All changes together against the settings as they were."""
-        self._report(Text("confirming {settings}", settings=flags(best)))
+        self._report(Message("confirming {settings}", settings=flags(best)))
 
         def fresh_pair(number: int) -> float:
             self._close()
@@ -140,7 +140,7 @@ class Tuner:
         if gain.verdict(MARGIN, CONFIDENCE) == "better":
             self.tuned.settings, self.tuned.gain = best, gain
         else:
-            unconfirmed = Text("not confirmed")
+            unconfirmed = Message("not confirmed")
             self.tuned.trials = [replace(each, reason=each.reason or unconfirmed) for each in self.tuned.trials]
 
     def _pair(self, before: Settings, after: Settings) -> float:
@@ -197,7 +197,7 @@ def split(config: TrainConfig, sizes: list[int]) -> Settings:
     return settings
 
 
-def tune(resolved: Resolved, minutes: float, report: Callable[[Text], None]) -> Tuned:
+def tune(resolved: Resolved, minutes: float, report: Callable[[Message], None]) -> Tuned:
     """Search for about so many minutes."""
     check_can_tune(resolved)
     data = find_dataset(resolved.config.dataset, resolved.config.tokenizer)
@@ -224,17 +224,17 @@ def flags(settings: Settings) -> str:
     return " ".join(f"--{key}={value}" for key, value in settings.items())
 
 
-def describe(trial: Trial) -> Text:
+def describe(trial: Trial) -> Message:
     """A trial in one line."""
     if trial.gain is None:
-        return Text("{settings}: {reason}", settings=flags(trial.settings), reason=trial.reason)
+        return Message("{settings}: {reason}", settings=flags(trial.settings), reason=trial.reason)
     gain, reason = described(trial.gain), trial.reason
     if reason is None:
-        return Text("{settings}: {gain}", settings=flags(trial.settings), gain=gain)
-    return Text("{settings}: {gain}; {reason}", settings=flags(trial.settings), gain=gain, reason=reason)
+        return Message("{settings}: {gain}", settings=flags(trial.settings), gain=gain)
+    return Message("{settings}: {gain}; {reason}", settings=flags(trial.settings), gain=gain, reason=reason)
 
 
-def described(gain: Difference) -> Text:
+def described(gain: Difference) -> Message:
     """A share of time in words, with its standard error; a single pair has none."""
     share = f"{abs(gain.mean):.1%}" if gain.pairs == 1 else f"{abs(gain.mean):.1%} ± {gain.error:.1%}"
-    return Text("{size} more time", size=share) if gain.mean < 0 else Text("{size} less time", size=share)
+    return Message("{size} more time", size=share) if gain.mean < 0 else Message("{size} less time", size=share)

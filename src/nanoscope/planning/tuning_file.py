@@ -10,7 +10,7 @@ from nanoscope.config import build, toml_value, without_options
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
-from nanoscope.messages import Text, printable
+from nanoscope.messages import Message, printable
 from nanoscope.planning.tuning import Tuned, describe, described, flags
 from nanoscope.version import __version__
 
@@ -53,31 +53,31 @@ def write_file(path: Path, resolved: Resolved, tuned: Tuned) -> None:
         raise JobError("can't write {path}: {reason}", path=path, reason=why(error)) from None
 
 
-def in_one_line(tuned: Tuned) -> Text:
+def in_one_line(tuned: Tuned) -> Message:
     """What was chosen."""
     if tuned.gain is not None:
-        return Text("{settings}: {gain}", settings=flags(tuned.settings), gain=described(tuned.gain))
+        return Message("{settings}: {gain}", settings=flags(tuned.settings), gain=described(tuned.gain))
     if any(trial.gain is not None for trial in tuned.trials):
-        return Text("the settings are the fastest found")
-    return Text("nothing could be compared in this time; allow more with --minutes")
+        return Message("the settings are the fastest found")
+    return Message("nothing could be compared in this time; allow more with --minutes")
 
 
-def remarks(tuned: Tuned) -> Iterator[Text]:
+def remarks(tuned: Tuned) -> Iterator[Message]:
     """What to know about the choice: that it rests on a busy machine, or rounds differently."""
     if tuned.busy_cores > BUSY_CORES:
-        yield Text("measured on a busy machine: other processes used {others:.1f} cores", others=tuned.busy_cores)
+        yield Message("measured on a busy machine: other processes used {others:.1f} cores", others=tuned.busy_cores)
     if tuned.settings.get("dtype", "float32") != "float32":
-        yield Text(
+        yield Message(
             "{dtype} rounds more than float32: losses will differ a little; --dtype=float32 keeps it out",
             dtype=tuned.settings["dtype"],
         )
 
 
-def lines(tuned: Tuned) -> Iterator[Text]:
+def lines(tuned: Tuned) -> Iterator[Message]:
     """With what was tried."""
     yield from remarks(tuned)
     if tuned.trials:
-        yield Text("Each change against the ones before it, as a share of the run's time:")
+        yield Message("Each change against the ones before it, as a share of the run's time:")
     yield from map(describe, tuned.trials)
 
 

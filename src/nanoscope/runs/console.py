@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from nanoscope.ladder import Ladder, in_words
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.runs import events as e
 from nanoscope.units import MISSING, exact_seconds, short_count, short_duration
 
@@ -22,50 +22,50 @@ SHOWN_SETTINGS = (
     "n_embd", "dropout", "learning_rate", "lr_scale", "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr",
     "weight_decay", "grad_clip", "eval_interval", "eval_iters", "log_interval", "seed",
 )  # fmt: skip
-SLOW_CAUSES: dict[e.SlowCause, Text] = {
-    "asleep": Text("the machine was asleep"),
-    "data": Text("it waited for data"),
-    "checkpoint": Text("a checkpoint was being written"),
-    "busy": Text("the process got little CPU time (other programs, or swapping)"),
-    "unknown": Text("cause unknown"),
+SLOW_CAUSES: dict[e.SlowCause, Message] = {
+    "asleep": Message("the machine was asleep"),
+    "data": Message("it waited for data"),
+    "checkpoint": Message("a checkpoint was being written"),
+    "busy": Message("the process got little CPU time (other programs, or swapping)"),
+    "unknown": Message("cause unknown"),
 }
-UNITS = {"character": Text("characters"), "byte": Text("bytes"), "token": Text("tokens")}
-ENDINGS: dict[e.EndReason, Text] = {
-    "finished": Text("finished {step:d} iterations"),
-    "eval_only": Text("evaluated at iteration {step:d} without training"),
-    "patience": Text("stopped at iteration {step:d}: out of patience (val loss not improving)"),
-    "max_minutes": Text("stopped at iteration {step:d}: max_minutes is over"),
-    "interrupted": Text("stopped at iteration {step:d} by {signal}"),
-    "non_finite": Text("stopped at iteration {step:d}: the loss is not finite"),
+UNITS = {"character": Message("characters"), "byte": Message("bytes"), "token": Message("tokens")}
+ENDINGS: dict[e.EndReason, Message] = {
+    "finished": Message("finished {step:d} iterations"),
+    "eval_only": Message("evaluated at iteration {step:d} without training"),
+    "patience": Message("stopped at iteration {step:d}: out of patience (val loss not improving)"),
+    "max_minutes": Message("stopped at iteration {step:d}: max_minutes is over"),
+    "interrupted": Message("stopped at iteration {step:d} by {signal}"),
+    "non_finite": Message("stopped at iteration {step:d}: the loss is not finite"),
 }
 # Filled with the fields of the event.
-NOTES: dict[type[e.Event], Text] = {
-    e.OutOfMemory: Text(
+NOTES: dict[type[e.Event], Message] = {
+    e.OutOfMemory: Message(
         "note: out of memory at iteration {step:d}: micro-batches of {micro_batch:d} sequences instead of "
         "{micro_batch_before:d} from now on; tokens per iteration stay the same"
     ),
-    e.Spike: Text("note: loss spike at iteration {step:d}: {loss:.4f}, usually {usual:.4f}"),
-    e.SlowStep: Text("note: iteration {step:d} took {seconds:seconds2}, usually {usual:seconds4}: {cause}"),
-    e.Asleep: Text(
-        "note: the machine slept for {seconds:duration} during iteration {step:d}; that time is not counted"
+    e.Spike: Message("note: loss spike at iteration {step:d}: {loss:.4f}, usually {usual:.4f}"),
+    e.SlowStep: Message("note: iteration {step:d} took {seconds:seconds2}, usually {usual:seconds4}: {cause}"),
+    e.Asleep: Message(
+        "note: the machine slept for {seconds:compact} during iteration {step:d}; that time is not counted"
     ),
-    e.CheckpointFailed: Text("warning: checkpoint of iteration {step:d} not saved: {message}"),
-    e.CheckpointSaved: Text("note: checkpoint of iteration {step:d} is saved now"),
-    e.Note: Text("note: {text}"),
-    e.NonFinite: Text("the loss is not finite at iteration {step:d}"),
+    e.CheckpointFailed: Message("warning: checkpoint of iteration {step:d} not saved: {message}"),
+    e.CheckpointSaved: Message("note: checkpoint of iteration {step:d} is saved now"),
+    e.Note: Message("note: {text}"),
+    e.NonFinite: Message("the loss is not finite at iteration {step:d}"),
 }
 PHASES = {
-    "startup": Text("startup"),
-    "data": Text("data"),
-    "step": Text("step"),
-    "eval": Text("eval"),
-    "checkpoint": Text("checkpoint"),
-    "sample": Text("sample"),
-    "other": Text("other"),
+    "startup": Message("startup"),
+    "data": Message("data"),
+    "step": Message("step"),
+    "eval": Message("eval"),
+    "checkpoint": Message("checkpoint"),
+    "sample": Message("sample"),
+    "other": Message("other"),
 }
 
 
-def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
+def console_lines(event: e.AnyEvent, folder: str = "") -> list[Shown]:
     """What the console shows of an event; `folder` is the run's."""
     match event:
         case e.Iter():
@@ -87,32 +87,32 @@ def console_lines(event: e.AnyEvent, folder: str = "") -> list[str]:
             return _end_lines(event, folder)
         case e.Sample():
             what, where = repr(event.beginning), PurePath(folder, event.path)
-            text = Text("sample at {step:d}: {what} (full text: {where})", step=event.step, what=what, where=where)
+            text = Message("sample at {step:d}: {what} (full text: {where})", step=event.step, what=what, where=where)
             return [text]
         case _:
             return [_line(event)]
 
 
-def _start_lines(event: e.Start, folder: str) -> list[str]:
-    lines = [f"nanoscope {event.nanoscope or MISSING}: {folder or event.run}"]
+def _start_lines(event: e.Start, folder: str) -> list[Shown]:
+    lines: list[Shown] = [f"nanoscope {event.nanoscope or MISSING}: {folder or event.run}"]
     if folder:
         command = f"nanoscope watch {shlex.quote(str(PurePath(folder).parent))}"
-        lines.append(Text("watch in the browser: {command}", command=command))
+        lines.append(Message("watch in the browser: {command}", command=command))
     if event.device_reasons is not None:
-        lines.append(Text("device: {reasons}", reasons=event.device_reasons))
+        lines.append(Message("device: {reasons}", reasons=event.device_reasons))
     if event.device_name is not None:
         lines.append(
-            Text(
+            Message(
                 "hardware: {name}, peak {gflops:.4g} GFLOPS ({source})",
                 name=event.device_name, gflops=event.peak_flops / 1e9, source=event.peak_source or MISSING,
-            ) if event.peak_flops else Text("hardware: {name}", name=event.device_name)
+            ) if event.peak_flops else Message("hardware: {name}", name=event.device_name)
         )  # fmt: skip
     if event.data_folder is not None and event.train_tokens is not None and event.val_tokens is not None:
         lines.append(
-            Text(
+            Message(
                 "data: {folder}, {train:,} train and {val:,} val tokens, vocabulary {size:d} ({tokenizer})",
                 folder=event.data_folder, train=event.train_tokens, val=event.val_tokens, size=event.vocab_size or 0,
-                tokenizer=event.tokenizer or Text("unknown tokenizer"),
+                tokenizer=event.tokenizer or Message("unknown tokenizer"),
             )
         )  # fmt: skip
     if event.ladder is not None:
@@ -125,7 +125,7 @@ def _start_lines(event: e.Start, folder: str) -> list[str]:
     return [*lines, "settings: " + " ".join(settings)] if settings else lines
 
 
-def _line(event: e.AnyEvent) -> Text:
+def _line(event: e.AnyEvent) -> Message:
     match event:
         case e.Resume():
             return _resume_line(event)
@@ -134,114 +134,115 @@ def _line(event: e.AnyEvent) -> Text:
         case e.Rollback():
             return _rollback_line(event)
         case e.Note(level="warning"):
-            return Text("warning: {text}", text=event.text)
+            return Message("warning: {text}", text=event.text)
     values = structs.asdict(event)
     if isinstance(event, e.SlowStep):
         values["cause"] = SLOW_CAUSES[event.cause]
-    return Text(NOTES[type(event)].template, **values)
+    return Message(NOTES[type(event)].template, **values)
 
 
-def _resume_line(event: e.Resume) -> Text:
+def _resume_line(event: e.Resume) -> Message:
     changes = []
     if event.changed:
-        changes.append(Text("changed for good: {changes}", changes=_changes(event.changed)))
+        changes.append(Message("changed for good: {changes}", changes=_changes(event.changed)))
     if event.for_session:
-        changes.append(Text("for this session: {changes}", changes=_changes(event.for_session)))
+        changes.append(Message("for this session: {changes}", changes=_changes(event.for_session)))
     if not changes:
-        return Text("resuming at iteration {step:d}", step=event.step)
-    return Text("resuming at iteration {step:d} ({changes})", step=event.step, changes=Joined("; ", changes))
+        return Message("resuming at iteration {step:d}", step=event.step)
+    return Message("resuming at iteration {step:d} ({changes})", step=event.step, changes=joined("; ", changes))
 
 
-def _ladder_line(ladder: Ladder) -> Text:
-    return Text(
+def _ladder_line(ladder: Ladder) -> Message:
+    return Message(
         "to beat: guessing {guessing:.4f}; n-gram models that know the last 0 to {most:d} {units} {losses}{error} "
         "({train:,} train and {val:,} val tokens{sampled})",
         guessing=ladder.guessing, most=len(ladder.losses) - 1, units=UNITS[ladder.unit],
         losses=" ".join(f"{loss:.4f}" for loss in ladder.losses),
         error=f" ± {ladder.stderr:.4f}" if ladder.stderr else "", train=ladder.train_tokens, val=ladder.val_tokens,
-        sampled=Text(" sampled") if ladder.sampled else "",
+        sampled=Message(" sampled") if ladder.sampled else "",
     )  # fmt: skip
 
 
-def _forecast_line(event: e.Forecast) -> Text:
-    pace = Text("{steps:d} iterations of about {each:rough}", steps=event.steps, each=event.step_seconds)
+def _forecast_line(event: e.Forecast) -> Message:
+    pace = Message("{steps:d} iterations of about {each:compact3}", steps=event.steps, each=event.step_seconds)
     if event.seconds is not None and event.seconds_low is not None and event.seconds_high is not None:
-        pace = Text(
-            "{steps:d} iterations of about {each:rough}, {seconds:duration} in all ({low:duration} to {high:duration})",
+        pace = Message(
+            "{steps:d} iterations of about {each:compact3}, {seconds:compact} in all ({low:compact} to {high:compact})",
             steps=event.steps, each=event.step_seconds, seconds=event.seconds, low=event.seconds_low,
             high=event.seconds_high,
         )  # fmt: skip
     parts = [pace]
     if event.epochs is not None and event.epochs_per_step is not None:
         parts.append(
-            Text(
+            Message(
                 "{each:.3g} epochs per iteration, {epochs:.3g} in all", each=event.epochs_per_step, epochs=event.epochs
             )
         )
     if event.memory_bytes is not None and event.memory_available is not None:
         needed, available = event.memory_bytes / 1e9, event.memory_available / 1e9
-        parts.append(Text("memory {needed:.1f} of {available:.1f} GB", needed=needed, available=available))
+        parts.append(Message("memory {needed:.1f} of {available:.1f} GB", needed=needed, available=available))
     if event.measured:
-        return Text("expected after {n:d} iterations: {parts}", n=event.measured, parts=Joined("; ", parts))
-    return Text("expected: {parts}", parts=Joined("; ", parts))
+        return Message("expected after {n:d} iterations: {parts}", n=event.measured, parts=joined("; ", parts))
+    return Message("expected: {parts}", parts=joined("; ", parts))
 
 
-def _rollback_line(event: e.Rollback) -> Text:
-    rates = which = ""
+def _rollback_line(event: e.Rollback) -> Message:
+    rates: Shown = ""
+    which: Shown = ""
     if event.lr_factor is not None:
-        rates = Text(", learning rates × {factor:g}", factor=event.lr_factor)
+        rates = Message(", learning rates × {factor:g}", factor=event.lr_factor)
     if event.count is not None and event.limit is not None:
-        which = Text(" (rollback {n:d} of at most {limit:d})", n=event.count, limit=event.limit)
+        which = Message(" (rollback {n:d} of at most {limit:d})", n=event.count, limit=event.limit)
     elif event.count is not None:
-        which = Text(" (rollback {n:d})", n=event.count)
-    return Text(
+        which = Message(" (rollback {n:d})", n=event.count)
+    return Message(
         "note: the loss was not finite at iteration {step:d}: back to iteration {to:d} without that "
         "batch{rates}{which}",
         step=event.step, to=event.to, rates=rates, which=which,
     )  # fmt: skip
 
 
-def _end_lines(event: e.End, folder: str) -> list[str]:
-    signal = event.signal or Text("another process")
-    ending = Text(ENDINGS[event.reason].template, step=event.step, signal=signal)
-    lines: list[str] = [ending if event.wall_seconds is None else _with_time(ending, event, event.wall_seconds)]
+def _end_lines(event: e.End, folder: str) -> list[Shown]:
+    signal = event.signal or Message("another process")
+    ending = Message(ENDINGS[event.reason].template, step=event.step, signal=signal)
+    lines: list[Shown] = [ending if event.wall_seconds is None else _with_time(ending, event, event.wall_seconds)]
     if event.best_val_loss is not None and event.reason != "eval_only":
         lines.append(
-            Text("best val loss {loss:.4f} at step {step}", loss=event.best_val_loss, step=str(event.best_step))
+            Message("best val loss {loss:.4f} at step {step}", loss=event.best_val_loss, step=str(event.best_step))
         )
         if event.best_place is not None:
-            lines.append(Text("that is {place}", place=in_words(event.best_place)))
+            lines.append(Message("that is {place}", place=in_words(event.best_place)))
     command = resume_command(folder, event.resume_with)
     if event.reason in ("eval_only", "non_finite"):
         return lines
     if event.reason == "finished" and event.step and event.saved_step == event.step:
-        lines.append(Text("see what it writes: {command}", command=f"nanoscope sample {shlex.quote(folder)}"))
+        lines.append(Message("see what it writes: {command}", command=f"nanoscope sample {shlex.quote(folder)}"))
     elif event.step and event.saved_step == event.step:
-        lines.append(Text("saved; resume with: {command}", command=command))
+        lines.append(Message("saved; resume with: {command}", command=command))
     elif not event.step:
-        lines.append(Text("nothing was trained, so nothing was saved"))
+        lines.append(Message("nothing was trained, so nothing was saved"))
     return lines
 
 
-def _with_time(ending: Text, event: e.End, seconds: float) -> Text:
+def _with_time(ending: Message, event: e.End, seconds: float) -> Message:
     """How a run ended, how long it took, and for what."""
     by_size = sorted(((each / max(seconds, 1e-9), name) for name, each in event.phases.items()), reverse=True)
-    shares = Joined(
+    shares = joined(
         ", ",
         [
-            Text("{phase} {share}", phase=PHASES.get(name, name), share=f"{100 * share:.1f}%")
+            Message("{phase} {share}", phase=PHASES.get(name, name), share=f"{100 * share:.1f}%")
             for share, name in by_size
             if share >= 0.0005
         ],
     )
     whole = event.reason in ("finished", "eval_only")
     if shares and whole:
-        return Text("{ending} in {seconds:duration} ({shares})", ending=ending, seconds=seconds, shares=shares)
+        return Message("{ending} in {seconds:compact} ({shares})", ending=ending, seconds=seconds, shares=shares)
     if shares:
-        return Text("{ending}, after {seconds:duration} ({shares})", ending=ending, seconds=seconds, shares=shares)
+        return Message("{ending}, after {seconds:compact} ({shares})", ending=ending, seconds=seconds, shares=shares)
     if whole:
-        return Text("{ending} in {seconds:duration}", ending=ending, seconds=seconds)
-    return Text("{ending}, after {seconds:duration}", ending=ending, seconds=seconds)
+        return Message("{ending} in {seconds:compact}", ending=ending, seconds=seconds)
+    return Message("{ending}, after {seconds:compact}", ending=ending, seconds=seconds)
 
 
 def resume_command(folder: str, flags: dict[str, Any]) -> str:

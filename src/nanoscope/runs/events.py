@@ -8,13 +8,14 @@ To add an event: a struct here, its line in console.py, a branch in own.py.
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from nanoscope.errors import JobError
 from nanoscope.ladder import Ladder, Place
+from nanoscope.messages import Message
 
 EVENTS_VERSION = 1
 MAX_EXTRAS = 40  # names of numbers that no field of an `iter` event is for; further ones are ignored
@@ -30,6 +31,12 @@ EndReason = Literal["finished", "eval_only", "patience", "max_minutes", "interru
 SlowCause = Literal["asleep", "data", "checkpoint", "busy", "unknown"]
 COMPLETE: tuple[EndReason, ...] = ("finished", "patience", "max_minutes", "eval_only")
 """The endings after which nothing was left to do."""
+
+
+if TYPE_CHECKING:
+    Words = str | Message  # a message of this session: the file gets its English
+else:
+    Words = str
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -52,14 +59,14 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     python: str | None = None
     platform: str | None = None
     device: str | None = None
-    device_name: str | None = None
-    device_reasons: str | None = None
+    device_name: Words | None = None
+    device_reasons: Words | None = None
     dtype: str | None = None
     compiled: bool | None = None
     processes: Count | None = None
     peak_flops: MaybeNumber = None
     """Of all processes together; 0 if unknown."""
-    peak_source: str | None = None
+    peak_source: Words | None = None
     data_folder: str | None = None
     dataset_fingerprint: str | None = None
     tokenizer: str | None = None
@@ -170,14 +177,14 @@ class Checkpoint(Event, frozen=True, kw_only=True, tag="checkpoint"):
 
 class CheckpointFailed(Event, frozen=True, kw_only=True, tag="checkpoint_failed"):
     step: Step
-    message: str
+    message: Words
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="checkpoint_saved"):
     """A checkpoint that could not be written before is written now."""
 
     step: Step
-    message: str = ""
+    message: Words = ""
 
 
 class Sample(Event, frozen=True, kw_only=True, tag="sample"):
@@ -232,7 +239,7 @@ class Asleep(Event, frozen=True, kw_only=True, tag="asleep"):
 class Note(Event, frozen=True, kw_only=True, tag="note"):
     """Anything else worth a line."""
 
-    text: str
+    text: Words
     level: Literal["note", "warning"] = "note"
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Log, Run
 
-Warn = Callable[[Text], None]
+Warn = Callable[[Message], None]
 """Gets a sentence for each run of a folder that is left out."""
 
 
@@ -55,15 +55,15 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
         try:
             found.append((each, read_log(each)))
         except JobError as error:
-            warn(Text("skipped {path}: {reason}", path=each, reason=error.text))
+            warn(Message("skipped {path}: {reason}", path=each, reason=error.text))
     trained = [each for each, log in found if _trained(log)]
     evaluated = [each for each, log in found if any(run.evals for run in _trained(log)[-1:])]
     kept = evaluated or trained  # runs without an evaluation would leave no step to compare all at
     for each, _ in found:
         if each not in trained:
-            warn(Text("skipped {path}: it has no training step yet", path=each))
+            warn(Message("skipped {path}: it has no training step yet", path=each))
         elif each not in kept:
-            warn(Text("skipped {path}: it has no evaluation yet", path=each))
+            warn(Message("skipped {path}: it has no evaluation yet", path=each))
     if not kept:
         raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
     return [(each, log) for each, log in found if each in kept]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nanoscope.errors import JobError, why
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.assemble import assemble
 from nanoscope.runs.columns import Collector
 from nanoscope.runs.files import lines_of
@@ -63,7 +63,7 @@ def read_log(path: str) -> Log:
         raise JobError("Cannot read {path}: {reason}.", path=path, reason=why(problem)) from None
 
 
-def _did_you_mean(file: Path) -> Text | str:
+def _did_you_mean(file: Path) -> Message | str:
     if hint := did_you_mean_run(file):
         return hint
     try:

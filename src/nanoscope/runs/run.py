@@ -6,7 +6,9 @@ In the columns NaN means 'not printed'; a loss that was printed but is not finit
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -73,30 +75,25 @@ class Steps:
         for column, values in zip(self.columns(), columns, strict=True):
             column.fromlist(values)
 
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop all but these rows."""
+        for column in self.columns():
+            column[:] = array(column.typecode, map(column.__getitem__, rows))
+
     def merge(self, other: "Steps") -> None:
         """Add the steps of another part of the same log, in order; of two records of a step, the one with a loss."""
-        rows = {row[0]: row for row in zip(*other.columns(), strict=True)}
-        rows |= {row[0]: row for row in zip(*self.columns(), strict=True) if row[0] not in rows or row[1] == row[1]}
-        ordered = [rows[step] for step in sorted(rows)]
-        for index, column in enumerate(self.columns()):
-            del column[:]
-            column.extend(row[index] for row in ordered)
-
-    def where_timed(self) -> "Steps":
-        """The steps whose times are known."""
-        found = Steps()
-        for row in zip(*self.columns(), strict=True):
-            if row[2] == row[2]:
-                found.append(row[0], MISSING, row[2], *row[3:])
-        return found
+        for column, more in zip(self.columns(), other.columns(), strict=True):
+            column.extend(more)
+        order = sorted(range(len(self)), key=lambda row: (self.step[row], self.loss[row] != self.loss[row]))
+        self.keep([b for a, b in pairwise([-1, *order]) if a < 0 or self.step[a] != self.step[b]])
 
     def cut_from(self, step: int) -> None:
         """Drop `step` and later steps: a resumed run prints them again."""
-        keep = len(self.step)
-        while keep and self.step[keep - 1] >= step:
-            keep -= 1
+        kept = len(self.step)
+        while kept and self.step[kept - 1] >= step:
+            kept -= 1
         for column in self.columns():
-            del column[keep:]
+            del column[kept:]
 
 
 class Series:

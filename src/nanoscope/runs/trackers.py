@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Count
+from nanoscope.messages import Message
 from nanoscope.runs.roles import role_of
 from nanoscope.runs.scan import label_of
 
@@ -167,10 +167,10 @@ def _only(folder: Path, runs: set[Path]) -> Path | None:
     """The one run that was found in a folder, or none."""
     if len(runs) > 1:
         raise JobError(
-            Count(
+            Message(
                 "There is {n} run in {folder}: pass it, as in {example}.",
                 "There are {n} runs in {folder}: pass one of them, as in {example}.",
-                len(runs),
+                n=len(runs),
                 folder=folder,
                 example=min(runs),
             )

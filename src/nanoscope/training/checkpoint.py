@@ -37,6 +37,7 @@ from nanoscope.checkpoint_files import (
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError
 from nanoscope.files import file_sha256, make_folder, sync_to_disk, write_atomically
+from nanoscope.messages import Shown
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.lock import LockLostError
@@ -127,7 +128,7 @@ class CheckpointWriter:
         """Asked anew before each change, because the run's folder may have been moved, or taken over."""
         return self.run.checkpoints
 
-    def save(self, snapshot: Snapshot) -> str | None:
+    def save(self, snapshot: Snapshot) -> Shown | None:
         """Save a checkpoint. Returns why it could not be saved, if so: then the older ones are as they were."""
         try:
             self._save(snapshot)

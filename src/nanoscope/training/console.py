@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from nanoscope.messages import Joined, Text, on_terminal
+from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.reporter import Terminal
 from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
@@ -47,7 +47,7 @@ class Outlet:
             if isinstance(error, BrokenPipeError):
                 self._stop.ask(BROKEN_PIPE)
             else:
-                text = Text("warning: can't write to standard output: {reason}", reason=error.strerror)
+                text = Message("warning: can't write to standard output: {reason}", reason=error.strerror)
                 _print_error(on_terminal(text))
 
 
@@ -60,11 +60,11 @@ class PlainTerminal(Terminal):
         self._outlet = Outlet(stop)
         self._last_line = time.monotonic()
 
-    def line(self, text: str) -> None:
+    def line(self, text: Shown) -> None:
         print(text, file=self._outlet, flush=True)
         self._last_line = time.monotonic()
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         if time.monotonic() - self._last_line >= self.SILENT_SECONDS:
             _print_error(on_terminal(text))
             self._last_line = time.monotonic()
@@ -79,23 +79,23 @@ class BarTerminal(Terminal):
         columns = BarColumn(24), count, TextColumn("{task.description}{task.fields[status]}")
         self._progress = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", status="")
-        self._best: list[str] = []
+        self._best: list[Shown] = []
 
-    def line(self, text: str) -> None:
+    def line(self, text: Shown) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None:
         match event:
             case Start():
                 self._progress.update(self._task, completed=event.first_step, total=event.config["max_iters"])
             case Eval(best=True):
-                self._best = [Text("best val {loss:.4f}", loss=event.val_loss)]
+                self._best = [Message("best val {loss:.4f}", loss=event.val_loss)]
             case Iter():
-                parts = [Text("loss {loss:.4f}", loss=event.loss), *self._best]
-                parts.append(Text("{speed:count} tok/s", speed=event.tokens_per_second or 0))
+                parts = [Message("loss {loss:.4f}", loss=event.loss), *self._best]
+                parts.append(Message("{speed:count} tok/s", speed=event.tokens_per_second or 0))
                 if event.eta_seconds is not None:
-                    parts.append(Text("eta {seconds:duration}", seconds=event.eta_seconds))
-                status = on_terminal(Joined(" · ", parts))
+                    parts.append(Message("eta {seconds:compact}", seconds=event.eta_seconds))
+                status = on_terminal(joined(" · ", parts))
                 self._progress.update(self._task, completed=event.step + 1, status=status)
             case End():
                 self.close()
@@ -105,7 +105,7 @@ class BarTerminal(Terminal):
         self._progress.update(self._task, completed=step, description="")
         self._progress.start()  # does nothing if it has started
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         self._progress.update(self._task, description=f"{on_terminal(text)}  ")
         self._progress.start()
 
@@ -119,7 +119,7 @@ def open_terminal(stop: StopRequest) -> Terminal:
     return BarTerminal(stop) if sys.stdout.isatty() else PlainTerminal(stop)
 
 
-def _print_error(text: str) -> None:
+def _print_error(text: Shown) -> None:
     with contextlib.suppress(OSError):  # closed, or on a full disk
         print(text, file=sys.stderr, flush=True)
 
@@ -143,7 +143,7 @@ class StageDisplay:
         if self._bar.live.is_started:
             self._bar.stop()
 
-    def show(self, stage: str, fraction: float) -> None:
+    def show(self, stage: Shown, fraction: float) -> None:
         """Show that `fraction` of `stage` is done."""
         if time.monotonic() < self._next_line:
             return

@@ -12,7 +12,7 @@ import torch
 
 from nanoscope.config import TrainConfig
 from nanoscope.generation.sampler import Sampling, generate
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.events import Forecast
 from nanoscope.training.engine import Engine, Pass, WarmUp
 from nanoscope.training.evaluate import Evaluator
@@ -69,7 +69,7 @@ def sample_seconds(engine: Engine) -> float:
 
 def warnings(
     config: TrainConfig, expected: Forecast, memory: Memory | None = None, micro_batch: int = 0, world: int = 1
-) -> list[Text]:
+) -> list[Message]:
     """Warnings about a forecast that is absurd, each with the settings that make it sensible."""
     before, available = config.sequences_per_step, expected.memory_available or 0
     seconds, epochs = expected.step_seconds or 0.0, expected.epochs_per_step or 0.0
@@ -81,17 +81,17 @@ def warnings(
     fitting = memory.largest(available) if memory and too_large else config.batch_size
     hopeless = fitting < 1 or better > LONG_STEP
     if hopeless:
-        advice = Text("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
+        advice = Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
         if expected.step:
-            advice = Text("start a new run with a smaller model, such as {flags}", flags=SMALLER_MODEL)
+            advice = Message("start a new run with a smaller model, such as {flags}", flags=SMALLER_MODEL)
     else:
         batch_size = min(fitting, sequences, micro_batch or config.batch_size)
         flags = f"--batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
-        advice = Text("use {flags}", flags=flags)
+        advice = Message("use {flags}", flags=flags)
     found = []
     if memory and too_large:
         found.append(
-            Text(
+            Message(
                 "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
                 need=memory.total(micro_batch) / 1e9,
                 available=available / 1e9,
@@ -100,8 +100,8 @@ def warnings(
         )
     if share < 1:
         found.append(
-            Text(
-                "an iteration takes about {seconds:duration} and reads the training split {epochs:.3g} times; {advice}",
+            Message(
+                "an iteration takes about {seconds:compact} and reads the training split {epochs:.3g} times; {advice}",
                 seconds=seconds,
                 epochs=epochs,
                 advice=advice,
@@ -110,8 +110,8 @@ def warnings(
     if (expected.seconds or 0.0) > LONG_RUN and not hopeless:
         steps = max(int(GOOD_RUN / better), 1)
         found.append(
-            Text(
-                "the run takes about {seconds:duration}; use {flag} to end after about {shorter:duration}",
+            Message(
+                "the run takes about {seconds:compact}; use {flag} to end after about {shorter:compact}",
                 seconds=expected.seconds,
                 flag=f"--max_iters={expected.step + steps}",
                 shorter=steps * better,

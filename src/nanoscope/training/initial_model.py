@@ -12,7 +12,7 @@ from nanoscope.data.dataset import Dataset, is_dataset, open_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message, Shown
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.weights import load_model_weights, with_block_size
@@ -33,7 +33,7 @@ def initial_model(
     *,
     checkpoint: LoadedCheckpoint | None = None,
     weights: OpenedModel | None = None,
-) -> tuple[LanguageModel, TrainConfig, list[str]]:
+) -> tuple[LanguageModel, TrainConfig, list[Shown]]:
     """Build the model. Returns it with the configuration, which now has the model's shape, and notes.
 
     The weights of a checkpoint come later, together with its optimizer (`Engine.restore`).
@@ -64,7 +64,7 @@ def initial_model(
     return model, replace(config, **{key: getattr(shape, key) for key in SHAPE_OF_THE_MODEL}), notes
 
 
-def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainConfig, list[str]]:
+def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainConfig, list[Shown]]:
     """The settings of a run that begins with these weights: they determine the recipe and the shape.
 
     Only block_size may differ: typed, or from the file that also sets init_from. UsageError if typed flags contradict.
@@ -81,20 +81,20 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         )
     own["block_size"] = wanted
     refuse_changes(typed, own, weights.name)
-    described = Count(
+    described = Message(
         "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
         "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        shape.n_layer,
+        n=shape.n_layer,
         recipe=shape.recipe,
         heads=shape.n_head,
         width=shape.n_embd,
         context=wanted,
     )
-    notes: list[str] = [Text("starting from {model}: {shape}", model=weights.describe(), shape=described)]
+    notes: list[Shown] = [Message("starting from {model}: {shape}", model=weights.describe(), shape=described)]
     values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():
         notes.append(
-            Text(
+            Message(
                 "these learning rates are for training from scratch; lower ones may end lower: try {flag}",
                 flag="--lr_scale=0.3",
             )
@@ -116,14 +116,14 @@ def padded_vocabulary(size: int) -> int:
 # --- weights for another vocabulary: the rows of tokens that both have are copied, the others begin untrained ---
 
 
-def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, list[str]]:
+def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, list[Shown]]:
     """The model's id of each token of the new vocabulary, or -1; with notes. None: the ids are equal."""
     if model.tokenizer is None or dataset.tokenizer is None:
         check_vocabulary(dataset, model.config.vocab_size, model.name)
         nameless = model.name if model.tokenizer is None else dataset.folder
-        unknown = Text("the tokenizer of {name} is unknown", name=nameless)
+        unknown = Message("the tokenizer of {name} is unknown", name=nameless)
         return None, [
-            Text("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)
+            Message("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)
         ]
     if model.tokenizer.to_json() == dataset.tokenizer.to_json():
         return None, []
@@ -133,7 +133,7 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, 
     ids = torch.full((padded_vocabulary(dataset.vocab_size),), -1)
     ids[:size] = torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)])
     shared = int((ids >= 0).sum())
-    note = Text(
+    note = Message(
         "{known:d} of the {size:d} tokens of {folder} are known to {model}",
         known=shared,
         size=size,
@@ -141,7 +141,7 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, 
         model=model.name,
     )
     if shared < size:
-        note = Text("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
+        note = Message("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
     return ids, [note]
 
 

@@ -8,7 +8,7 @@ from nanoscope.checkpoint_files import LAST, read_pointer
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, Shown, on_terminal
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End
 from nanoscope.training.console import open_terminal
@@ -20,7 +20,7 @@ from nanoscope.training.startup import start
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trainer import train
 
-Closing = Callable[[str], Sequence[str]]
+Closing = Callable[[str], Sequence[Shown]]
 """The last lines about the run in a folder. Training doesn't judge runs: whoever starts one may pass in what does."""
 
 
@@ -77,8 +77,8 @@ def _check(run: Run, end: End) -> None:
     anew = shlex.join(["nanoscope", "train", folder, "--init_from=auto"])  # the log stays, and is continued
     again = resume_command(folder, flags) if last else anew
     if end.reason == "non_finite":
-        kept = Text("The last good checkpoint, {last}, is intact", last=last)
-        kept = kept if last else Text("Nothing was saved before that")
+        kept = Message("The last good checkpoint, {last}, is intact", last=last)
+        kept = kept if last else Message("Nothing was saved before that")
         raise JobError(
             "the loss is not finite at iteration {step}: training stopped without saving\n"
             "{kept}. Try lower learning rates: {command}",
@@ -87,7 +87,7 @@ def _check(run: Run, end: End) -> None:
             command=f"{again} {_lower_rates(run.config)}",
         )
     if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
-        kept = Text("the newest complete one is {last}", last=last) if last else Text("there is none")
+        kept = Message("the newest complete one is {last}", last=last) if last else Message("there is none")
         raise JobError(
             "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
         )

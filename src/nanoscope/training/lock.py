@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import read_small, write_atomically
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 REFRESH_SECONDS = 20.0
@@ -49,8 +49,8 @@ class Holder(msgspec.Struct, frozen=True):
     host: str
     started: str
 
-    def text(self) -> Text:
-        return Text("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
+    def text(self) -> Message:
+        return Message("process {pid} on {host} (since {started})", pid=self.pid, host=self.host, started=self.started)
 
     @property
     def on_this_machine(self) -> bool:
@@ -93,9 +93,9 @@ class RunLock:
         if holder is None or holder.on_this_machine:
             return
         if (left := SILENT_SECONDS - self._silence()) > 0:
-            text = Text(
+            text = Message(
                 "{folder} was last being trained by {holder}, on another machine; "
-                "waiting for a sign of life from it for another {left:duration} before taking over",
+                "waiting for a sign of life from it for another {left:compact} before taking over",
                 folder=self.folder,
                 holder=holder.text(),
                 left=left,
@@ -153,13 +153,13 @@ class RunLock:
                 "{folder} is being trained by {holder}\n"
                 "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
                 folder=self.folder,
-                holder=holder.text() if holder else Text("another process"),
+                holder=holder.text() if holder else Message("another process"),
             )
         silence = self._silence()
         return LockedError(
             "{folder} was last being trained by {holder}, on another machine, which showed a sign of life "
-            "{silence:duration} ago.\n"
-            "If it has ended, this machine may take over in {left:duration}: --init_from=auto waits for that. "
+            "{silence:compact} ago.\n"
+            "If it has ended, this machine may take over in {left:compact}: --init_from=auto waits for that. "
             "Or delete {note} and try again.",
             folder=self.folder,
             holder=holder.text(),
@@ -182,10 +182,12 @@ class RunLock:
         if holder is None and _identity(self.folder) == self._folder_seen:
             self._write_note()  # somebody has deleted lock.json, or the disk was full
             return
-        what = Text("it was moved or deleted while it was being trained")
+        what = Message("it was moved or deleted while it was being trained")
         if holder is not None:
-            what = Text("{holder} trains there now, because this process was silent for minutes", holder=holder.text())
-        text = Text(
+            what = Message(
+                "{holder} trains there now, because this process was silent for minutes", holder=holder.text()
+            )
+        text = Message(
             "{folder} is no longer this run's: {what}\n"
             "Training ends here and changes nothing there. What was saved can be resumed.",
             folder=self.folder,

@@ -11,6 +11,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.files import cache_folder
 from nanoscope.hardware import device as hardware
+from nanoscope.messages import Shown
 from nanoscope.training.distributed import Processes
 
 
@@ -24,7 +25,7 @@ class Machine:
         return torch.device(self.choice.device)
 
     @cached_property
-    def peak(self) -> tuple[float | None, str]:
+    def peak(self) -> tuple[float | None, Shown]:
         """The peak FLOPS of all processes together, None if unknown, and where the figure is from."""
         flops, source = hardware.peak_flops(self.choice)
         return flops * self.processes.world if flops else None, source
@@ -42,7 +43,7 @@ class Machine:
 
 def choose_machine(
     config: TrainConfig, processes: Processes, cpu_dtype: str | None = None
-) -> tuple[Machine, list[str]]:
+) -> tuple[Machine, list[Shown]]:
     """Choose device, dtype and compilation, and connect the processes. Also returns notes on what does not work.
 
     `cpu_dtype`: what a run that is resumed has used on a CPU.

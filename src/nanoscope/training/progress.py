@@ -3,16 +3,16 @@
 import time
 from typing import Literal
 
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
 
 SHOW_AFTER_SECONDS = 3.0  # shorter ones are not shown
 STOPS = {  # by phase, and whether that is abandoned
-    ("step", True): Text("stopping after this micro-batch, discarding the unfinished iteration"),
-    ("step", False): Text("stopping after this iteration, then saving"),
-    ("eval", True): Text("stopping after this batch, discarding the unfinished evaluation"),
-    ("eval", False): Text("stopping after this evaluation, then saving"),
+    ("step", True): Message("stopping after this micro-batch, discarding the unfinished iteration"),
+    ("step", False): Message("stopping after this iteration, then saving"),
+    ("eval", True): Message("stopping after this batch, discarding the unfinished evaluation"),
+    ("eval", False): Message("stopping after this evaluation, then saving"),
 }
 
 
@@ -38,11 +38,11 @@ class Progress:
             return True
         if time.monotonic() - self.began > SHOW_AFTER_SECONDS:
             where = f"{done + 1}/{total}"
-            step = Text("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
-            evaluation = Text("evaluation {step:d}: batch {where}", step=self.step, where=where)
+            step = Message("iteration {step:d}: micro-batch {where}", step=self.step, where=where)
+            evaluation = Message("evaluation {step:d}: batch {where}", step=self.step, where=where)
             self.reporter.progress(step if self.phase == "step" else evaluation)
         return False
 
-    def describe_stop(self) -> Text:
+    def describe_stop(self) -> Message:
         """Where the run stops if it is asked to now, and what becomes of what it is doing."""
         return STOPS[self.phase, self.can_stop and self.done + 1 < self.total]

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from nanoscope.files import write_atomically
-from nanoscope.messages import Text, on_terminal, printable
+from nanoscope.messages import Message, Shown, on_terminal, printable
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Start, encode
 from nanoscope.training.run_folder import RunFolder
@@ -22,12 +22,12 @@ class Sink:
     reporter: "Reporter"
     """The one it belongs to: a sink may have something to report itself."""
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None: ...
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None: ...
 
     def advance(self, step: int) -> None:
         """`step` iterations are done, whether they are logged or not."""
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         """Where the run is inside something that takes long; this is shown, not logged."""
 
     def close(self) -> None: ...
@@ -52,7 +52,7 @@ class Reporter:
         for sink in self._sinks:
             sink.advance(step)
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: Shown) -> None:
         for sink in self._sinks:
             sink.progress(text)
 
@@ -64,9 +64,9 @@ class Reporter:
 class Terminal(Sink):
     """Prints the lines of events, in the user's language."""
 
-    def line(self, text: str) -> None: ...
+    def line(self, text: Shown) -> None: ...
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None:
         for line in lines:
             self.line(on_terminal(line))
 
@@ -99,8 +99,8 @@ class LogFile(Sink):
             self._warned = False
         except OSError as error:
             if not self._warned:
-                trouble = Text("can't write {path}: {reason}", path=self._path, reason=error.strerror or error)
-                warning = Text(
+                trouble = Message("can't write {path}: {reason}", path=self._path, reason=error.strerror or error)
+                warning = Message(
                     "warning: {trouble}; training continues, and will retry with every line", trouble=trouble
                 )
                 self._terminal.line(on_terminal(warning))
@@ -129,7 +129,7 @@ class EventsFile(LogFile):
         super().__init__(path, terminal)
         self._began = time.perf_counter() - started_ago
 
-    def write(self, event: AnyEvent, lines: Sequence[str] = ()) -> None:
+    def write(self, event: AnyEvent, lines: Sequence[Shown] = ()) -> None:
         line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began))
         if isinstance(event, Start):
             self.append_durably(line)  # before anything else is written: it says whose the folder is
@@ -140,8 +140,8 @@ class EventsFile(LogFile):
 class ConsoleLog(LogFile):
     """console.log: what the terminal shows, in English."""
 
-    def write(self, event: AnyEvent, lines: Sequence[str]) -> None:
-        self.append("".join(f"{printable(line)}\n" for line in lines))
+    def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None:
+        self.append("".join(f"{printable(str(line))}\n" for line in lines))
 
 
 def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:

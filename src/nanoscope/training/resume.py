@@ -27,7 +27,7 @@ from nanoscope.config import (
 from nanoscope.config_sources import Resolved, read_run_config, resolve, run_settings
 from nanoscope.errors import UsageError, why
 from nanoscope.hardware.probe import make_cpu_ready
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message, Shown
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
@@ -68,7 +68,7 @@ class Resumed:
     """What was typed and changes the run for good."""
     for_session: Changes
     """What was typed and holds for this invocation only."""
-    notes: list[str]
+    notes: list[Shown]
     """About settings that are ignored."""
     cpu_dtype: str | None = None
     """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
@@ -92,7 +92,7 @@ class StartPoint:
     checkpoint: "LoadedCheckpoint | None" = None
     resumed: Resumed | None = None
     weights: "OpenedModel | None" = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Shown] = field(default_factory=list)
 
 
 def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Resolved] | None = None) -> Resolved:
@@ -226,7 +226,7 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     return file
 
 
-def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
+def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[Shown]:
     """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
     if resolved.config.out_dir or resolved.config.overwrite:
         return []
@@ -235,7 +235,7 @@ def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[str]:
         if path != folder.path and seen.state == "stopped" and seen.total and last:
             step = int(last.removeprefix("step-"))
             return [
-                Text(
+                Message(
                     "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
                     run=path,
                     step=step,
@@ -254,15 +254,15 @@ def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | No
     options = {key: resolved.given[key] for key in OPTIONS if key in resolved.given}  # also from a file
     typed = {**resolved.typed, **options, **own}
     refuse_changes(typed, {"output_lr": 0.0, **saved}, str(folder.path))
-    notes = [note for note in mistakes.notes if note not in resolved.notes]
+    notes: list[Shown] = [note for note in mistakes.notes if note not in resolved.notes]
     for key, value in resolved.given.items():
         before = saved.get(key, KEYS[key].default)
         if key not in typed and value != before:
-            way = Text("type {flag} to change it", flag=f"--{key}={value}")
+            way = Message("type {flag} to change it", flag=f"--{key}={value}")
             if key in SHAPE_KEYS:
-                way = Text("a model keeps its shape")
+                way = Message("a model keeps its shape")
             notes.append(
-                Text(
+                Message(
                     "{setting} is not used: the run has {before}; {way}",
                     setting=f"{key}={value}",
                     before=str(before),
@@ -293,7 +293,7 @@ def _changes(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
     return changed, for_session
 
 
-def check_data(dataset: "Dataset", checkpoint: "LoadedCheckpoint | None") -> list[str]:
+def check_data(dataset: "Dataset", checkpoint: "LoadedCheckpoint | None") -> list[Shown]:
     """Refuse another tokenizer than the run's. Other data in the same tokens is the owner's choice, and noted."""
     if checkpoint is None:
         return []
@@ -304,14 +304,14 @@ def check_data(dataset: "Dataset", checkpoint: "LoadedCheckpoint | None") -> lis
             folder=dataset.folder,
         )
     if checkpoint.run.get("dataset_fingerprint") not in (None, dataset.fingerprint):
-        return [Text("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
+        return [Message("the data in {folder} is not what the run was trained on until now", folder=dataset.folder)]
     return []
 
 
 class NothingToTrainError(Exception):
     """The run in `folder` is as far as it should go. Its arguments are the lines that say so."""
 
-    def __init__(self, folder: str, *lines: Text, finished: bool = False) -> None:
+    def __init__(self, folder: str, *lines: Message, finished: bool = False) -> None:
         super().__init__(*lines)
         self.folder, self.finished = folder, finished
 
@@ -324,12 +324,12 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
     # A process that was killed at the very end has not written its last event.
     at_end = step == config.max_iters and state.evaluated_at == step and summary_of(Path(run)).state == "finished"
     if at_end or step > config.max_iters:
-        what = Text("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
+        what = Message("{run} has finished its {step:d} iterations: nothing to train", run=run, step=step)
         raise NothingToTrainError(run, what, finished=True)
     if auto and out_of_patience(state, config):
         command = resume_command(run, flags_to_continue(config, resumed.for_session, "patience"))
-        what = Text("{run} is out of patience at iteration {step:d}: nothing to train", run=run, step=step)
-        raise NothingToTrainError(run, what, Text("saved; resume with: {command}", command=command))
+        what = Message("{run} is out of patience at iteration {step:d}: nothing to train", run=run, step=step)
+        raise NothingToTrainError(run, what, Message("saved; resume with: {command}", command=command))
 
 
 def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
@@ -347,7 +347,7 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
     return 0 < config.patience <= state.evaluations_since_best
 
 
-def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[str]:
+def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[Shown]:
     """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
     state = checkpoint.progress
     best, since_best = state.best_val_loss, state.evaluations_since_best
@@ -359,7 +359,7 @@ def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluati
         state.evaluations_since_best = 0
         if best is not None:
             return [
-                Text(
+                Message(
                     "evaluations now use other windows or other data: the best val loss so far, {best:.4f} at step "
                     "{step}, no longer counts",
                     best=best,
@@ -369,10 +369,10 @@ def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluati
     elif out_of_patience(state, config):
         state.evaluations_since_best = 0
         return [
-            Count(
+            Message(
                 "the last evaluation brought no lower val loss; {setting} counts anew",
                 "the last {n} evaluations brought no lower val loss; {setting} counts anew",
-                since_best,
+                n=since_best,
                 setting=f"patience={config.patience}",
             )
         ]
@@ -385,7 +385,7 @@ def schedule_notes(resumed: Resumed, state: "TrainingState") -> list[Note]:
     if now.eval_only:
         return []
     if _ends_at_zero(now) and now.decay_iters <= step < now.max_iters:
-        text = Text(
+        text = Message(
             "the learning rate is 0 from iteration {step:d} on, so the model won't change: resume with {flag}",
             step=now.decay_iters,
             flag=f"--lr_decay_iters={now.max_iters}",
@@ -395,7 +395,7 @@ def schedule_notes(resumed: Resumed, state: "TrainingState") -> list[Note]:
     if before.max_iters == now.max_iters or abs(here - then) <= 0.01 * max(here, then):
         return []
     end = state.lr_factor * learning_rate(now.decay_iters, now)
-    text = Text(
+    text = Message(
         "the learning rate goes from {then:.3g} to {here:.3g} here: {setting} moves the end of its schedule "
         "from {old_end:d} to {new_end:d}, where it will be {end:.3g}",
         then=then,
@@ -407,10 +407,10 @@ def schedule_notes(resumed: Resumed, state: "TrainingState") -> list[Note]:
     )
     if not _ends_at_zero(now) or now.max_iters < before.decay_iters:
         flag = f"--lr_decay_iters={before.decay_iters}"
-        text = Text("{change}. To keep that schedule, resume with {flag}", change=text, flag=flag)
+        text = Message("{change}. To keep that schedule, resume with {flag}", change=text, flag=flag)
     elif before.lr_scale == now.lr_scale:
         flag = f"--lr_scale={now.lr_scale * (then / here or GENTLE):.3g}"
-        text = Text("{change}. For lower rates, resume with {flag}", change=text, flag=flag)
+        text = Message("{change}. For lower rates, resume with {flag}", change=text, flag=flag)
     return [Note(text=text)]
 
 

@@ -13,7 +13,7 @@ from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
-from nanoscope.messages import Count, Text
+from nanoscope.messages import Message
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.model.flops import mfu
 from nanoscope.optim.schedule import learning_rate
@@ -176,7 +176,7 @@ class Run:
             with suppress(RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
                 if retry:
                     writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + seconds
-                    failure = Text("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
+                    failure = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
             self.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
             return False
         if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
@@ -210,10 +210,10 @@ class Run:
         for left in reversed(range(1 if stop.requested else LAST_TRIES)):
             if self.save(engine, best=state.best_step == state.step, retry=False) or not left:
                 return
-            text = Count(
+            text = Message(
                 "trying again in {seconds:g} s, once (Ctrl-C gives up)",
                 "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
-                left,
+                n=left,
                 seconds=seconds,
             )
             self.reporter.emit(Note(text=text))

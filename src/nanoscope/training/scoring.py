@@ -19,7 +19,7 @@ from nanoscope.data.tokenizer import TokenArray, Tokenizer
 from nanoscope.errors import JobError, UsageError
 from nanoscope.hardware.device import DeviceConfig
 from nanoscope.interop.models import OpenedModel
-from nanoscope.messages import Joined, Text
+from nanoscope.messages import Message, joined
 from nanoscope.runs.scores import Measured, MeasuredText
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator
@@ -99,7 +99,7 @@ def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progres
     """The text that `name` means: a dataset or a file. "": the data that the models were trained on."""
     if name and Path(name).is_file():
         return ScoredText(name)
-    trained: dict[Path, Text] = {}
+    trained: dict[Path, Message] = {}
     with redirect_stdout(sys.stderr):  # standard output is for the result
         for model in models[:1] if name else models:
             if not (wanted := name or model.dataset):
@@ -108,11 +108,11 @@ def open_text(models: Sequence[OpenedModel], name: str, split: Split, on_progres
                 )
             kind = model.tokenizer.kind if model.tokenizer is not None and wanted in CORPORA else "auto"
             folder = find_dataset(wanted, kind, on_progress, run=None if name else model.run)
-            trained[folder.resolve()] = Text("{model} on {data}", model=model.name, data=model.dataset)
+            trained[folder.resolve()] = Message("{model} on {data}", model=model.name, data=model.dataset)
     if len(trained) > 1:
         raise UsageError(
             "the models were trained on different data: {trained}\nChoose a text with --dataset",
-            trained=Joined(", ", trained.values()),
+            trained=joined(", ", trained.values()),
         )
     return ScoredText(str(folder), split, open_dataset(folder))
 

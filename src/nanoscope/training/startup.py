@@ -17,7 +17,7 @@ from nanoscope.data.find import find_dataset
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError, why
 from nanoscope.hardware.memory import available_bytes
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown, joined
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.events import Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
@@ -146,7 +146,7 @@ def open_run(
 
 
 def prepare_first_step(
-    run: Run, engine: Engine, data: Data, checkpoint: LoadedCheckpoint | None, notes: list[str]
+    run: Run, engine: Engine, data: Data, checkpoint: LoadedCheckpoint | None, notes: list[Shown]
 ) -> None:
     """Warm up, then emit the first events and write config.toml: all of that is on the disk before iteration 0.
 
@@ -156,7 +156,7 @@ def prepare_first_step(
     halved: list[tuple[int, int]] = []
     engine.notify = lambda before, now: halved.append((before, now))
     if engine.machine.choice.compile and training:
-        run.reporter.progress(Text("compiling the model"))
+        run.reporter.progress(Message("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
     run.start = start_event(run, engine, data)
     run.reporter.emit(run.start, *(Note(text=note) for note in notes))
@@ -177,7 +177,9 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
     """Report what the run will take, with warnings where that is absurd."""
     if warmed_up.compile_problem is not None:
         problem = warmed_up.compile_problem[:120]
-        text = Text("torch.compile does not work here ({problem}); training continues in eager mode", problem=problem)
+        text = Message(
+            "torch.compile does not work here ({problem}); training continues in eager mode", problem=problem
+        )
         run.reporter.emit(Note(text=text))
     run.pace.guess = first_seconds(engine, data.evaluator, warmed_up)
     step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.split("train"))
@@ -205,7 +207,7 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
         platform=platform.platform(),
         device=machine.choice.device,
         device_name=machine.choice.device_name,
-        device_reasons=machine.choice.reasons,
+        device_reasons=joined(", ", machine.choice.reasons),
         dtype=machine.choice.dtype,
         compiled=engine.compiled,
         processes=run.processes.world,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 BROKEN_PIPE = getattr(signal, "SIGPIPE", 13)
@@ -28,7 +28,7 @@ class StopRequest:
         self.signal: int | None = None
         self.at_once = True
         """Whether a second Ctrl-C ends the process. One of several would leave the others waiting."""
-        self.describe: Callable[[], Text] | None = None
+        self.describe: Callable[[], Message] | None = None
         """When the run would stop, and what it would do then. None: at once."""
         self._first_at = 0.0
         self._before: dict[int, Any] = {}
@@ -70,9 +70,9 @@ class StopRequest:
         if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
         if number == signal.SIGINT and not self.requested:
-            how = self.describe() if self.describe else Text("stopping and saving")
+            how = self.describe() if self.describe else Message("stopping and saving")
             if self.at_once:
-                how = Text("{how} (Ctrl-C again quits at once)", how=how)
+                how = Message("{how} (Ctrl-C again quits at once)", how=how)
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, f"\n{on_terminal(how)}\n".encode())
         self.ask(number)

@@ -24,7 +24,7 @@ from nanoscope.config_sources import Resolved, presets, resolve
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import RUNS, read_small, write_atomically
-from nanoscope.messages import Joined, Text, printable
+from nanoscope.messages import Message, Shown, joined, printable
 from nanoscope.runs.summary import summary_of
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
@@ -39,11 +39,11 @@ NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to
 
 Status = Literal["finished", "failed", "stopped", "missing"]
 """How far a run is on disk. stopped: it can be resumed."""
-STATES: dict[Status, Text] = {
-    "finished": Text("finished"),
-    "failed": Text("failed"),
-    "stopped": Text("to resume"),
-    "missing": Text("to train"),
+STATES: dict[Status, Message] = {
+    "finished": Message("finished"),
+    "failed": Message("failed"),
+    "stopped": Message("to resume"),
+    "missing": Message("to train"),
 }
 DONE: tuple[Status, ...] = ("finished", "failed")
 Words = tuple[str, ...]
@@ -60,7 +60,7 @@ class SweepRun:
     settings: dict[str, Any]  # those that the sweep varies
     config: TrainConfig = field(repr=False)
     status: Status = "missing"
-    reason: str | None = None
+    reason: Shown | None = None
     """Why it failed."""
     step: int | None = None
     best_val_loss: float | None = None
@@ -72,7 +72,7 @@ class SweepRun:
         if seen.state == "finished":
             self.status, self.reason = "finished", None
         elif seen.state == "failed" or self.reason:
-            self.status, self.reason = "failed", self.reason or Text("the loss is not finite")
+            self.status, self.reason = "failed", self.reason or Message("the loss is not finite")
         else:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"
         return self.status
@@ -91,18 +91,18 @@ class SweepRun:
             start_new_session=os.name != "nt",  # Ctrl-C on the terminal reaches the sweep alone, which passes it on
         )
 
-    def outcome(self) -> Text:
+    def outcome(self) -> Message:
         """How it has ended, by itself."""
         if status := self.process.returncode:
             self.errors.seek(0)
             text = self.errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
             said = [line.removeprefix("nanoscope: ") for line in text.splitlines() if line.startswith("nanoscope: ")]
-            self.reason = printable(said[-1]) if said else Text("exit status {status:d}", status=status)
+            self.reason = printable(said[-1]) if said else Message("exit status {status:d}", status=status)
         how = STATES[self.look()]
         if self.status == "finished" and self.best_val_loss is not None:
-            how = Text("finished, best validation loss {loss:.4f}", loss=self.best_val_loss)
-        how = Text("{how} ({seconds:duration})", how=how, seconds=time.monotonic() - self.began)
-        return Text("{what}: {reason}", what=how, reason=self.reason) if self.reason else how
+            how = Message("finished, best validation loss {loss:.4f}", loss=self.best_val_loss)
+        how = Message("{how} ({seconds:compact})", how=how, seconds=time.monotonic() - self.began)
+        return Message("{what}: {reason}", what=how, reason=self.reason) if self.reason else how
 
 
 @dataclass
@@ -194,7 +194,7 @@ def _name(settings: dict[str, Any]) -> str:
 def _resolve_all(combinations: Iterable[Words]) -> list[tuple[Words, Resolved]]:
     """The words and the settings of each combination."""
     found: list[tuple[Words, Resolved]] = []
-    mistakes: dict[Text, None] = {}
+    mistakes: dict[Message, None] = {}
     for words in combinations:
         try:
             found.append((words, resolve(words)))
@@ -202,7 +202,7 @@ def _resolve_all(combinations: Iterable[Words]) -> list[tuple[Words, Resolved]]:
             mistakes |= dict.fromkeys(error.mistakes if isinstance(error, InvalidConfigError) else [error.text])
     if mistakes:
         raise UsageError(
-            "nothing was started, because of mistakes in the settings:\n- {listed}", listed=Joined("\n- ", mistakes)
+            "nothing was started, because of mistakes in the settings:\n- {listed}", listed=joined("\n- ", mistakes)
         )
     return found
 
@@ -231,7 +231,7 @@ def _values(key: str, text: str) -> list[str]:
 # --- training them ---
 
 
-def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]) -> int | None:
+def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Message], None]) -> int | None:
     """Train what is not done yet. Returns the signal that stopped the sweep, if one did."""
     _prepare_datasets(sweep)
     try:
@@ -252,15 +252,15 @@ def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Text], None]
     return stop.signal
 
 
-def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: StopRequest) -> None:
+def _train(runs: list[SweepRun], jobs: int, say: Callable[[Message], None], stop: StopRequest) -> None:
     """Keep `jobs` processes busy until all is done, or until a stop is requested and all runs are saved."""
     running: list[SweepRun] = []
     cores = psutil.cpu_count(logical=False) or 1
     shared = {"OMP_NUM_THREADS": str(max(1, cores // jobs))} if jobs > 1 else {}
 
-    def line(run: SweepRun, what: Text) -> None:
+    def line(run: SweepRun, what: Message) -> None:
         place = f"[{runs.index(run) + 1}/{len(runs)}]"
-        say(Text("{place} {name}: {what}", place=place, name=run.name, what=what))
+        say(Message("{place} {name}: {what}", place=place, name=run.name, what=what))
 
     queue = [run for run in runs if run.look() not in DONE]
     try:
@@ -270,8 +270,8 @@ def _train(runs: list[SweepRun], jobs: int, say: Callable[[Text], None], stop: S
                 line(run, run.outcome())
             while queue and len(running) < jobs:
                 run = queue.pop(0)
-                resuming = Text("resuming at step {step}", step=str(run.step))
-                line(run, resuming if run.status == "stopped" else Text("training"))
+                resuming = Message("resuming at step {step}", step=str(run.step))
+                line(run, resuming if run.status == "stopped" else Message("training"))
                 run.start({**shared, **os.environ})
                 running.append(run)
             stop.wait(POLL_SECONDS)

@@ -20,7 +20,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import read_json, write_atomically
 from nanoscope.interrupts import skip_exit_hooks
-from nanoscope.messages import Text
+from nanoscope.messages import Message, Shown
 from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rollback, Start
 from nanoscope.training.reporter import Sink
 
@@ -79,7 +79,7 @@ class Tracker(Sink):
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def write(self, event: AnyEvent | None, lines: Sequence[str] = ()) -> None:
+    def write(self, event: AnyEvent | None, lines: Sequence[Shown] = ()) -> None:
         with suppress(Full):  # it hangs: if it ever goes on, it has to do without the latest events
             self._queue.put_nowait(event)
 
@@ -91,13 +91,13 @@ class Tracker(Sink):
         self.write(None)
         self._thread.join(QUIET_SECONDS)
         if self._thread.is_alive():
-            text = Text(
+            text = Message(
                 "waiting up to {seconds:g} s for {trackers} to finish", seconds=WAIT_SECONDS, trackers=self.package
             )
             self.reporter.emit(Note(text=text))
             self._thread.join(WAIT_SECONDS)
         if self._thread.is_alive():
-            text = Text("{trackers} did not finish in time; events.jsonl has every number", trackers=self.package)
+            text = Message("{trackers} did not finish in time; events.jsonl has every number", trackers=self.package)
             self.notes.put(Note(text=text, level="warning"))
         self.advance(0)
         if not self._done:
@@ -111,7 +111,7 @@ class Tracker(Sink):
                 self.follow(start, iter(self._queue.get, None))
             self._done = True
         except (Exception, SystemExit) as error:
-            text = Text(
+            text = Message(
                 "{tracker} failed, training continues without it: {problem} Turn it off with: --{setting}=False",
                 tracker=self.package,
                 problem=" ".join(str(error).split())[:200].rstrip(".") + ".",
@@ -146,7 +146,7 @@ class Wandb(Tracker):
             settings=settings,
         )
         if run.url:
-            self.notes.put(Note(text=Text(self.ADDRESS, address=run.url)))
+            self.notes.put(Note(text=Message(self.ADDRESS, address=run.url)))
         for event in events:
             match event:
                 case Iter() | Eval():

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from nanoscope.findings.analyse import Analysis
+from nanoscope.messages import NO_BREAK_SPACE
 from nanoscope.runs.run import Run
 from nanoscope.views.terminal_page import columns
-from nanoscope.words.language import NO_BREAK_SPACE, Language
+from nanoscope.words.language import Language
 
 HEIGHT = 6  # rows of braille, four dots each
 MANY = 20_000  # records: of more than these, every k-th is drawn

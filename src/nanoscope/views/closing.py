@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from nanoscope.messages import RIGHT_TO_LEFT_MARK, Text
+from nanoscope.messages import RIGHT_TO_LEFT_MARK, Message, Shown
 
 
-def closing_lines(folder: str) -> Sequence[str]:
+def closing_lines(folder: str) -> Sequence[Shown]:
     """The verdicts on a run that has ended, then how to train it longer if more steps may help, or else the advice."""
     from nanoscope.findings.analyse import analyse  # late: whoever trains imports this before the first iteration
     from nanoscope.findings.declared import Improving, TooShort
@@ -24,7 +24,7 @@ def closing_lines(folder: str) -> Sequence[str]:
     if not longer:  # what would only have saved time is of no use any more
         lines += [sentence(advice, language) for advice in analysis.advice if advice.saves_s is None]
     mark = RIGHT_TO_LEFT_MARK if language.right_to_left else ""
-    lines = [mark + line for line in lines]
+    shown: list[Shown] = [mark + line for line in lines]
     if longer and end is not None:
-        lines.append(Text("train longer: {command}", command=resume_command(folder, end.resume_with)))
-    return lines
+        shown.append(Message("train longer: {command}", command=resume_command(folder, end.resume_with)))
+    return shown

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from nanoscope.findings.compare.declared import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
-from nanoscope.messages import Message, printable
+from nanoscope.messages import NOTHING, Message, printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import verdict_title
 
 LONG_NAME = 40  # characters: runs with longer names are called A, B, C

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from nanoscope.messages import printable
+from nanoscope.messages import NO_BREAK_SPACE, NOTHING, printable
 from nanoscope.runs.summary import RunSummary, State
 from nanoscope.views.terminal_page import Page, columns
-from nanoscope.words.language import NO_BREAK_SPACE, NOTHING, Language
+from nanoscope.words.language import Language
 
 STYLES: dict[State, str] = {
     "live": "green",

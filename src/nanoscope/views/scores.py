@@ -1,9 +1,9 @@
 """`eval` on a terminal: a table of the models, the best first, and how far they are apart."""
 
 from nanoscope.findings.scores import Score, Scores
-from nanoscope.messages import printable
+from nanoscope.messages import NOTHING, printable
 from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.language import Language
 
 
 def print_scores(scores: Scores, page: Page) -> None:

@@ -24,7 +24,7 @@ def source_line(log: Log, language: Language) -> str:
     """The file, its length, and the format."""
     say = language.say
     source = say("standard input") if log.source == "-" else printable(log.source)
-    lines = language.plural("{n} line", "{n} lines", log.lines)
+    lines = language.say("{n} line", "{n} lines", n=log.lines)
     if log.read_instead:
         return say("{source}: read from {file} beside it, which holds more", source=source, file=log.read_instead)
     if log.format == "none":

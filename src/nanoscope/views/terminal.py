@@ -9,11 +9,11 @@ from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
 from nanoscope.findings.compare.declared import Confounded, Effect, Identical, Repeats
 from nanoscope.findings.declared import LogError, NoteFinding, Verdict
 from nanoscope.findings.eta import Eta
+from nanoscope.messages import NOTHING
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.views.terminal_page import Page, columns
-from nanoscope.words.language import NOTHING
 from nanoscope.words.sentences import sentence, verdict_title
 
 STYLES = {"good": "bold green", "fair": "bold yellow", "bad": "bold red"}
@@ -41,7 +41,7 @@ def print_report(
     if len(analyses) > 1:
         _runs_table(analyses, page)
         _experiment(log, analyses, page)
-        page.heading(say("Run {number} of {count}", number=shown + 1, count=len(analyses)))
+        page.heading(say("Run {number:number} of {count:number}", number=shown + 1, count=len(analyses)))
     is_last = shown == len(analyses) - 1
     _run(log.runs[shown], analyses[shown], errors, notes if is_last else (), page)
 

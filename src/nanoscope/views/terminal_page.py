@@ -18,8 +18,8 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from nanoscope import messages
-from nanoscope.messages import RIGHT_TO_LEFT_MARK, printable
-from nanoscope.words.language import END_ISOLATE, ISOLATE, NO_BREAK_SPACE, Language
+from nanoscope.messages import NO_BREAK_SPACE, RIGHT_TO_LEFT_MARK, printable
+from nanoscope.words.language import END_ISOLATE, ISOLATE, Language
 
 NARROW = 72  # columns below which a table is written as a list
 
@@ -72,11 +72,11 @@ class Page:
             sys.stdout.reconfigure(encoding="utf-8")  # a pipe on Windows may not encode Arabic
         self.console = console or _PipeFriendlyConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
         if language.right_to_left and self.console.file.isatty() and lacks_bidi(os.environ):
-            hint = messages.Text(
+            hint = messages.Message(
                 "This terminal doesn't show right-to-left text properly. To read it in a browser: {command}",
                 command=f"nanoscope report LOG --lang {language.code}",
             )
-            self.paragraph(language.text(hint), style="dim")
+            self.paragraph(language.render(hint), style="dim")
             self.line()
 
     @property

@@ -6,7 +6,7 @@ from typing import Literal
 
 from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.declared.base import Confidence, Finding
-from nanoscope.messages import Message, Phrases, Plural, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 
 MOST_LOSSES = 8  # that a sentence lists; of more it gives the best and the worst, and a table has them all
 LossMeasure = Literal["val", "train"]
@@ -122,7 +122,7 @@ class Effect(Compared):
     seed_differs: bool  # as well, and no run was repeated
 
     def said(self, names: Sequence[str]) -> Said:
-        return Phrases(
+        return sentences(
             _with(self.fixed),
             bool(self.among) and Message("Among {runs}:", runs=_listed([names[run] for run in self.among])),
             self._cause(),
@@ -171,7 +171,7 @@ class Effect(Compared):
         return Message("{loss:loss} with {value}", loss=loss, value=value)
 
     def _size(self) -> Said:
-        size = Verbatim("{size:with_error}", size=(self.difference, self.noise))
+        size = verbatim("{size:with_error}", size=(self.difference, self.noise))
         match self.noise_from:
             case "windows":
                 return Message("From best to worst: {size}, compared window by window.", size=size)
@@ -209,21 +209,21 @@ class Repeats(Compared):
         return len(self.runs)
 
     def text(self) -> Said:
-        return Phrases(_with(self.fixed), self._spread(), self._unexplained())
+        return sentences(_with(self.fixed), self._spread(), self._unexplained())
 
     def _spread(self) -> Said:
-        values = {"where": _where(self), "size": Verbatim("{size:with_error2}", size=(self.mean, self.spread))}
+        values = {"where": _where(self), "size": verbatim("{size:with_error2}", size=(self.mean, self.spread))}
         if self.differ == "seed":
-            return Plural(
+            return Message(
                 "{n} repeat with another seed ({where}): {size}, between {low:loss} and {high:loss}.",
                 "{n} repeats with other seeds ({where}): {size}, between {low:loss} and {high:loss}.",
-                self.count,
+                n=self.count,
                 **values,
             )
-        return Plural(
+        return Message(
             "{n} run that the logs can't tell apart ({where}): {size}, between {low:loss} and {high:loss}.",
             "{n} runs that the logs can't tell apart ({where}): {size}, between {low:loss} and {high:loss}.",
-            self.count,
+            n=self.count,
             **values,
         )
 
@@ -254,17 +254,17 @@ class Identical(Compared):
         return len(self.runs)
 
     def text(self) -> Said:
-        same = Plural(
+        same = Message(
             "{n} run is identical to the digit ({where}: {loss:loss}).",
             "{n} runs are identical to the digit ({where}: {loss:loss}).",
-            self.count,
+            n=self.count,
             where=_where(self),
         )
         if self.settings:
-            return Phrases(same, Message("So {settings} changes nothing here.", settings=_listed(self.settings)))
+            return sentences(same, Message("So {settings} changes nothing here.", settings=_listed(self.settings)))
         if self.knows_settings:
-            return Phrases(same, Message("Their settings are the same as well: the run can be repeated exactly."))
-        return Phrases(same, Message("If a setting was changed between them, it changes nothing."))
+            return sentences(same, Message("Their settings are the same as well: the run can be repeated exactly."))
+        return sentences(same, Message("If a setting was changed between them, it changes nothing."))
 
 
 class Confounded(Compared):
@@ -281,7 +281,7 @@ class Confounded(Compared):
 
     def said(self, names: Sequence[str]) -> Said:
         run, values = names[self.run], _assigned(self.tell_apart)
-        return Phrases(
+        return sentences(
             self._differ(run, names[self.other]),
             len(self.tell_apart) == 1
             and Message("A run like {run}, but with {next}, would tell.", run=run, next=values),
@@ -334,13 +334,13 @@ def _where(finding: Effect | Repeats | Identical | Confounded) -> Message:
     return Message("training loss at step {step:plain}")
 
 
-def _apart(difference: float) -> Verbatim:
-    return Verbatim("{size:significant2}", size=abs(difference))
+def _apart(difference: float) -> Message:
+    return verbatim("{size:significant2}", size=abs(difference))
 
 
-def _assigned(settings: Sequence[Setting]) -> Verbatim:
+def _assigned(settings: Sequence[Setting]) -> Message:
     return _listed([f"{key}={value}" for key, value in settings])
 
 
-def _listed(items: Sequence[str | Message]) -> Verbatim:
-    return Verbatim("{items:listed}", items=items)
+def _listed(items: Sequence[str | Message]) -> Message:
+    return verbatim("{items:listed}", items=items)

@@ -62,7 +62,8 @@ class ComparedRun:
         settings["trainer"] = run.format
         if run.details:
             start = run.details.start
-            resolved = {"dtype": start.dtype, "compile": start.compiled, "device_name": start.device_name}
+            device = str(start.device_name) if start.device_name else None
+            resolved = {"dtype": start.dtype, "compile": start.compiled, "device_name": device}
             settings |= {key: value for key, value in resolved.items() if value is not None}
             for resume in run.details.resumes:
                 changed = {key: f"{written(was)} → {written(now)}" for key, (was, now) in resume.changed.items()}

@@ -3,7 +3,7 @@
 import math
 
 from nanoscope.findings.declared.base import Finding
-from nanoscope.messages import Message, Phrases, Said, Verbatim
+from nanoscope.messages import Message, Said, sentences, verbatim
 from nanoscope.runs.trainers import flag
 
 ACTIONS = {
@@ -65,7 +65,7 @@ ACCUMULATES = Message("Halve {setting}: the trainer accumulates twice as much, f
 # Where the log does not say what the setting is now.
 WITHOUT_VALUES = {
     "lower_eval_iters": Message(
-        "Divide {setting} by {factor}: the error of an evaluation grows {times:significant2}-fold."
+        "Divide {setting} by {factor:number}: the error of an evaluation grows {times:significant2}-fold."
     ),
     "lower_learning_rate": Message("Lower {setting}, and clip gradients ({clip}).", clip="grad_clip=1.0"),
 }
@@ -104,10 +104,10 @@ class Advice(Finding):
         }
         names["setting"] = names.get("setting") or self.setting
         if "assignment" in said.values:
-            names["assignment"] = Verbatim("{setting}={to_value:typed}", setting=names["setting"])
+            names["assignment"] = verbatim("{setting}={to_value:typed}", setting=names["setting"])
         if names.get("accumulation") == "":
             said = ACCUMULATES
-        return Phrases(Message(said.template, **names), self._saving())
+        return sentences(Message(said.template, **names), self._saving())
 
     def _saving(self) -> Said:
         if self.saves_s is None:

@@ -11,10 +11,6 @@ Confidence = Literal["sure", "likely", "hint"]
 """How sure a verdict is: `sure` needs evidence well beyond the run's own noise, `hint` is worth a look and no more."""
 
 
-class Epoch(int):
-    """The number of an epoch, where a run is counted in epochs: words call it so."""
-
-
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 class Finding:
     """Base of all findings: each subclass is a dataclass, and `code` is its name in snake_case.

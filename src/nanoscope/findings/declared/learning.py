@@ -4,7 +4,7 @@ from typing import Literal
 
 from nanoscope.findings.declared.base import Finding
 from nanoscope.ladder import Place, in_words
-from nanoscope.messages import Message, Part, Phrases, Plural, Said, Verbatim, bracketed, clauses
+from nanoscope.messages import Message, Part, Said, bracketed, clauses, sentences, verbatim
 
 Measure = Literal["val", "train"]
 LEAST_NOISE = 0.00005  # what four decimals can show
@@ -29,7 +29,7 @@ class TrainLoss(Finding):
 
     def text(self) -> Said:
         level = self.smoothed_last is not None and Message("Training loss: about {smoothed_last:loss}")
-        return Phrases(
+        return sentences(
             clauses(
                 Message("Training loss: from {first:loss} to {smoothed_last:loss}") if self.moved else level,
                 (self.noise or 0.0) >= LEAST_NOISE and Message(", single lines ±{noise:significant2}"),
@@ -41,7 +41,7 @@ class TrainLoss(Finding):
         )
 
     def _beginning(self) -> Said:
-        uniform = Verbatim("ln({vocab_size:plain}) = {uniform_loss:number2}")
+        uniform = verbatim("ln({vocab_size:plain}) = {uniform_loss:number2}")
         if self.first_is_uniform is None:
             return None
         if self.first_is_uniform:
@@ -105,7 +105,7 @@ class LossPlace(Finding):
     sampled: bool  # not the whole training split
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             Message(
                 "Compared with n-gram models, which only count what follows what in the training text, the best "
                 "validation loss, {loss:loss}, is {place}.",
@@ -145,7 +145,7 @@ class Checkpoints(Finding):
         if not self.count:
             return None
         one, last = Message(", at {last_step:at}"), Message(", the last at {last_step:at}")
-        written = Plural("{n} checkpoint written", "{n} checkpoints written", self.count)
+        written = Message("{n} checkpoint written", "{n} checkpoints written", n=self.count)
         return clauses(written, one if self.count == 1 else last, Message("."))
 
 
@@ -215,7 +215,7 @@ class GradientNorm(Finding):
             self.clipped_share is not None
             and Message(
                 "; {clipped_share:percent} of the printed steps were clipped ({setting})",
-                setting=Verbatim("grad_clip={clip:typed}"),
+                setting=verbatim("grad_clip={clip:typed}"),
             ),
             Message("."),
         )

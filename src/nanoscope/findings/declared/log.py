@@ -3,7 +3,7 @@
 from typing import Literal
 
 from nanoscope.findings.declared.base import Finding
-from nanoscope.messages import Message, Phrases, Plural, Said
+from nanoscope.messages import Message, Said, sentences
 from nanoscope.runs.run import ErrorKind
 
 NEARLY_ALL = 0.95  # of the steps: a run that prints every k-th step ends before its last one
@@ -25,7 +25,7 @@ class LogSummary(Finding):
     steps_are_lines: bool = False  # the log does not number its steps
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             self.begins_mid_run
             and bool(self.first_step)
             and Message("The log begins at step {first_step:plain}, in the middle of the run."),
@@ -36,16 +36,16 @@ class LogSummary(Finding):
             bool(self.resumed_at) and Message("The run was resumed at step {resumed_at:steps}."),
             self.elided and Message("Steps are missing from the middle of the log."),
             self.duplicates_dropped > 0
-            and Plural(
+            and Message(
                 "{n} line was a repetition and was counted once.",
                 "{n} lines were repetitions and were counted once.",
-                self.duplicates_dropped,
+                n=self.duplicates_dropped,
             ),
             self.rejoined_lines > 0
-            and Plural(
+            and Message(
                 "{n} record was broken over several lines and put together again.",
                 "{n} records were broken over several lines and put together again.",
-                self.rejoined_lines,
+                n=self.rejoined_lines,
             ),
         )
 
@@ -102,7 +102,7 @@ class RunProgress(Finding):
         return total is not None and last is not None and bool(self.finished) and last >= NEARLY_ALL * total
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             self._end() if self.finished else self._place(),
             self._tokens(),
             self.tokens_per_parameter is not None
@@ -112,10 +112,10 @@ class RunProgress(Finding):
     def _end(self) -> Message:
         if self.unit == "epoch":
             if self.complete:
-                return Message("Finished: all {total_steps} epochs are done.")
+                return Message("Finished: all {total_steps:number} epochs are done.")
             return Message("Finished at epoch {last_step:plain}.")
         if self.complete:
-            return Message("Finished: all {total_steps} steps are done.")
+            return Message("Finished: all {total_steps:number} steps are done.")
         if self.total_steps:
             return Message("Finished early, at step {last_step:plain} of {total_steps:plain}.")
         return Message("Finished at step {last_step:plain}.")

@@ -29,8 +29,8 @@ class OutOfMemoryNote(Finding):
     micro_batch: int
 
     TEXT = Message(
-        "At step {step:plain} memory ran out: the run went on with micro-batches of {micro_batch} "
-        "instead of {micro_batch_before}."
+        "At step {step:plain} memory ran out: the run went on with micro-batches of {micro_batch:number} "
+        "instead of {micro_batch_before:number}."
     )
 
 
@@ -101,5 +101,5 @@ def _finding(event: "Event") -> NoteFinding | None:
         case e.Asleep():
             return AsleepNote(event.step, event.seconds)
         case e.CheckpointFailed():
-            return CheckpointFailedNote(event.step, printable(event.message[:MESSAGE_CHARACTERS]))
+            return CheckpointFailedNote(event.step, printable(str(event.message)[:MESSAGE_CHARACTERS]))
     return None

@@ -5,7 +5,7 @@ from typing import Literal
 from nanoscope.findings.declared.base import Tone, Verdict
 from nanoscope.findings.declared.learning import Gap, Measure
 from nanoscope.findings.declared.log import ERRORS
-from nanoscope.messages import Message, Part, Phrases, Plural, Said, Verbatim
+from nanoscope.messages import Message, Part, Said, sentences, verbatim
 from nanoscope.runs.run import ErrorKind
 
 
@@ -22,7 +22,7 @@ class Completed(Verdict, tone="good"):
     TITLE = Message("Finished as planned")
 
     def text(self) -> Said:
-        return Phrases(self._training(), self._validation())
+        return sentences(self._training(), self._validation())
 
     def _training(self) -> Part:
         if self.last is None:
@@ -30,15 +30,15 @@ class Completed(Verdict, tone="good"):
         if self.first is None:
             return Message("Training loss ended near {last:loss}.")
         if self.unit == "epoch":
-            return Plural(
+            return Message(
                 "In {n} epoch, training loss went from {first:loss} to {last:loss}.",
                 "In {n} epochs, training loss went from {first:loss} to {last:loss}.",
-                self.steps,
+                n=self.steps,
             )
-        return Plural(
+        return Message(
             "In {n} step, training loss went from {first:loss} to {last:loss}.",
             "In {n} steps, training loss went from {first:loss} to {last:loss}.",
-            self.steps,
+            n=self.steps,
         )
 
     def _validation(self) -> Part:
@@ -91,7 +91,7 @@ class Plateau(Verdict, harmless=True):
         change = self.change, self.error
         if self.measure == "val":
             return Message(
-                "Since {since_step:at} validation loss has stayed near {level:loss}: over {evaluations} "
+                "Since {since_step:at} validation loss has stayed near {level:loss}: over {evaluations:number} "
                 "evaluations it changed by {change:signed}, which is within its noise.",
                 change=change,
             )
@@ -116,7 +116,7 @@ class ScheduleEnded(Verdict, harmless=True):
             Message("Validation loss stays near {level:loss}."),
             Message("Training loss stays near {level:loss}."),
         )
-        return Phrases(
+        return sentences(
             val if self.measure == "val" else train,
             Message(
                 "The learning rate has come down to {lr:rate}, so the curve is flat by schedule; "
@@ -164,7 +164,7 @@ class Stalled(Verdict):
 
     def text(self) -> Said:
         gap = self.gap
-        return Phrases(
+        return sentences(
             Message(
                 "Since {since_step:at} validation loss changed by {change:signed}, while training loss fell from "
                 "{train_then:loss} to {train:loss}.",
@@ -205,7 +205,7 @@ class Worsening(Verdict, tone="bad"):
                 "overfitting."
             ),
         )
-        return Phrases(
+        return sentences(
             Message(
                 "Validation loss was best at {best_step:at} ({best:loss}) and has risen to {last:loss} since, by "
                 "{rise:measured}.",
@@ -250,16 +250,16 @@ class Overfitting(Verdict):
                 "its training text by heart. Validation loss was very likely lower before; the log doesn't show when "
                 "it was best."
             )
-        return Phrases(
+        return sentences(
             self.last_train is not None
             and Message(
                 "Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
                 "{last_val:loss} since, while training loss fell to {last_train:loss}."
             ),
-            Plural(
+            Message(
                 "The {n} step after that ({wasted_share:percent} of the run) did not help on new text.",
                 "The {n} steps after that ({wasted_share:percent} of the run) did not help on new text.",
-                self.wasted_steps,
+                n=self.wasted_steps,
             ),
         )
 
@@ -273,7 +273,7 @@ class Memorising(Verdict):
     TITLE = Message("Memorising")
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             Message(
                 "A training loss of {loss:loss} is lower than new text usually allows, so the model seems to repeat "
                 "what it has read. There is no validation loss to confirm it."
@@ -303,7 +303,8 @@ class Leak(Verdict):
             )
         return Message(
             "Validation loss ({val:loss}) is below training loss ({train:loss}), by {difference:significant2} over "
-            "{evaluations} evaluations. Either the validation text is simpler, or it is part of the training text."
+            "{evaluations:number} evaluations. Either the validation text is simpler, or it is part of the training "
+            "text."
         )
 
 
@@ -324,7 +325,7 @@ class Diverged(Verdict, tone="bad", breaks=True):
     TITLE = Message("Diverged")
 
     def text(self) -> Said:
-        return Phrases(
+        return sentences(
             Message(
                 "At {step:at} the loss jumped from {best:loss} up to {highest:loss}, and it hasn't recovered: it is "
                 "{last:loss} now."
@@ -364,7 +365,7 @@ class DamagedStart(Verdict):
         val = Message("Validation loss was {first:loss} before training and {worst:loss} at {worst_step:at}.")
         train = Message("The loss was {first:loss} at first and {worst:loss} at {worst_step:at}.")
         back, not_yet = Message("It had recovered by {recovered_step:at}."), Message("It hasn't recovered yet.")
-        return Phrases(
+        return sentences(
             val if self.measure == "val" else train,
             _above_guessing(self),
             not_yet if self.recovered_step is None else back,
@@ -385,26 +386,26 @@ class NotLearning(Verdict, tone="bad"):
     def text(self) -> Said:
         match self.reason:
             case "uniform":
-                return Plural(
+                return Message(
                     "After {n} step the loss is {level:loss}, still that of pure guessing.",
                     "After {n} steps the loss is {level:loss}, still that of pure guessing.",
-                    self.steps,
+                    n=self.steps,
                 )
             case "frequencies":
-                return Plural(
+                return Message(
                     "After {n} step the loss rests at {level:loss}, about what token frequencies alone would "
                     "give: the model has learnt nothing about their order.",
                     "After {n} steps the loss rests at {level:loss}, about what token frequencies alone would "
                     "give: the model has learnt nothing about their order.",
-                    self.steps,
+                    n=self.steps,
                 )
             case "first_value":
-                where = Plural(
+                where = Message(
                     "After {n} step the loss is {level:loss}, where it began.",
                     "After {n} steps the loss is {level:loss}, where it began.",
-                    self.steps,
+                    n=self.steps,
                 )
-                return Phrases(where, self.lr_zero and Message("The learning rate in the log is zero."))
+                return sentences(where, self.lr_zero and Message("The learning rate in the log is zero."))
             case "zero":
                 return Message(
                     "The loss is exactly zero in every line: the targets are empty or masked, or the loss isn't "
@@ -454,7 +455,7 @@ class NonFinite(Verdict, breaks=True):
                 "The loss has not been a number since the first step in the log ({step:at}). That points to the "
                 "set-up (data, precision, a kernel) rather than to learning."
             )
-        return Phrases(
+        return sentences(
             Message("The loss has not been a number since {step:at}: the model learns nothing after that."),
             Message("The last valid loss was {last_finite_loss:loss}."),
             _last_good(self),
@@ -470,7 +471,7 @@ class GradientNotFinite(Verdict, tone="bad"):
 
     TITLE = Message("Gradients are not finite")
     TEXT = Message(
-        "The gradient norm is NaN or infinite in {count} of {lines} lines, since "
+        "The gradient norm is NaN or infinite in {count:number} of {lines:number} lines, since "
         "{step:at}. Such steps teach the model nothing, or destroy it."
     )
 
@@ -524,15 +525,15 @@ class TooShort(Verdict, harmless=True):
 
     def text(self) -> Said:
         if self.warming_up:
-            return Plural(
+            return Message(
                 "The log covers {n} step, all of them while the learning rate warms up.",
                 "The log covers {n} steps, all of them while the learning rate warms up.",
-                self.steps,
+                n=self.steps,
             )
-        return Plural(
+        return Message(
             "The log covers {n} step, in too few lines to say how the model learns.",
             "The log covers {n} steps, in too few lines to say how the model learns.",
-            self.steps,
+            n=self.steps,
         )
 
 
@@ -565,7 +566,9 @@ class NoTraining(Verdict, tone="bad"):
     def text(self) -> Said:
         if not self.lines:
             return Message("It is empty.")
-        return Plural("No training step was found in {n} line.", "No training step was found in {n} lines.", self.lines)
+        return Message(
+            "No training step was found in {n} line.", "No training step was found in {n} lines.", n=self.lines
+        )
 
 
 def _last_good(verdict: Diverged | NonFinite) -> Part:
@@ -576,5 +579,5 @@ def _last_good(verdict: Diverged | NonFinite) -> Part:
 def _above_guessing(verdict: Diverged | DamagedStart) -> Said:
     if verdict.uniform_loss is None:
         return None
-    uniform = Verbatim("{uniform_loss:number2}")
+    uniform = verbatim("{uniform_loss:number2}")
     return Message("That is above {uniform}, the loss of pure guessing.", uniform=uniform)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nanoscope.errors import UsageError, why
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, Shown, on_terminal
 from nanoscope.runs.summary import RunSummary
 from nanoscope.views.dashboard.folder import Entry
 
@@ -77,7 +77,7 @@ def notifier(target: str) -> Callable[[Facts], None]:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if not failed:
                 event, reason = facts["event"], _reason(error)
-                text = Text("nanoscope: --notify failed ({event}): {reason}", event=event, reason=reason)
+                text = Message("nanoscope: --notify failed ({event}): {reason}", event=event, reason=reason)
                 print(on_terminal(text), file=sys.stderr, flush=True)
             failed = True
 
@@ -118,9 +118,9 @@ def _run(command: str) -> Callable[[Facts], None]:
     return send
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> Shown:
     if isinstance(error, subprocess.CalledProcessError):
-        return Text("the command ended with status {status:d}", status=error.returncode)
+        return Message("the command ended with status {status:d}", status=error.returncode)
     if isinstance(error, subprocess.TimeoutExpired | TimeoutError):
-        return Text("no answer within {seconds:.0f} s", seconds=TIMEOUT_SECONDS)
+        return Message("no answer within {seconds:.0f} s", seconds=TIMEOUT_SECONDS)
     return f"{error}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nanoscope.errors import JobError
 from nanoscope.findings.analyse import Options
-from nanoscope.messages import Text
+from nanoscope.messages import Message
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.runs.own import OwnRun
@@ -36,14 +36,14 @@ class GoneError(JobError):
     """A run does not exist, or no longer."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(Text("There is no run {name}.", name=name))
+        super().__init__(Message("There is no run {name}.", name=name))
 
 
 class NoTrainingError(JobError):
     """There are no training steps in what was read."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(Text("No training step was found in {path}: there is nothing to show.", path=name))
+        super().__init__(Message("No training step was found in {path}: there is nothing to show.", path=name))
 
 
 class StillReadingError(Exception):

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from nanoscope.errors import JobError
-from nanoscope.messages import Joined, printable, to_print
+from nanoscope.messages import joined, printable, to_print
 
 MAX_SECONDS = 300
 PROMPT_BYTES = 20_000
@@ -65,4 +65,4 @@ async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGene
     if not wrote:
         said = (await stderr.read(4000)).decode("utf-8", "replace").strip().splitlines()
         lines = [to_print(line).lstrip("\u200f").removeprefix("nanoscope: ").strip() for line in said[-3:]]
-        raise JobError(Joined("\n", lines))
+        raise JobError(joined("\n", lines))

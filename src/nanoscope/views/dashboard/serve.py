@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.messages import Text, on_terminal
+from nanoscope.messages import Message, on_terminal
 from nanoscope.views.dashboard.guard import LOOPBACK
 from nanoscope.views.dashboard.notify import notifier
 from nanoscope.views.dashboard.routes import make_app
@@ -117,7 +117,7 @@ def serve(
         app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
         timeout_graceful_shutdown=1, http=_Connection,
     )  # fmt: skip
-    print(on_terminal(Text("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
+    print(on_terminal(Message("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
     if browse:
         webbrowser.open(url)
     _Server(config).run(sockets=[listening])

@@ -19,7 +19,7 @@ from nanoscope.findings.progress import train_tokens
 from nanoscope.findings.schema import plain
 from nanoscope.findings.slow import SlowRecord, named
 from nanoscope.ladder import Rung, knowledge
-from nanoscope.messages import LANGUAGES, Text, printable
+from nanoscope.messages import LANGUAGES, Message, printable
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.compare import comparison_texts
@@ -161,7 +161,7 @@ def _rungs(source: Source) -> list[Rung]:
 
 def _rung(rung: Rung, source: Source, language: Language) -> str:
     assert source.details.ladder is not None
-    return language.text(Text("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit)))
+    return language.render(Message("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit)))
 
 
 def _slow_step(slow: SlowRecord, language: Language) -> str:

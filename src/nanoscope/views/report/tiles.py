@@ -5,9 +5,10 @@ from typing import Any
 from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.clock import wall_seconds
 from nanoscope.findings.eta import Eta, NoEta
-from nanoscope.findings.mfu import believable_mfu, mfu_peak
+from nanoscope.findings.mfu import share_of_device
+from nanoscope.messages import NOTHING
 from nanoscope.runs.run import Run
-from nanoscope.words.language import NOTHING, Language
+from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 
 Tile = dict[str, Any]  # key, label, value, unit, foot: texts; concept: what the label opens; share: of steps done
@@ -129,8 +130,7 @@ def _speed(analysis: Analysis, language: Language) -> Tile:
     say, timing = language.say, analysis.timing
     step = language.duration(timing.typical_s) if timing else NOTHING
     rate = timing.throughput_tok_s if timing else None
-    mfu = believable_mfu(analysis.mfu, analysis.achieved)
-    peak = mfu_peak(analysis.mfu, analysis.achieved)
+    mfu, peak = share_of_device(analysis.mfu, analysis.achieved)
     share = None if mfu is None else f"MFU {language.percent(mfu)}"
     if mfu is not None and peak is not None:
         share = say("MFU {share} of {peak} TFLOP/s", share=language.percent(mfu), peak=language.significant(peak))

@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from nanoscope.errors import UsageError
 from nanoscope.findings.known import Numbers
-from nanoscope.messages import LANGUAGES, Text
+from nanoscope.messages import LANGUAGES, Message
 from nanoscope.suggest import did_you_mean
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
@@ -109,11 +109,10 @@ def _value(name: str, numbers: Numbers) -> Any:
 def _filled(text: str, numbers: Numbers, language: Language) -> str:
     """A text with its numbers; what stands between backticks keeps its own direction, as a whole."""
 
-    def value_of(name: str) -> object:
-        value = _value(name, numbers)
-        return sentence(value, language) if name == "verdict" else value
-
-    pieces = [language.fill(piece, value_of, isolated=not at % 2) for at, piece in enumerate(text.split("`"))]
+    values: dict[str, Any] = {**numbers}
+    if "overfitting" in numbers:
+        values["verdict"] = sentence(numbers["overfitting"], language)
+    pieces = [language.fill(piece, values) for piece in text.split("`")]
     return "".join(language.isolate(piece) if at % 2 else piece for at, piece in enumerate(pieces))
 
 
@@ -142,7 +141,7 @@ def concept_named(name: str) -> Concept:
     names |= {title: title.replace("_", " ") for concept in CONCEPTS.values() for title in _titles(concept)}
     hint = did_you_mean(_plain(name), names, lambda near: f"nanoscope what {names[near]}", cutoff=NEAR)
     raise UsageError(
-        Text(
+        Message(
             "There is no concept {name}.{hint}\nAll of them: {command}",
             name=repr(name),
             hint=hint,

@@ -1,0 +1,241 @@
+"""Readings of what a log means, and the relations that refuse them.
+
+A label suggests a reading; a relation to something else in the log refuses it. The first reading that nothing refuses
+counts. Step, total, the time of a step and 'finished' rest on two readings of different descent, or on one that
+nothing contradicts: what the other descents say is in the vetoes. Where every reading is refused there is a doubt, and
+no value.
+"""
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from nanoscope.runs.columns import Column, Table
+from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
+
+SAMPLE = 2000
+CLOCK_MAY_DIFFER = 1.4
+FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
+LONG_LINE = 5  # steps from line to line, from which a time may be that of all of them
+NAN = float("nan")
+
+
+class Numbering(NamedTuple):
+    """What numbers the rows."""
+
+    steps: "array[int]"
+    total: int | None = None
+    totals: Column | None = None
+    batches: int | None = None  # in an epoch
+    unit: Literal["step", "epoch"] = "step"
+    column: Column | None = None  # that it was read from
+    guessed: bool = False  # evaluations cannot be counted like that
+
+
+class Times(NamedTuple):
+    """Seconds of a step, and how they were told."""
+
+    values: "array[float]"
+    source: TimeSource
+    spans: bool = False  # each is the mean of the steps since the row before
+    resolution_s: float | None = None
+
+
+class Reading(NamedTuple):
+    """One way to read a field. Readings of one descent (a column, a bar, the clock) are one witness."""
+
+    value: Any
+    why: str
+    descent: str
+    size: float | None = None  # as it is shown
+
+
+@dataclass(eq=False, repr=False)
+class Rows:
+    """The rows of one table, as what they are: training steps, evaluations, or both."""
+
+    table: Table
+    loss: Column | None = None
+    val: Column | None = None
+    metric: Literal["loss", "bpb"] = "loss"
+    count: Numbering | None = None  # None: they belong to the step before or after them
+    total: int | None = None
+    times: Times | None = None
+    pace: float | None = None  # seconds a step by the clock of the lines
+    speed: float | None = None  # seconds a line by the printed tokens per second
+    kept: list[int] | None = None  # the rows that are steps, unless all are
+    trains: bool = False
+    evaluates: bool = False
+    ends: bool = False  # such a row comes when training is over
+    repeats_val: bool = False  # each row has the last validation loss again (LitGPT)
+    only_last: bool = False  # of neighbouring rows: an evaluation on its way
+
+    @property
+    def steps(self) -> "array[int] | None":
+        return self.count.steps if self.count else None
+
+    def every(self) -> float:
+        """Steps from row to row."""
+        steps = (self.steps or array("q"))[:SAMPLE]
+        return middle([b - a for a, b in pairwise(steps) if b > a]) or 1
+
+
+@dataclass(eq=False, repr=False)
+class Claim:
+    """What the log says about a field: the readings that nothing refused, and the others with what refused them."""
+
+    name: str
+    readings: list[Reading] = field(default_factory=list)
+    refused: list[tuple[Reading, str]] = field(default_factory=list)
+
+    @property
+    def value(self) -> Any:
+        return self.readings[0].value if self.readings else None
+
+    def doubt(self) -> Doubt:
+        """The field as the log leaves it."""
+        readings = [*(reading for reading, _ in self.refused), *self.readings]
+        refused = [(reading.size, why) for reading, why in self.refused]
+        return Doubt(self.name, [(reading.size, reading.why) for reading in readings], refused)
+
+
+def settle(name: str, readings: Iterable[Reading], rows: Rows) -> Claim:
+    """The first reading of a field that no relation refuses."""
+    claim = Claim(name)
+    for reading in readings:
+        refusing = next((veto for veto in VETOES[name] if not veto(reading, rows)), None)
+        if refusing is None:
+            claim.readings.append(reading)
+            break
+        claim.refused.append((reading, str(refusing.__doc__)))
+    return claim
+
+
+# --- relations ---
+
+
+def tells_rows_apart(count: Reading, rows: Rows) -> bool:
+    """rows with different losses have the same number"""
+    column, loss = count.value.column, rows.loss or rows.val
+    if column is None or loss is None or len(rows.table) < 4 or column.role in ("step", "global_step"):
+        return True
+    pairs = zip(pairwise(column.sample()), pairwise(loss.sample()), strict=False)
+    apart = [a != b for (a, b), (x, y) in pairs if x != y]
+    return bool(2 * sum(apart) >= len(apart))
+
+
+def counts_no_lines(count: Reading, rows: Rows) -> bool:
+    """these are the numbers of lines in a file"""
+    column, places = count.value.column, rows.table.at[:SAMPLE]
+    if column is None or column.label or rows.table.part_of(column, "of") or rows.table.get("epoch") is None:
+        return True
+    apart = {value - (at >> LINE_BITS) for value, at in zip(column.sample(), places, strict=False)}
+    return bool(len(places) < 2 or len(apart) > 1)
+
+
+def is_a_number(count: Reading, rows: Rows) -> bool:
+    """no trainer counts so far"""
+    found: Numbering = count.value
+    return found.unit == "step" or min(found.steps, default=0) >= 0
+
+
+def not_below_a_step(total: Reading, rows: Rows) -> bool:
+    """a step is above it"""
+    return int(total.value) >= max(rows.steps or (0,))
+
+
+def fits_the_clock(times: Reading, rows: Rows) -> bool:
+    """it is not what passed on the clock"""
+    if times.descent not in ("printed", "lines", "thousandths") or not times.size:
+        return True
+    if rows.pace is None:
+        return times.descent != "thousandths"
+    least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
+    return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
+
+
+def first_is_not_fastest(times: Reading, rows: Rows) -> bool:
+    """the first step, with all that starts up, would be the fastest"""
+    values, steps, every = times.value.values, rows.steps or (0,), rows.every()
+    if times.descent != "printed" or rows.pace or every < LONG_LINE or steps[0] > 1:
+        return True
+    usual = sorted(t for t in values[1:SAMPLE] if t > 0)
+    return len(usual) < 5 or not (times.size or 0) / every < values[0] < FIRST_IS_SHORT * usual[0]
+
+
+def fits_the_speed(times: Reading, rows: Rows) -> bool:
+    """by the tokens per second it is the time of all steps since the line before"""
+    if times.descent != "printed" or rows.pace or not rows.speed or rows.every() < LONG_LINE:
+        return True
+    return abs((times.size or 0) / rows.speed - 1) >= 0.15
+
+
+def falls_as_it_says(times: Reading, rows: Rows) -> bool:
+    """the time left does not fall by it"""
+    left, steps = rows.table.get("eta_s"), rows.steps or (0,)
+    if times.descent != "time left" or left is None or not times.size or steps[-1] <= steps[0]:
+        return True
+    values = scaled(left)
+    return abs((values[0] - values[-1]) / (steps[-1] - steps[0]) / times.size - 1) < 0.25
+
+
+def counter_at_total(finished: Reading, rows: Rows) -> bool:
+    """the counter is far from the total"""
+    last = max(rows.steps or (0,))
+    return not rows.total or last + rows.every() >= 0.95 * rows.total
+
+
+VETOES: dict[str, tuple[Callable[[Reading, Rows], bool], ...]] = {
+    "step": (tells_rows_apart, counts_no_lines, is_a_number),
+    "total_steps": (not_below_a_step,),
+    "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
+    "finished": (counter_at_total,),
+}
+
+
+# --- what columns do ---
+
+
+def scaled(column: Column) -> "array[float]":
+    """The values in the base unit."""
+    if column.factor == 1.0:
+        return column.values
+    divisor = round(1 / column.factor)
+    values = (v / divisor for v in column.values) if divisor > 1 else (v * column.factor for v in column.values)
+    return array("d", values)
+
+
+def middle(values: Sequence[float]) -> float | None:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def constant(column: Column | None) -> int | None:
+    """The one value that a column has."""
+    values = {v for v in column.sample() if v == v} if column is not None else set()
+    return int(values.pop()) if len(values) == 1 and 0 < min(values) < 1e13 else None
+
+
+def whole(values: Sequence[float]) -> "array[int]":
+    """Counts; -1 where a number is none."""
+    if all(map(math.isfinite, values)) and max(values, default=0) < 1e15:
+        return array("q", map(int, values))  # much faster
+    return array("q", (int(v) if v == v and v < 1e15 else -1 for v in values))
+
+
+def runs_on(times: Sequence[float]) -> bool:
+    """Whether times only ever rise, or begin anew now and then (with the epoch): a clock that keeps running."""
+    sample = times if len(times) < SAMPLE else times[: SAMPLE // 2]
+    around = zip(sample, sample[1:], [*sample[2:], sample[-1]], strict=False)
+    sample = [*sample[:1], *(b for a, b, c in around if not (b > 2 * a and c < b / 2))]  # a slow step is no restart
+    pairs = [(a, b) for a, b in pairwise(sample) if not b < a / 2]
+    rises, restarts = sum(a < b for a, b in pairs), len(sample) - 1 - len(pairs)
+    first = next((value for value in sample if value > 0), 0.0)
+    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and 4 * restarts < rises and max(sample) >= 3 * first
+
+
+def falls(times: Sequence[float], mostly: float = 0.5) -> bool:
+    return sum(a > b for a, b in pairwise(times[:SAMPLE])) > mostly * (len(times[:SAMPLE]) - 1) > 0
