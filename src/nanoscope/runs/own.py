@@ -1,29 +1,40 @@
 """Reads nanoscope's own runs: their events become runs, notes and samples.
 
-`EventReader` turns events into records. `OwnRun` reads the folder of a run, and later only what was appended to it.
+`EventReader` turns events into runs. `OwnRun` reads the folder of a run, and later only what was appended to it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from nanoscope.messages import printable
 from nanoscope.runs import events as e
-from nanoscope.runs.builder import RunBuilder
-from nanoscope.runs.details import NAME_CHARACTERS, NoteEvent, RunDetails, safe_settings
+from nanoscope.runs.details import NAME_CHARACTERS, NoteEvent, RunDetails, Setting, safe_settings
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.runs.growing import GrowingFile
-from nanoscope.runs.records import CheckpointRecord, EvalRecord, StepRecord
-from nanoscope.runs.run import MISSING, NOT_FINITE, OWN_FORMAT, OWN_TRAITS, Log, Run, Series
+from nanoscope.runs.run import (
+    MISSING,
+    NOT_FINITE,
+    OWN_FORMAT,
+    OWN_TRAITS,
+    Evaluation,
+    Log,
+    LoggedError,
+    Run,
+    SavedCheckpoint,
+    Series,
+)
 from nanoscope.runs.windows import read_windows
 
 MAX_NOTES = 200
 MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
+RECENT_STEPS = 3  # a step written again within this many is a copy
+TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the file, not measurements
 _SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
 
 # What the analysis uses of a start event besides its config.
@@ -47,13 +58,21 @@ class EventReader:
     """Turns events, in the order in which they were written, into runs."""
 
     def __init__(self) -> None:
-        self.builder = RunBuilder(OWN_FORMAT, OWN_TRAITS)
+        self.runs: list[Run] = []
+        self.errors: list[LoggedError] = []
         self.details = RunDetails()
+        self._settings: dict[str, Setting] = {}  # of a session that has not trained yet
+        self._begins = self._resumes = self._rolled_back = False  # a session does, after the last step
+        self._waiting: list[Evaluation | SavedCheckpoint] = []  # for the first step of the session
         self._run_before: Run | None = None  # the last run before the one that the current session belongs to
-        self._extras: set[str] = set()  # names of series that are no columns of ours
         self._stepped = False  # whether the current session has trained
         self._session: dict[str, float] = {}  # seconds by phase, and "wall", of the current session
         self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
+
+    @property
+    def run(self) -> Run | None:
+        """The last run."""
+        return self.runs[-1] if self.runs else None
 
     def take_lines(self, events: Sequence[e.AnyEvent | None], first_line: int) -> None:
         """Add the events of successive lines: consecutive iterations in one batch, others one by one."""
@@ -61,32 +80,17 @@ class EventReader:
         for kind, group in groupby(events, type):
             found: list[Any] = list(group)
             if issubclass(kind, e.Iter):
-                self._take_iterations(found, line)
+                self._take_iterations(found)
             elif kind is not type(None):
                 for number, event in enumerate(found, start=line):
-                    self.builder.line = number
-                    self._take(event)
+                    self._take(event, number)
             line += len(found)
 
-    def _take_iterations(self, found: list[e.Iter], first_line: int) -> None:
-        """Add consecutive iterations: column by column if they are the next ones of the run."""
-        builder = self.builder
-        steps = [each.step for each in found]
-        columns: Any = (
-            steps, [each.loss for each in found], [each.seconds for each in found],
-            _filled([each.lr for each in found]), _filled([each.grad_norm for each in found]),
-            _filled([each.tokens_per_second for each in found]), _filled([each.mfu for each in found], 100),
-        )  # fmt: skip
-        if self._stepped and builder.current is not None and builder.place_next_steps(*columns):
-            self._add_series(builder.current, found, steps)
-        else:
-            for number, (event, (step, loss, seconds, *others)) in enumerate(
-                zip(found, zip(*columns, strict=True), strict=True), start=first_line
-            ):
-                builder.line = number
-                builder.place(StepRecord(step, NOT_FINITE if loss is None else loss, seconds or MISSING, *others))
-                if builder.last_step == step and builder.current is not None:
-                    self._add_series(builder.current, [event], [step])
+    # --- iterations ---
+
+    def _take_iterations(self, found: list[e.Iter]) -> None:
+        for rising in _rising(found):
+            self._add_steps(rising)
         left = [(each.step, each.eta_seconds) for each in found if each.eta_seconds is not None]
         self.details.eta_steps.fromlist([step for step, _ in left])
         self.details.eta_seconds.fromlist([seconds for _, seconds in left])
@@ -94,65 +98,107 @@ class EventReader:
         if (t := next((each.t for each in reversed(found) if each.t is not None), None)) is not None:
             self._session["wall"] = t
 
-    def _add_series(self, run: Run, found: list[e.Iter], steps: list[int]) -> None:
-        """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
-        for read, name, scale in _ITER_SERIES:
-            self._extend(run, name, steps, list(map(read, found)), scale)
-        if type(found[0]) is not e.Iter:
-            for each in found:
-                self._add_extras(run, each)
+    def _add_steps(self, found: list[e.Iter]) -> None:
+        """Add iterations whose steps rise, to the run that the first of them belongs to."""
+        run, begins, resumes = self.run, self._begins, self._resumes
+        recent = run.steps.step[-RECENT_STEPS:] if run and not begins else ()
+        new = found
+        while new and new[0].step in recent:
+            new = new[1:]
+        if run is not None:
+            run.duplicates_dropped += len(found) - len(new)
+        if not new:
+            return
+        self._begins = self._resumes = False
+        step = new[0].step
+        if run is None or run.last_step is None:
+            run = run or self._new_run()
+            run.begins_with_resume = resumes and step > 1
+        elif resumes or (step <= run.last_step and not begins and step > run.steps.step[0]):
+            run.cut_from(step)
+            run.resumed_at = [at for at in run.resumed_at if at < step] + ([] if self._rolled_back else [step])
+            run.config |= self._settings
+            self._settings = {}
+        elif step <= run.last_step:
+            run = self._new_run()
+        else:
+            run.last_error = None  # it goes on
+        run.steps.extend(
+            [each.step for each in new],
+            _column([each.loss for each in new], missing=NOT_FINITE),
+            _column([each.seconds for each in new], above=TINY),
+            _column([each.lr for each in new]),
+            _column([each.grad_norm for each in new]),
+            _column([each.tokens_per_second for each in new], above=0),
+            _column([each.mfu for each in new], scale=100),
+        )
+        self._attach_waiting(run)
+        _add_series(run, new)
 
-    def _add_extras(self, run: Run, event: e.Iter) -> None:
-        for name, value in event.extras.items() if isinstance(event, e.IterWithExtras) else ():
-            name = printable(name[:NAME_CHARACTERS])
-            if name in self._extras or len(self._extras) < e.MAX_EXTRAS:
-                self._extras.add(name)
-                run.series.setdefault(name, Series()).append(event.step, value)
+    def _new_run(self) -> Run:
+        run = Run(OWN_FORMAT, OWN_TRAITS, config=dict(self._settings), is_language_model=True)
+        self._settings = {}
+        self.runs.append(run)
+        return run
 
-    def _extend(self, run: Run, name: str, steps: list[int], values: list[float | None], scale: float) -> None:
-        known = [(step, scale * value) for step, value in zip(steps, values, strict=True) if value is not None]
-        if known:
-            series = run.series.setdefault(name, Series())
-            series.steps.fromlist([step for step, _ in known])
-            series.values.fromlist([value for _, value in known])
+    def _attach_waiting(self, run: Run) -> None:
+        for item in self._waiting:
+            _attach(run, item)
+        self._waiting = []
 
-    def _take(self, event: e.AnyEvent) -> None:
+    # --- what else happens ---
+
+    def _take(self, event: e.AnyEvent, line: int) -> None:
         """Add one event that is no iteration."""
-        builder = self.builder
+        run = self.run
         match event:
             case e.Start():
                 self._begin_session(event)
             case e.Forecast():
                 self.details.forecast = event
-            case e.Eval():
-                val = NOT_FINITE if event.val_loss is None else event.val_loss
-                builder.place(
-                    EvalRecord(event.step, val, event.train_loss, seconds=event.seconds, stderr=event.val_stderr)
-                )
+            case e.Eval(step=step, val_loss=val):
+                if val is None or abs(val) >= HUGE:
+                    val = NOT_FINITE
+                item = Evaluation(step, val, event.train_loss, "loss", event.seconds, event.val_stderr)
+                waits = run is None or step < (run.last_step or 0) or (self._begins and bool(run.steps))
+                self._place(item, waits)
             case e.Checkpoint():
-                builder.place(CheckpointRecord(event.step, event.seconds))
+                self._place(SavedCheckpoint(event.step, event.seconds), bool(self._waiting))
             case e.Resume() | e.Rollback():
-                builder.boundary(resuming=True, rollback=isinstance(event, e.Rollback))
+                self._boundary(resumes=True, rolled_back=isinstance(event, e.Rollback))
                 if isinstance(event, e.Resume) and event.changed:
                     self.details.resumes.append(event)
-            case e.NonFinite():
-                if builder.last_step is None or builder.last_step < event.step:
-                    builder.place(StepRecord(event.step, NOT_FINITE))
-                if builder.current is not None:
-                    builder.current.failed = True
-            case e.Sample() if builder.current is not None:
-                builder.current.samples += 1
-            case e.End() if builder.current is not None:
-                self._end_run(builder.current, event)
+            case e.NonFinite(step=step):
+                if run is None or run.last_step is None or run.last_step < step:
+                    self._add_steps([e.Iter(step=step, loss=None)])
+                if self.run is not None:
+                    self.run.failed = True
+            case e.Sample() if run is not None:
+                run.samples += 1
+            case e.End() if run is not None:
+                self._end_run(run, event, line)
         if isinstance(event, NoteEvent) and len(self.details.notes) < MAX_NOTES:
             self.details.notes.append(event)
         self._count_time(event)
 
+    def _place(self, item: Evaluation | SavedCheckpoint, waits: bool) -> None:
+        if waits or self.run is None:
+            self._waiting.append(item)
+        else:
+            _attach(self.run, item)
+
     def log(self, source: str, lines: int) -> Log:
         """All runs so far, in order of appearance; more events may follow."""
-        runs = [run for run in self.builder.finish() if run.steps or run.evals]
+        if self._waiting:  # no step followed
+            self._attach_waiting(self.run or self._new_run())
+        runs = [run for run in self.runs if run.steps or run.evals]
         self._close_session()
-        return Log(source, OWN_FORMAT if runs else "none", runs, self.builder.errors, lines)
+        return Log(source, OWN_FORMAT if runs else "none", runs, self.errors, lines)
+
+    def _boundary(self, resumes: bool, rolled_back: bool = False) -> None:
+        """A session begins here, or the run goes back by itself."""
+        self._begins, self._rolled_back = True, rolled_back
+        self._resumes = self._resumes or resumes
 
     def _begin_session(self, start: e.Start) -> None:
         self._close_session()
@@ -163,24 +209,26 @@ class EventReader:
             if before.dataset_fingerprint != start.dataset_fingerprint:
                 self.details.ladder = None
         else:
-            self._run_before = self.builder.current
+            self._run_before = self.run
             self._earlier = {}
             self.details = RunDetails(start, ladder=start.ladder)
         if start.tokens_per_step is not None:
             earlier = [batch for batch in self.details.batches if batch[0] < start.first_step]
             self.details.batches = [*earlier, (start.first_step, start.tokens_per_step)]
         self._session, self._stepped = {}, False
-        self.builder.boundary(resuming)
+        self._boundary(resuming)
         said = {name: getattr(start, name) for name in _START_FACTS} | {"peak_dtype": start.dtype}
-        self.builder.facts.update(safe_settings(start.config) | safe_settings(said))
+        self._settings |= safe_settings(start.config) | safe_settings(said)
 
-    def _end_run(self, run: Run, end: e.End) -> None:
+    def _end_run(self, run: Run, end: e.End, line: int) -> None:
         run.said_finished, self.details.end = end.reason in e.COMPLETE, end
         run.failed = not run.said_finished
         if end.reason == "finished" and "max_iters" not in run.config:
             run.total_steps = end.step
         if end.reason == "interrupted":
-            self.builder.error("interrupted", f"stopped at iteration {end.step}")
+            self._begins = True
+            self.errors.append(LoggedError(line, "interrupted", f"stopped at iteration {end.step}", run))
+            run.last_error = run.last_error or self.errors[-1]
 
     # --- where the time went ---
 
@@ -202,7 +250,7 @@ class EventReader:
 
     def _close_session(self) -> None:
         """Give the run what was recorded so far. What precedes a session's first step is not counted yet."""
-        run = self.builder.current
+        run = self.run
         if run is None or run is self._run_before:
             return
         run.details = self.details
@@ -241,7 +289,7 @@ class OwnRun:
     @property
     def step_count(self) -> int:
         """Steps held in memory."""
-        return sum(len(run.steps) for run in self._reader.builder.runs)
+        return sum(len(run.steps) for run in self._reader.runs)
 
     def read(self, source: str = "") -> Log:
         """Read what was appended, or the whole file if it was replaced or truncated. Raises OSError and JobError."""
@@ -280,8 +328,41 @@ def read_samples(folder: Path) -> list[tuple[int, str]]:
     return texts
 
 
-def _filled(values: list[float | None], scale: float = 1) -> list[float]:
-    """A column, with NaN for what was not written."""
-    if None in values or scale != 1:
-        return [MISSING if value is None else scale * value for value in values]
-    return values  # type: ignore[return-value]
+def _rising(found: list[e.Iter]) -> Iterator[list[e.Iter]]:
+    """Consecutive iterations, parted where their steps do not rise."""
+    begin = 0
+    for place, (before, after) in enumerate(pairwise(found), start=1):
+        if after.step <= before.step:
+            yield found[begin:place]
+            begin = place
+    yield found[begin:]
+
+
+def _column(
+    values: list[float | None], scale: float = 1, above: float = -HUGE, missing: float = MISSING
+) -> list[float]:
+    """The values; `missing` for what was not written, or is damage."""
+    return [scale * value if value is not None and above < value < HUGE else missing for value in values]
+
+
+def _add_series(run: Run, found: list[e.Iter]) -> None:
+    """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
+    known = {
+        name: [(each.step, scale * read(each)) for each in found if read(each) is not None]
+        for read, name, scale in _ITER_SERIES
+    }
+    for each in found:
+        for name, value in each.extras.items() if isinstance(each, e.IterWithExtras) else ():
+            known.setdefault(printable(name[:NAME_CHARACTERS]), []).append((each.step, value))
+    for name, points in known.items():
+        if points and (name in run.series or len(run.series) < e.MAX_EXTRAS):
+            series = run.series.setdefault(name, Series())
+            series.steps.extend(step for step, _ in points)
+            series.values.extend(value for _, value in points)
+
+
+def _attach(run: Run, item: Evaluation | SavedCheckpoint) -> None:
+    """Add what is not there yet."""
+    known: list[Any] = run.evals if isinstance(item, Evaluation) else run.checkpoints
+    if not known or known[-1].step != item.step:
+        known.append(item)
