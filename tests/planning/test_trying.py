@@ -117,7 +117,7 @@ def test_when_it_is_stopped_what_is_known_is_kept_and_nothing_is_proposed_unconf
         ("rate", "unfinished"),
         ("batch", "unfinished"),
     ]
-    assert (trial.proposed, trial.stopped, len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
+    assert (trial.proposed, str(trial.stopped), len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
     assert trial.findings[0].best is None
 
 
