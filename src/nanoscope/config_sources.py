@@ -60,10 +60,9 @@ class Resolved:
     """The last preset, file or folder."""
 
     @property
-    def named(self) -> str:
-        """NANOGPT or "checkpoints", if the source names which of two runs in one folder is meant."""
-        path = Path(self.source)
-        return path.name if path.name in (NANOGPT, "checkpoints") and os.path.exists(path) else ""  # noqa: PTH110
+    def names_nanogpt(self) -> bool:
+        """Whether the source is a checkpoint of nanoGPT itself, rather than its folder."""
+        return Path(self.source).name == NANOGPT and os.path.exists(self.source)  # noqa: PTH110
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -170,8 +169,6 @@ def _read_source(source: str, mistakes: Mistakes) -> dict[str, Any]:
     # os.path returns False for an impossible name, where the methods of Path raise.
     if _holds_nanogpt(source):  # its settings are in there; reading them takes torch
         return {"recipe": "classic", "out_dir": str(path.parent) if path.name == NANOGPT else source}
-    if path.name == "checkpoints" and os.path.isdir(path):  # noqa: PTH112
-        return _read_source(str(path.parent), mistakes)
     if os.path.isfile(path / "config.toml") or (os.path.isdir(path) and is_run(path)):  # noqa: PTH112, PTH113
         return run_settings(path, mistakes) | {"out_dir": source}  # the run may have been moved
     if os.path.isfile(path) and path.suffix in (".py", ".toml"):  # noqa: PTH113

@@ -12,6 +12,7 @@ import pytest
 from nanoscope.errors import JobError
 from nanoscope.runs.reader import read_log
 from nanoscope.runs.run import Run
+from nanoscope.runs.trackers import open_lines
 
 CONSOLE = "".join(f"iter {s}: loss {4 - s / 100:.4f}, time 100.00ms, mfu 3.00%\n" for s in range(0, 50, 10))
 WANDB_RUN = "run-20260105_100000-ab12cd34"
@@ -85,6 +86,13 @@ def test_the_metrics_of_an_mlflow_run_are_read_by_their_meaning(tmp_path: Path, 
 
     assert_read(run)
     assert run.config["max_steps"] == 400
+
+
+def test_the_numbers_of_a_tracker_have_no_lines_to_annotate(tmp_path: Path) -> None:
+    write_mlflow(tmp_path / "5f3a")
+
+    with pytest.raises(JobError, match="nothing to annotate"):
+        open_lines(tmp_path / "5f3a")
 
 
 def test_of_several_mlflow_runs_one_has_to_be_chosen(tmp_path: Path) -> None:

@@ -86,17 +86,6 @@ def test_every_dtype_and_layout_of_tensor_is_saved(tmp_path: Path) -> None:
         assert torch.equal(saved, tensor) or name == "nan"
 
 
-def test_a_copied_snapshot_is_not_changed_by_further_training(tmp_path: Path) -> None:
-    save(tmp_path / "right", 3)
-    model, optimizer = trained_model()
-    copy = snapshot(3, model, optimizer).copy()
-    train(model, optimizer, 2)
-    assert CheckpointWriter(RunFolder(tmp_path / "copied"), 0).save(copy) is None
-    target = tmp_path / "copied/checkpoints/step-000003"
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert (target / name).read_bytes() == (tmp_path / "right/checkpoints/step-000003" / name).read_bytes()
-
-
 def test_what_a_killed_run_left_half_written_is_removed_by_the_next_save(tmp_path: Path) -> None:
     left = tmp_path / "checkpoints/.step-000005.123.tmp"
     left.mkdir(parents=True)

@@ -44,7 +44,7 @@ def settings(folder: Folder, run: str = "new") -> dict[str, object]:
 def test_the_weights_determine_recipe_and_shape_whatever_the_preset(preset: str, trained: Folder) -> None:
     out = trained.run("train", preset, "--init_from=run", "--dataset=data/tiny", *SHORT)
     assert "note: starting from run/checkpoints/step-000020 (20 iterations" in out
-    assert "modern, 2 layers, 2 heads, width 32, context 16" in out
+    assert "recipe=modern, block_size=16, n_layer=2, n_head=2, n_embd=32" in out
     found = settings(trained)
     assert (found["recipe"], found["n_layer"], found["n_embd"], found["block_size"]) == ("modern", 2, 32, 16)
     assert found["init_from"] == "run"
@@ -144,7 +144,7 @@ def test_nanogpts_checkpoint_is_a_beginning_too(tmp_path: Path) -> None:
     model = nanogpt_files.write_checkpoint(tmp_path / "out")
     folder = Folder(tmp_path)
     out = folder.run("train", "laptop", "--init_from=out/ckpt.pt", "--dataset=hamlet", *SHORT)
-    assert "starting from out/ckpt.pt (20 iterations, val loss 2.5000): classic, 2 layers" in out
+    assert "starting from out/ckpt.pt (20 iterations, val loss 2.5000): recipe=classic, block_size=" in out
     assert folder.evaluations("new")[0][1] == pytest.approx(nanogpt_files.loss_of(model), abs=1e-4)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,6 @@ def test_a_text_is_split_only_in_brackets() -> None:
     assert {run.config.dataset for run in plan_sweep(["--dataset=a,b", "--seed=1,2"]).runs} == {"a,b"}
 
 
-def test_presets_can_be_varied() -> None:
-    sweep = plan_sweep(["laptop,quick", "--seed=1,2"])
-    assert names(sweep)[0] == "config=laptop,seed=1"
-    assert sweep.runs[0].config.max_iters != sweep.runs[3].config.max_iters
-
-
 def test_names_are_safe_whatever_the_values_are() -> None:
     assert names(plan_sweep(["--dataset=[a b/c*?d,../../x;y]"])) == ["dataset=c-d", "dataset=x-y"]
 
@@ -92,22 +87,14 @@ def test_a_mistake_is_answered_with_the_way_out(words: list[str], message: str) 
         plan_sweep(words)
 
 
-def test_the_mistakes_of_all_combinations_are_reported_together() -> None:
+def test_all_mistakes_of_a_combination_are_reported_together() -> None:
     with pytest.raises(UsageError) as caught:
-        plan_sweep(["--learning_rate=-1,abc,1e-3", "--n_head=3", "--n_embd=32,64", "--lerning_rate=1"])
-    text = str(caught.value)
-    for part in ("got -1.0", "'abc'", "n_embd=32 is not", "n_embd=64 is not", "Did you mean --learning_rate?"):
-        assert text.count(part) == 1, part
+        plan_sweep(["--learning_rate=-1,1e-3", "--n_head=3", "--lerning_rate=1"])
+    for part in ("got -1.0", "Did you mean --learning_rate?"):
+        assert str(caught.value).count(part) == 1, part
 
 
-# --- the record ---
-
-
-def recorded(*words: str) -> Sweep:
-    """The sweep, if its folder may hold it."""
-    sweep = plan_sweep(words)
-    sweep.check_record()
-    return sweep
+# --- the runs in the folder ---
 
 
 def statuses(sweep: Sweep) -> list[str]:
@@ -115,43 +102,21 @@ def statuses(sweep: Sweep) -> list[str]:
 
 
 def test_the_same_sweep_is_continued_and_a_loss_that_was_not_finite_stays_failed(here: Path) -> None:
-    sweep = recorded("--seed=1,2")
-    write_events(sweep.runs[0].folder, [Start(), NonFinite(step=3), End(reason="non_finite", step=3)])
-    sweep.runs[1].reason = "out of memory"
-    sweep.write_record("the command")
-    assert statuses(sweep) == ["failed", "failed"]
-    again = recorded("--seed=1,2")
-    assert statuses(again) == ["failed", "missing"]
-    assert again.runs[0].reason == "the loss is not finite"
-
-
-def test_a_record_of_a_version_that_gave_runs_up_is_continued(here: Path) -> None:
     sweep = plan_sweep(["--seed=1,2"])
-    (sweep.runs[0].folder / "checkpoints/step-000010").mkdir(parents=True)
-    sweep.write_record("nanoscope sweep --seed=1,2 --stop_hopeless")
-    with sweep.record.open("a", encoding="utf-8") as file:
-        file.write('\n[hopeless]\n"seed=1" = "at step 10 its best validation loss was 3.0"\n')
-    assert statuses(recorded("--seed=1,2")) == ["stopped", "missing"]
+    began = Start(nanoscope="0.1.0", config=asdict(sweep.runs[0].config))
+    write_events(sweep.runs[0].folder, [began, NonFinite(step=3), End(reason="non_finite", step=3)])
+    sweep.runs[1].reason = "out of memory"
+    assert statuses(sweep) == ["failed", "failed"]
+    again = plan_sweep(["--seed=1,2,3", "--log_interval=7"])
+    assert statuses(again) == ["failed", "missing", "missing"]
+    assert str(again.runs[0].reason) == "the loss is not finite"
 
 
-def test_more_values_extend_a_sweep(here: Path) -> None:
-    recorded("--seed=1,2").write_record("")
-    recorded("--seed=2,3")
-
-
-@pytest.mark.parametrize("words", [["--seed=1,2", "--max_iters=7"], ["--seed=1,2", "--learning_rate=1,2"]])
-def test_a_folder_with_another_sweep_is_refused(here: Path, words: list[str]) -> None:
-    recorded("--seed=1,2", "--max_iters=1000").write_record("its command")
-    with pytest.raises(UsageError, match="runs/laptop-sweep holds another sweep: its command") as caught:
-        recorded("--max_iters=1000", *words)
-    assert "--out_dir=runs/laptop-sweep-2" in str(caught.value)
-
-
-def test_a_record_that_cannot_be_read_is_not_overwritten(here: Path) -> None:
-    (here / "runs/laptop-sweep").mkdir(parents=True)
-    (here / "runs/laptop-sweep/sweep.toml").write_text("[settings", "utf-8")
-    with pytest.raises(UsageError, match=r"holds another sweep: runs/laptop-sweep/sweep\.toml"):
-        recorded("--seed=1,2")
+def test_a_run_with_other_settings_is_not_taken_for_one_of_the_sweep(here: Path) -> None:
+    sweep = plan_sweep(["--seed=1,2"])
+    write_events(sweep.runs[0].folder, [Start(nanoscope="0.1.0", config=asdict(sweep.runs[0].config))])
+    with pytest.raises(UsageError, match=r"seed=1 was trained with other settings: max_iters=500\nUse another"):
+        plan_sweep(["--seed=1,2", "--max_iters=7"])
 
 
 # --- training the runs ---

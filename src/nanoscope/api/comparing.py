@@ -7,9 +7,9 @@ from typing import Any
 from nanoscope.api.shown import Shown
 from nanoscope.api.sources import Source
 from nanoscope.errors import UsageError
+from nanoscope.findings.compare import Comparison as ComparedRuns
 from nanoscope.findings.compare import compare as compare_runs
 from nanoscope.findings.compare import comparison_json
-from nanoscope.findings.compare.declared import Comparison as ComparedRuns
 from nanoscope.findings.declared import Finding
 from nanoscope.runs.load_many import Warn, trained_runs
 from nanoscope.views.compare import print_comparison

@@ -150,7 +150,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     from nanoscope.findings.analyse import analyse, analyse_nothing
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
-    from nanoscope.runs.trackers import open_log
+    from nanoscope.runs.trackers import open_lines
     from nanoscope.views.annotate import print_annotated
 
     again: BinaryIO
@@ -162,9 +162,9 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         path = str(console) if console.is_file() else path
         log = read_log(path)
         events = Path(path) / "events.jsonl"
-        with open_log(events if events.is_file() else Path(path)) as stream:
+        with open_lines(events if events.is_file() else Path(path)) as stream:
             log.rows = read_stream(stream, path, keep_rows=True).rows
-        again = open_log(events if events.is_file() else Path(path))
+        again = open_lines(events if events.is_file() else Path(path))
     analyses = [analyse(run, options, log) for run in log.runs]
     with again:
         print_annotated(clean_lines(again), log, analyses, page)

@@ -55,7 +55,6 @@ def sweep(
     if jobs < 1:
         raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
     planned, signal = plan_sweep(words), None
-    planned.check_record()
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
 
@@ -65,14 +64,14 @@ def sweep(
     for line in _introduction(planned, jobs, dry_run):
         say(line)
     if not dry_run:
-        signal = run_sweep(planned, command, jobs, say)
+        signal = run_sweep(planned, jobs, say)
         finished = [run for run in planned.runs if run.look() == "finished"]
         if not json and signal is None and len(finished) > 1:
             _print_ranking(finished)
         for line in _conclusion(planned, len(finished), command):
             say(line)
     if json:
-        print(dumps(_document(planned, command), indent=1, allow_nan=False))
+        print(dumps(_document(planned, command), indent=1, allow_nan=False, default=str))
     if signal is not None:
         return 128 + signal
     return 0 if dry_run or all(run.status == "finished" for run in planned.runs) else 1

@@ -194,8 +194,8 @@ def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
     first = run.first_step if run.steps else (run.evals[0].step if run.evals else None)
     return LogSummary(
         steps_logged=len(run.steps),
-        first_step=run.first_step,
-        last_step=run.last_step,
+        first_step=None if run.steps_are_lines else run.first_step,
+        last_step=None if run.steps_are_lines else run.last_step,
         duplicates_dropped=run.duplicates_dropped,
         rejoined_lines=log.rejoined_lines if log else 0,
         resumed_at=tuple(run.resumed_at),
@@ -203,6 +203,7 @@ def _summary(run: Run, log: Log | None, log_interval: int | None) -> LogSummary:
         elided=elided,
         steps_are_lines=run.steps_are_lines,
         time_unclear=any(doubt.name == "step_time_s" for doubt in run.doubts),
+        end_unclear=any(doubt.name == "finished" for doubt in run.doubts),
     )
 
 

@@ -23,8 +23,11 @@ def analyse_progress(run: Run, max_iters: int | None, log_interval: int | None) 
     last = max(told, default=None)
     finished = _finished(run, total, last, log_interval, extended=_extends(run, max_iters))
     left = None
+    unclear = any(doubt.name == "finished" for doubt in run.doubts)
     if finished:
         left = 0
+    elif unclear:
+        finished = None  # a line says so, and the counter contradicts it
     elif total is not None and run.last_step is not None and run.last_step > total:
         pass  # that total counts something else
     elif total is not None and last is not None:

@@ -160,7 +160,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
             compiling + left.step * step + left.eval * evaluation,
             startup=startup,
             checkpoint=expected["checkpoint"],
-            sample=expected["sample"],
+            sample=expected.get("sample"),
             steps=len(timing.update),
             eval_windows=sum(evaluator.shares),
             micro_batch=timing.micro_batch,

@@ -14,10 +14,11 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.columns import Column, Table
-from nanoscope.runs.run import LINE_BITS, Doubt, TimeSource
+from nanoscope.runs.run import LINE_BITS, Doubt, Run, TimeSource
 
 SAMPLE = 2000
 CLOCK_MAY_DIFFER = 1.4
+TOKENS_MAY_DIFFER = 10  # by the number of devices, or by what a step is said to be
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
 LONG_LINE = 5  # steps from line to line, from which a time may be that of all of them
 NAN = float("nan")
@@ -102,7 +103,7 @@ class Claim:
         return Doubt(self.name, [(reading.size, reading.why) for reading in readings], refused)
 
 
-def settle(name: str, readings: Iterable[Reading], rows: Rows) -> Claim:
+def settle(name: str, readings: Iterable[Reading], rows: Rows | Run) -> Claim:
     """The first reading of a field that no relation refuses."""
     claim = Claim(name)
     for reading in readings:
@@ -152,7 +153,7 @@ def fits_the_clock(times: Reading, rows: Rows) -> bool:
     if times.descent not in ("printed", "lines", "thousandths") or not times.size:
         return True
     if rows.pace is None:
-        return times.descent != "thousandths"
+        return True
     least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
     return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
@@ -182,17 +183,33 @@ def falls_as_it_says(times: Reading, rows: Rows) -> bool:
     return abs((values[0] - values[-1]) / (steps[-1] - steps[0]) / times.size - 1) < 0.25
 
 
-def counter_at_total(finished: Reading, rows: Rows) -> bool:
-    """the counter is far from the total"""
-    last = max(rows.steps or (0,))
-    return not rows.total or last + rows.every() >= 0.95 * rows.total
+def nothing_follows(finished: Reading, run: Run) -> bool:
+    """training goes on below it"""
+    return not finished.value
 
 
-VETOES: dict[str, tuple[Callable[[Reading, Rows], bool], ...]] = {
+def counter_at_total(finished: Reading, run: Run) -> bool:
+    """the counter is not at the total"""
+    steps, total = run.steps.step, run.total_steps
+    if not total or not steps:
+        return True
+    return steps[-1] + (steps[-1] - steps[-2] if len(steps) > 1 else 1) >= 0.98 * total
+
+
+def fits_the_batch(speed: Reading, run: Run) -> bool:
+    """the tokens of a step over its time are another speed"""
+    tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
+    if not isinstance(tokens, int) or not each or run.tok_s_per_device:
+        return True
+    return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
+
+
+VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
     "step": (tells_rows_apart, counts_no_lines, is_a_number),
     "total_steps": (not_below_a_step,),
     "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
-    "finished": (counter_at_total,),
+    "throughput_tok_s": (fits_the_batch,),
+    "finished": (nothing_follows, counter_at_total),
 }
 
 

@@ -22,7 +22,8 @@ _ENDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
     (
         "killed",
         re.compile(
-            r"slurmstepd: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED)|srun: error: .{0,80}Out Of Memory"
+            r"slurmstepd\S{0,80}: error: .{0,200}(?:CANCELLED|TIME LIMIT|oom|Exceeded|KILLED)"
+            r"|srun: error: .{0,80}Out Of Memory"
             r"|^(?:\S{0,80}: line \d{1,6}:\s{1,8}|\[\d{1,3}\]\s{1,8}[+-]?\s{0,8})?(?:\d{1,9} )?(?:zsh: )?killed\b"
             r"|(?<=[\d\])])killed\s{0,8}$|^(?:zsh: )?(?:Terminated|Aborted)\b|\bkernel (?:appears to have )?died\b"
             r"|\b(?:Segmentation fault|Bus error|oom-kill|SIGKILL|SIGSEGV|SIGTERM|SIGBUS"
@@ -109,7 +110,7 @@ class ErrorFinder:
 
     def _read_exception(self, exception: re.Match[str], number: int) -> Failure | None:
         chained, self._chained, self._trace = self._chained, False, None
-        if chained or (self._found and exception[1].endswith(_CONSEQUENCES)):
+        if self._found and (chained or exception[1].endswith(_CONSEQUENCES)):
             return None
         kind: ErrorKind = "killed" if "killed by signal" in exception.string else "exception"
         if exception[1].endswith("KeyboardInterrupt"):

@@ -34,7 +34,8 @@ MAX_NOTES = 200
 MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
 RECENT_STEPS = 3  # a step written again within this many is a copy
-TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the file, not measurements
+TINY, HUGE = 1e-9, 1e9  # what is beyond these is damage to the file, not measured
+MOST_LOSS = 1e38  # what float32 holds: a run that diverged is not one without a number
 _SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
 
 # What the analysis uses of a start event besides its config.
@@ -125,7 +126,7 @@ class EventReader:
             run.last_error = None  # it goes on
         run.steps.extend(
             [each.step for each in new],
-            _column([each.loss for each in new], missing=NOT_FINITE),
+            _column([each.loss for each in new], above=-MOST_LOSS, below=MOST_LOSS, missing=NOT_FINITE),
             _column([each.seconds for each in new], above=TINY),
             _column([each.lr for each in new]),
             _column([each.grad_norm for each in new]),
@@ -157,7 +158,7 @@ class EventReader:
             case e.Forecast():
                 self.details.forecast = event
             case e.Eval(step=step, val_loss=val):
-                if val is None or abs(val) >= HUGE:
+                if val is None or abs(val) >= MOST_LOSS:
                     val = NOT_FINITE
                 item = Evaluation(step, val, event.train_loss, "loss", event.seconds, event.val_stderr)
                 waits = run is None or step < (run.last_step or 0) or (self._begins and bool(run.steps))
@@ -339,10 +340,10 @@ def _rising(found: list[e.Iter]) -> Iterator[list[e.Iter]]:
 
 
 def _column(
-    values: list[float | None], scale: float = 1, above: float = -HUGE, missing: float = MISSING
+    values: list[float | None], scale: float = 1, above: float = -HUGE, below: float = HUGE, missing: float = MISSING
 ) -> list[float]:
     """The values; `missing` for what was not written, or is damage."""
-    return [scale * value if value is not None and above < value < HUGE else missing for value in values]
+    return [scale * value if value is not None and above < value < below else missing for value in values]
 
 
 def _add_series(run: Run, found: list[e.Iter]) -> None:

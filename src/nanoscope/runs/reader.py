@@ -9,7 +9,8 @@ from typing import BinaryIO
 from nanoscope.errors import JobError, why
 from nanoscope.messages import Message
 from nanoscope.runs.assemble import assemble
-from nanoscope.runs.columns import Collector
+from nanoscope.runs.columns import Collector, Tables
+from nanoscope.runs.experiments import is_table_of_experiments, read_experiments
 from nanoscope.runs.files import lines_of
 from nanoscope.runs.run import Log
 from nanoscope.runs.trackers import open_log
@@ -35,6 +36,8 @@ def read_stream(stream: BinaryIO, source: str, keep_rows: bool = False) -> Log:
         from nanoscope.runs.own import read_events  # imported late: it takes a while
 
         return read_events(chain(head, lines), source)
+    if head and is_table_of_experiments(head[0][1]):
+        return read_experiments(chain(head, lines), source)
     return read_lines(chain(head, lines), source, keep_rows)
 
 
@@ -55,8 +58,11 @@ def read_log(path: str) -> Log:
                 log = OwnRun(events.parent).read(path)
                 log.read_instead = "" if events == file or file.is_dir() else events.name
                 return log
-        with open_log(file) as stream:
-            return read_stream(stream, path)
+        found = open_log(file)
+        if isinstance(found, Tables):
+            return assemble(found, path, keep_rows=False)
+        with found:
+            return read_stream(found, path)
     except FileNotFoundError:
         raise JobError("There is no file {path}.{hint}", path=path, hint=_did_you_mean(file)) from None
     except OSError as problem:

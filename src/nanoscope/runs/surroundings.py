@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.failures import ErrorFinder
 from nanoscope.runs.saving import saved_step
+from nanoscope.runs.scan import cells
 from nanoscope.runs.settings import read_settings
 from nanoscope.runs.text import prefix_end
 from nanoscope.runs.trainers import vocabulary
@@ -76,7 +77,8 @@ class Surroundings:
         if saved is not None:
             yield Event("saved", number, saved)
         elif _END.search(line) or vocabulary().ends.match(line, prefix_end(line)):
-            yield Event("end", number)
+            took = next((cell for cell in cells(line) if cell.unit == "s" or cell.part == "duration"), None)
+            yield Event("end", number, took and took.value)
 
     def finish(self) -> Iterable[Event]:
         """What was cut."""

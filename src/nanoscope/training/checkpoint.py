@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,6 @@ class Snapshot:
     state: dict[str, Any]
     tokenizer: Tokenizer | None
     best: bool = False
-
-    def copy(self) -> "Snapshot":
-        """A snapshot that further training doesn't change."""
-        model, optimizer = (
-            {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
-            for tensors in (self.model, self.optimizer)
-        )
-        return replace(self, model=model, optimizer=optimizer)
 
 
 def take_snapshot(
@@ -115,9 +107,6 @@ class CheckpointWriter:
 
     def __init__(self, run: RunFolder, keep: int) -> None:
         self.run, self.keep = run, keep
-        self.unsaved: Snapshot | None = None
-        """A copy of a state that could not be saved, until there is a newer one; Run.retry_save tries again."""
-        self.retry_at = 0.0
         self.saved_step: int | None = None
         """The step of the newest checkpoint that this run has."""
         with suppress(OSError):

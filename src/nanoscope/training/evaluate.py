@@ -1,7 +1,6 @@
 """The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,14 +112,6 @@ class Evaluator:
             raise SequenceTooLargeError
         self.batch //= 2
         release(self.device)
-
-    @torch.no_grad()
-    def seconds_of(self, model: nn.Module, windows: int) -> float:
-        """What it takes to evaluate so many windows at once."""
-        began = time.perf_counter()
-        with evaluating(model):
-            self._next_losses(model, "val", self.starts["val"][:windows]).cpu()
-        return time.perf_counter() - began
 
     def _next_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         """The losses of the first of these windows, as many as are evaluated at once."""

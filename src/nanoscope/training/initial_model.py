@@ -81,15 +81,7 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
         )
     own["block_size"] = wanted
     refuse_changes(typed, own, weights.name)
-    described = Message(
-        "{recipe}, {n} layer, {heads:d} heads, width {width:d}, context {context:d}",
-        "{recipe}, {n} layers, {heads:d} heads, width {width:d}, context {context:d}",
-        n=shape.n_layer,
-        recipe=shape.recipe,
-        heads=shape.n_head,
-        width=shape.n_embd,
-        context=wanted,
-    )
+    described = ", ".join(f"{key}={value}" for key, value in own.items())
     notes: list[Shown] = [Message("starting from {model}: {shape}", model=weights.describe(), shape=described)]
     values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
     if shape.recipe == "modern" and not RATES & typed.keys():

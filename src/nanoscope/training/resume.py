@@ -5,7 +5,6 @@ init_from=auto means, `continue_run` says which run is resumed with which settin
 loads its checkpoint. This module is imported before torch, so functions that need torch import it themselves.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from nanoscope.config import (
     KEYS,
     OPTIONS,
     RUN_NOTES,
-    SHAPE_KEYS,
     Mistakes,
     TrainConfig,
     build,
@@ -33,7 +31,6 @@ from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.summary import summary_of
 from nanoscope.suggest import did_you_mean
-from nanoscope.training.lock import RunLock
 from nanoscope.training.run_folder import (
     RunFolder,
     check_unused,
@@ -100,7 +97,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
 
     `tuned` may choose other settings of the machine. Called before torch is imported.
     """
-    resolved = resolve_init_from(resolve(words), wait=os.environ.get("RANK", "0") == "0")
+    resolved = resolve_init_from(resolve(words))
     if tuned is not None:
         resolved = tuned(resolved)
     config, cpu_dtype = resolved.config, None
@@ -113,17 +110,11 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
     return resolved
 
 
-def resolve_init_from(resolved: Resolved, *, wait: bool = False) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin.
-
-    `wait`: the machine on which the job ran before may be about to save.
-    """
+def resolve_init_from(resolved: Resolved) -> Resolved:
+    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
     if resolved.config.init_from != "auto":
         return resolved
-    newest = _candidates(resolved)[-1:]
-    if newest and wait:
-        RunLock(newest[0].path).wait_for_silence()
-    resumes = resolved.named == NANOGPT or any(folder.can_resume() for folder in newest)
+    resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in _candidates(resolved)[-1:])
     init_from = "resume" if resumes else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
@@ -145,11 +136,11 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
     from nanoscope.training.initial_model import config_for_weights
 
     if resolved.config.init_from == "resume":
-        resumed = continue_run(resolved)
-        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
+        resumed, auto = continue_run(resolved), resolved.given.get("init_from") == "auto"
+        folder = lock_folder(resumed.folder.path, wait=auto) if processes.first else resumed.folder
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
-        check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
+        check_unfinished(checkpoint.progress, resumed, auto=auto)
         notes = [*resolved.notes, *map(str, problems), *resumed.notes]
         return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
@@ -195,7 +186,7 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
     """The newest candidate with a checkpoint; and nanoGPT's file, if that is the checkpoint."""
     candidates = _candidates(resolved)
     for folder in reversed(candidates):
-        if folder.can_resume() or resolved.named == NANOGPT:
+        if folder.can_resume() or resolved.names_nanogpt:
             return folder, _nanogpt_to_resume(folder, resolved)
     raise UsageError(
         "there is nothing to resume in {folder}: no checkpoint was saved there\n"
@@ -206,20 +197,12 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint if that is resumed in a folder. UsageError asks which, if a run of ours is beside it."""
-    file = Path(resolved.source) if resolved.named == NANOGPT else folder.path / NANOGPT
-    first, holds_run = folder.first_event(), folder.holds_run()
+    """nanoGPT's checkpoint, if that is what is resumed in a folder: a run of ours there counts, unless it is named."""
+    named, first = resolved.names_nanogpt, folder.first_event()
+    file = Path(resolved.source) if named else folder.path / NANOGPT
     began_with_it = first is not None and first.first_step > 0
-    if not file.is_file() or resolved.named == "checkpoints" or (began_with_it and holds_run):
+    if not file.is_file() or (folder.holds_run() and (began_with_it or not named)):
         return None
-    if holds_run and not resolved.named:
-        commands = resume_command(str(folder.checkpoints), {}), resume_command(str(file), {"out_dir": "ANOTHER"})
-        raise UsageError(
-            "{path} holds a run of nanoscope, and {file} is from another one, of nanoGPT. Resume which one?\n{ways}",
-            path=folder.path,
-            file=file,
-            ways="\n".join(commands),
-        )
     if not began_with_it:
         check_unused(folder)
         refuse_foreign_files(folder)
@@ -255,20 +238,14 @@ def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | No
     typed = {**resolved.typed, **options, **own}
     refuse_changes(typed, {"output_lr": 0.0, **saved}, str(folder.path))
     notes: list[Shown] = [note for note in mistakes.notes if note not in resolved.notes]
-    for key, value in resolved.given.items():
-        before = saved.get(key, KEYS[key].default)
-        if key not in typed and value != before:
-            way = Message("type {flag} to change it", flag=f"--{key}={value}")
-            if key in SHAPE_KEYS:
-                way = Message("a model keeps its shape")
-            notes.append(
-                Message(
-                    "{setting} is not used: the run has {before}; {way}",
-                    setting=f"{key}={value}",
-                    before=str(before),
-                    way=way,
-                )
-            )
+    unused = [
+        f"{key}={value}"
+        for key, value in resolved.given.items()
+        if key not in typed and value != saved.get(key, KEYS[key].default)
+    ]
+    if unused:
+        settings = ", ".join(unused)
+        notes.append(Message("not used, because the run has its own settings: {settings}", settings=settings))
     config, now = build({**saved, **own}, mistakes), build({**saved, **typed})
     return Resumed(folder, now, config, *_changes(config, now), notes, _cpu_dtype(recorded or {}))
 
@@ -350,7 +327,7 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
 def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[Shown]:
     """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
     state = checkpoint.progress
-    best, since_best = state.best_val_loss, state.evaluations_since_best
+    best = state.best_val_loss
     if config.eval_only:
         state.evaluated_at = None  # evaluate this step again
     elif checkpoint.run.get("evaluation", evaluation) != evaluation:
@@ -368,14 +345,7 @@ def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluati
             ]
     elif out_of_patience(state, config):
         state.evaluations_since_best = 0
-        return [
-            Message(
-                "the last evaluation brought no lower val loss; {setting} counts anew",
-                "the last {n} evaluations brought no lower val loss; {setting} counts anew",
-                n=since_best,
-                setting=f"patience={config.patience}",
-            )
-        ]
+        return [Message("{setting} counts anew", setting=f"patience={config.patience}")]
     return []
 
 

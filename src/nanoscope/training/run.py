@@ -20,7 +20,6 @@ from nanoscope.optim.schedule import learning_rate
 from nanoscope.runs.events import (
     Checkpoint,
     CheckpointFailed,
-    CheckpointSaved,
     EndReason,
     Iter,
     Note,
@@ -81,6 +80,8 @@ class Run:
     """The standard error of the best validation loss, if that was measured in this session."""
     spikes: SpikeWatch = field(default_factory=SpikeWatch)
     slow_steps: SlowStepWatch = field(default_factory=SlowStepWatch)
+    retry_at: float = math.inf
+    """When to try again to save; never while the last save went well."""
 
     @property
     def read_only(self) -> bool:
@@ -156,51 +157,40 @@ class Run:
         self.state.micro_batch = now
         self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
 
-    def save(self, engine: Engine, *, best: bool = False, retry: bool = True) -> bool:
+    def save(self, engine: Engine) -> bool:
         """Save the current state and report it. Returns whether it is saved.
 
-        If not, training continues, and with `retry`, `retry_save` tries again from a copy.
+        If not, training continues, and `retry_save` tries again.
         """
         if not self.processes.first:
             return True
-        writer, seconds = self.checkpoints, self.checkpoints.RETRY_SECONDS
-        writer.unsaved = None  # a newer state takes its place
+        writer, state, seconds = self.checkpoints, self.state, self.checkpoints.RETRY_SECONDS
+        best = state.best_step == state.step
         self.write_config(if_missing=True)
         with self.clock.phase("checkpoint") as timed:
             about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
             about["evaluation"] = self.evaluation
             facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": self.settings}
-            snapshot = take_snapshot(engine.plain_model, engine.optimizer, self.state, facts, self.tokenizer, best)
-            failure = writer.save(snapshot)
+            failure = writer.save(
+                take_snapshot(engine.plain_model, engine.optimizer, state, facts, self.tokenizer, best)
+            )
         if failure is not None:
-            with suppress(RuntimeError, MemoryError):  # no memory for a copy: the next save will have to do
-                if retry:
-                    writer.unsaved, writer.retry_at = snapshot.copy(), time.monotonic() + seconds
-                    failure = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
-            self.reporter.emit(CheckpointFailed(step=snapshot.step, message=failure))
+            if self.retry_at == math.inf:  # reported once
+                text = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
+                self.reporter.emit(CheckpointFailed(step=state.step, message=text))
+            self.retry_at = time.monotonic() + seconds
             return False
-        if snapshot.step > 0:  # before training there is no optimizer state, so that takes less
+        self.retry_at = math.inf
+        if state.step > 0:  # before training there is no optimizer state, so that takes less
             self.pace.add("checkpoint", timed.seconds)
-        path = f"{self.folder.checkpoints.name}/{checkpoint_name(snapshot.step)}"
-        self.reporter.emit(Checkpoint(step=snapshot.step, path=path, seconds=timed.seconds, best=best))
+        path = f"{self.folder.checkpoints.name}/{checkpoint_name(state.step)}"
+        self.reporter.emit(Checkpoint(step=state.step, path=path, seconds=timed.seconds, best=best))
         return True
 
-    def retry_save(self, *, last_try: bool = False) -> None:
-        """Try again to save what could not be saved. Called after every iteration; does something every 30 s.
-
-        `last_try`: try at once, and forget it if that fails.
-        """
-        writer = self.checkpoints
-        if writer.unsaved is None or (not last_try and time.monotonic() < writer.retry_at):
-            return
-        step = writer.unsaved.step
-        with self.clock.phase("checkpoint"):
-            failure = writer.save(writer.unsaved)
-        writer.retry_at = time.monotonic() + writer.RETRY_SECONDS
-        if failure is None:
-            self.reporter.emit(CheckpointSaved(step=step))
-        if failure is None or last_try:
-            writer.unsaved = None
+    def retry_save(self, engine: Engine) -> None:
+        """After a save that failed, save what is reached by now. Called after every iteration, tries every 30 s."""
+        if time.monotonic() >= self.retry_at:
+            self.save(engine)
 
     def save_at_the_end(self, engine: Engine, stop: StopRequest) -> None:
         """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
@@ -208,7 +198,7 @@ class Run:
         if self.checkpoints.saved_step == state.step:
             return
         for left in reversed(range(1 if stop.requested else LAST_TRIES)):
-            if self.save(engine, best=state.best_step == state.step, retry=False) or not left:
+            if self.save(engine) or not left:
                 return
             text = Message(
                 "trying again in {seconds:g} s, once (Ctrl-C gives up)",
@@ -251,7 +241,8 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """The run's own settings, without what was typed for this session, and the table RUN_NOTES."""
-        notes = {key: getattr(self.start, key) for key in ENVIRONMENT}
+        facts = ((key, getattr(self.start, key)) for key in ENVIRONMENT)
+        notes = {key: str(fact) if isinstance(fact, Message) else fact for key, fact in facts}  # in English
         # What dtype=auto means for this run on a CPU; a dtype that was typed for this session doesn't count.
         cpu_dtype = self.resumed.cpu_dtype if self.resumed else None
         if self.start.device == "cpu" and self.config.dtype == "auto":

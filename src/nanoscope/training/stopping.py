@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
@@ -28,8 +27,6 @@ class StopRequest:
         self.signal: int | None = None
         self.at_once = True
         """Whether a second Ctrl-C ends the process. One of several would leave the others waiting."""
-        self.describe: Callable[[], Message] | None = None
-        """When the run would stop, and what it would do then. None: at once."""
         self._first_at = 0.0
         self._before: dict[int, Any] = {}
 
@@ -70,7 +67,7 @@ class StopRequest:
         if number == signal.SIGINT and again and self.at_once:
             raise KeyboardInterrupt
         if number == signal.SIGINT and not self.requested:
-            how = self.describe() if self.describe else Message("stopping and saving")
+            how = Message("stopping; what was trained will be saved")
             if self.at_once:
                 how = Message("{how} (Ctrl-C again quits at once)", how=how)
             with suppress(OSError):  # the terminal may be gone

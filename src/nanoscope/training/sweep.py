@@ -1,17 +1,15 @@
-"""A sweep: a grid of runs, each trained by a process of its own. sweep.toml in its folder records what it is."""
+"""A sweep: a grid of runs, each trained by a process of its own, in a folder of its own."""
 
 import itertools
 import math
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,21 +17,21 @@ from typing import Any, Literal
 import psutil
 
 from nanoscope.checkpoint_files import checkpoint_folders
-from nanoscope.config import KEYS, TYPES, InvalidConfigError, TrainConfig, alternatives, toml_value
-from nanoscope.config_sources import Resolved, presets, resolve
+from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives
+from nanoscope.config_sources import resolve
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.files import RUNS, read_small, write_atomically
-from nanoscope.messages import Message, Shown, joined, printable
+from nanoscope.files import RUNS
+from nanoscope.messages import Message, Shown, printable
 from nanoscope.runs.summary import summary_of
 from nanoscope.training.console import StageDisplay
 from nanoscope.training.lock import RunLock
+from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.stopping import StopRequest
 
 MOST_RUNS = 1000
 LONGEST_NAME = 100  # characters of a folder's name
 SHORT_KEYS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "bs"}
-CONFIG = "config"  # stands for presets and config files where settings have their names
 POLL_SECONDS = 0.2
 NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 
@@ -77,6 +75,20 @@ class SweepRun:
             self.status = "stopped" if checkpoint_folders(self.folder / "checkpoints") else "missing"
         return self.status
 
+    def check_settings(self) -> None:
+        """Refuse a folder whose run was begun with other settings: it would be counted as this one."""
+        began, wanted = RunFolder(self.folder).first_event(), asdict(self.config)
+        if began is None or self.config.init_from != "scratch":  # weights decide about some settings
+            return
+        kept = {key for key, item in KEYS.items() if item.metadata["holds"] == "run"} - {"out_dir", "init_from"}
+        other = [f"{key}={value}" for key, value in began.config.items() if key in kept and wanted[key] != value]
+        if other:
+            raise UsageError(
+                "{folder} was trained with other settings: {settings}\nUse another folder: --out_dir=ANOTHER",
+                folder=self.folder,
+                settings=", ".join(other),
+            )
+
     def start(self, environment: dict[str, str]) -> None:
         """Train it in a process. What that prints is in console.log; errors are kept for the report."""
         how = "--init_from=resume" if self.status == "stopped" else "--overwrite=True"
@@ -109,77 +121,45 @@ class SweepRun:
 class Sweep:
     folder: Path
     runs: list[SweepRun]
-    settings: dict[str, Any]
-    """What all runs have in common: what makes it the same sweep."""
     swept: list[str]
     """The settings that vary."""
-
-    @property
-    def record(self) -> Path:
-        return self.folder / "sweep.toml"
-
-    def check_record(self) -> None:
-        """Refuse a folder that holds another sweep, or a record that cannot be read."""
-        if not self.record.exists():
-            return
-        known: dict[str, Any] = {}
-        with suppress(OSError, ValueError, JobError, RecursionError):
-            known = tomllib.loads(read_small(self.record).decode("utf-8"))
-        settings = known.get("settings", {}).items()
-        same = all(self.settings.get(key, value) == value for key, value in settings)  # a newer version may have more
-        if not same or set(known.get("swept", {})) != set(self.swept):
-            raise UsageError(
-                "{folder} holds another sweep: {command}\nUse another folder: --out_dir={quoted}",
-                folder=self.folder,
-                command=printable(str(known.get("command", self.record))),
-                quoted=shlex.quote(f"{self.folder}-2"),
-            )
-
-    def write_record(self, command: str) -> None:
-        settings = "\n".join(f"{key} = {toml_value(value)}" for key, value in self.settings.items())
-        head = f"command = {toml_value(command)}\nswept = {toml_value(self.swept)}\n"
-        text = f"# A sweep. Its command, given again, continues it.\n{head}\n[settings]\n{settings}\n"
-        write_atomically(self.record, text)
 
 
 # --- which runs there are ---
 
 
 def plan_sweep(words: Sequence[str]) -> Sweep:
-    """A run for each combination of values. Raises UsageError with the mistakes of all of them."""
+    """A run for each combination of values. Raises UsageError for the first that can't be trained."""
     grid = list(_grid(words))
-    varied = {key: place for place, (key, values) in enumerate(grid) if len(values) > 1}
+    varied = [key for key, values in grid if len(values) > 1]
     total = math.prod(len(values) for _, values in grid)
     if total > MOST_RUNS:
         raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
-    resolved = _resolve_all(itertools.product(*(values for _, values in grid)))
+    combinations = [(words, resolve(words)) for words in itertools.product(*(values for _, values in grid))]
     if not varied:
         raise UsageError(
             "no setting has several values, so there is nothing to sweep\n"
             "Separate them by commas, texts in brackets: --learning_rate=1e-3,1e-2 --dataset=[one,two]\n"
             "For one run: nanoscope train"
         )
-    config = resolved[0][1].config
-    if config.overwrite or config.init_from in ("resume", "auto"):
+    first = combinations[0][1]
+    if first.config.overwrite or first.config.init_from in ("resume", "auto"):
         raise UsageError(
             "leave --overwrite and --init_from=resume|auto out: a sweep deletes nothing, and the same command again "
             "resumes it"
         )
-    folder = Path(config.out_dir or RUNS / f"{resolved[0][1].name}-sweep")
+    folder = Path(first.config.out_dir or RUNS / f"{first.name}-sweep")
     runs: dict[str, SweepRun] = {}
-    for chosen, each in resolved:
-        settings = {
-            key: Path(chosen[place]).stem if key == CONFIG else getattr(each.config, key)
-            for key, place in varied.items()
-        }
+    for chosen, each in combinations:
+        settings = {key: getattr(each.config, key) for key in varied}
         name = _name(settings)
         run = SweepRun(name, folder / name, chosen, settings, each.config)
+        run.check_settings()
         if runs.setdefault(name, run).settings != settings:  # 1e-3 and 0.001 are one value, and one run
             raise UsageError(
                 "two runs would be called {name}: their values differ too little to name folders", name=name
             )
-    common = {key: value for key, value in asdict(config).items() if key not in (*varied, "out_dir", "overwrite")}
-    return Sweep(folder, list(runs.values()), {} if CONFIG in varied else common, list(varied))
+    return Sweep(folder, list(runs.values()), varied)
 
 
 def _name(settings: dict[str, Any]) -> str:
@@ -191,53 +171,28 @@ def _name(settings: dict[str, Any]) -> str:
     return re.sub(r"[^\w.+=,-]+", "-", ",".join(parts))[:LONGEST_NAME].strip(".-")
 
 
-def _resolve_all(combinations: Iterable[Words]) -> list[tuple[Words, Resolved]]:
-    """The words and the settings of each combination."""
-    found: list[tuple[Words, Resolved]] = []
-    mistakes: dict[Message, None] = {}
-    for words in combinations:
-        try:
-            found.append((words, resolve(words)))
-        except UsageError as error:
-            mistakes |= dict.fromkeys(error.mistakes if isinstance(error, InvalidConfigError) else [error.text])
-    if mistakes:
-        raise UsageError(
-            "nothing was started, because of mistakes in the settings:\n- {listed}", listed=joined("\n- ", mistakes)
-        )
-    return found
-
-
 def _grid(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """For each word, the setting it belongs to, and the words that stand in its place in the runs."""
+    """For each word, the setting it belongs to, and the words that stand in its place in the runs.
+
+    Numbers and fixed words are separated by commas; texts, which may contain some, only in [brackets].
+    """
     for word in words:
-        flag, equals, text = word.partition("=")
-        if equals:
-            key = flag.lstrip("-").replace("-", "_")
-            yield key, [f"{flag}={value}" for value in _values(key, text)]
-        else:
-            yield CONFIG, _values(CONFIG, word)
-
-
-def _values(key: str, text: str) -> list[str]:
-    """Numbers and fixed words are separated by commas; texts, which may contain some, only in [brackets]."""
-    values = [value.strip() for value in text.strip("[]").split(",") if value.strip()]
-    if key == CONFIG:
-        separate = all(name in presets() or Path(name).exists() for name in values)
-    else:
+        flag, _, text = word.partition("=")
+        key = flag.lstrip("-").replace("-", "_")
+        values = [value.strip() for value in text.strip("[]").split(",") if value.strip()]
         separate = text[:1] + text[-1:] == "[]" or (key in KEYS and str not in alternatives(TYPES[key]))
-    return values if values and separate else [text]
+        yield key, [f"{flag}={value}" for value in values] if values and separate else [word]
 
 
 # --- training them ---
 
 
-def run_sweep(sweep: Sweep, command: str, jobs: int, say: Callable[[Message], None]) -> int | None:
+def run_sweep(sweep: Sweep, jobs: int, say: Callable[[Message], None]) -> int | None:
     """Train what is not done yet. Returns the signal that stopped the sweep, if one did."""
     _prepare_datasets(sweep)
     try:
         sweep.folder.mkdir(parents=True, exist_ok=True)
         lock = RunLock(sweep.folder).acquire()
-        sweep.write_record(command)
     except OSError as error:
         raise JobError(
             "{folder} cannot be written: {reason}\nChoose another: --out_dir=DIR",

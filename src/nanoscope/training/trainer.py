@@ -44,8 +44,8 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
         if step in run.state.skipped:
             run.advance(data.loader.sequences_read)
             continue
-        with run.clock.phase("step"), Progress(run, stop, "step") as progress:
-            done = engine.step(batches, step, run.rate(step), abandoned=progress)
+        with run.clock.phase("step"):
+            done = engine.step(batches, step, run.rate(step), abandoned=Progress(run, stop, "step"))
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
         if not done.finite:  # at once: nothing may be saved after that
@@ -55,7 +55,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             break
         run.report_step(step, done, waiting.seconds, engine.flops_per_token)
         run.advance(data.loader.sequences_read)
-        run.retry_save()
+        run.retry_save(engine)
 
     return finish(run, engine, data, stop, reason)
 
@@ -63,8 +63,8 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
 def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
     config, state = run.config, run.state
-    with run.clock.phase("eval") as timed, Progress(run, stop, "eval") as progress:
-        found = data.evaluator.evaluate(engine.plain_model, abandoned=progress)
+    with run.clock.phase("eval") as timed:
+        found = data.evaluator.evaluate(engine.plain_model, abandoned=Progress(run, stop, "eval"))
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     train, val = found["train"], found["val"]
@@ -91,7 +91,7 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     if not run.read_only:
         run.keep_window_losses(data.evaluator, val, best)
     if state.step > 0 and finite and (best or config.always_save_checkpoint) and not config.eval_only:
-        run.save(engine, best=best)
+        run.save(engine)
 
 
 def sample(run: Run, engine: Engine) -> None:
@@ -115,7 +115,6 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
     before = run.state
     if run.config.on_nan != "rollback" or before.rollbacks == MAX_ROLLBACKS:
         return False
-    run.retry_save(last_try=True)
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
     run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
@@ -136,7 +135,6 @@ def finish(run: Run, engine: Engine, data: Data, stop: StopRequest, reason: EndR
     """Save what is not saved yet, and report the end."""
     state = run.state
     data.close()
-    run.retry_save(last_try=True)
     if reason == "non_finite":
         run.reporter.emit(NonFinite(step=state.step))
     elif reason != "eval_only" and state.step > 0:

@@ -22,6 +22,7 @@ class LogSummary(Finding):
     begins_mid_run: bool  # the log starts after the run did
     elided: bool  # steps are missing from the middle
     time_unclear: bool = False  # the printed times contradict the clock
+    end_unclear: bool = False  # a line says that training is over, and the counter contradicts it
     steps_are_lines: bool = False  # the log does not number its steps
 
     def text(self) -> Said:
@@ -33,6 +34,8 @@ class LogSummary(Finding):
             and Message("The log doesn't number its steps, so each of its lines is counted as one."),
             self.time_unclear
             and Message("The printed times of the steps contradict the clock of the lines, so no step time is named."),
+            self.end_unclear
+            and Message("The log says that training is over, but the last step is before the planned end."),
             bool(self.resumed_at) and Message("The run was resumed at step {resumed_at:steps}."),
             self.elided and Message("Steps are missing from the middle of the log."),
             self.duplicates_dropped > 0
