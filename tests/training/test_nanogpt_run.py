@@ -8,7 +8,7 @@ import pytest
 
 import nanogpt_files
 from nanoscope.model.checkpoint import find_checkpoint
-from nanoscope.training.nanogpt_run import nanogpt_run
+from nanoscope.training.initial_model import nanogpt_run
 from small_runs import Folder
 
 CPU = ("--device=cpu", "--compile=False")

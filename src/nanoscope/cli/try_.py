@@ -55,7 +55,7 @@ def try_(
     folder, language = _find_run(run), choose_language()
     log = read_log(str(folder))
     advice = analyse(log.runs[-1], log=log).advice if log.runs else ()
-    advised: dict[str, float | None] = {each.action: each.to_value for each in advice}
+    advised = [each.action for each in advice]
     config = resolve([str(folder)]).config
     make_cpu_ready(config.device, config.dtype, training=True)
 
