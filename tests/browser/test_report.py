@@ -242,9 +242,9 @@ def test_the_keyboard_reads_slow_steps_with_their_causes(folder, open_file):
     assert page.evaluate(heard).startswith("step 500;")
     assert "evaluation + checkpoint" in page.evaluate(heard)
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(heard).startswith("step 1000;")
+    assert page.evaluate(heard).startswith("step 1,000;")
     page.keyboard.press("End")
-    assert page.evaluate(heard).startswith("step 10000;")
+    assert page.evaluate(heard).startswith("step 10,000;")
     page.keyboard.press("Home")
     assert page.evaluate(heard).startswith("step 500;")
 

@@ -1005,10 +1005,10 @@ def test_a_log_that_unpacks_to_gigabytes_is_refused_and_the_next_one_is_read(ser
     assert explain(server, example_logs.spiky()).status == 200
 
 
-def test_a_log_that_takes_too_long_to_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_takes_too_long_to_read_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MOST_SECONDS", 0.0)
     with pytest.raises(logs.TooLargeError):
-        logs.describe_log(example_logs.spiky().encode(), "log", Options())
+        logs.KeptLogs(tmp_path).add(example_logs.spiky().encode(), "log", Options())
 
 
 def test_logs_that_are_sent_but_never_finished_take_a_bounded_amount_of_memory(shelf: Path) -> None:

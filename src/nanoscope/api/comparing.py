@@ -7,9 +7,8 @@ from functools import partial
 from nanoscope.api.logs import Source
 from nanoscope.api.shown import Answer
 from nanoscope.errors import UsageError
+from nanoscope.findings.compare import Comparison, comparison_json
 from nanoscope.findings.compare import compare as compare_runs
-from nanoscope.findings.compare import comparison_json
-from nanoscope.findings.compare.declared import Comparison
 from nanoscope.runs.load_many import trained_runs
 from nanoscope.views.compare import print_comparison
 from nanoscope.words.language import choose_language

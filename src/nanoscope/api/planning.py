@@ -58,7 +58,7 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
     from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
 
     with StageDisplay() as display:
-        trial = try_run(folder, {each.action: each.to_value for each in advice}, minutes, display.show)
+        trial = try_run(folder, [each.action for each in advice], minutes, display.show)
     return Tried(folder, trial, advice)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
-from nanoscope.findings.compare.declared import Confounded, Effect, Identical, Repeats
+from nanoscope.findings.compare.effects import Confounded, Effect, Identical, Repeats
 from nanoscope.findings.declared import LogError, NoteFinding, Verdict
 from nanoscope.findings.eta import Eta
 from nanoscope.messages import NOTHING, printable

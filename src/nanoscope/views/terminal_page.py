@@ -19,7 +19,7 @@ from rich.text import Text
 
 from nanoscope import messages
 from nanoscope.messages import NO_BREAK_SPACE, RIGHT_TO_LEFT_MARK, printable
-from nanoscope.words.language import END_ISOLATE, ISOLATE, Language
+from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_ISOLATE, Language
 
 NARROW = 72  # columns below which a table is written as a list
 
@@ -126,7 +126,8 @@ class Page:
             start = " " * indent + bullet if number == 0 else " " * hang
             # Each line is laid out by itself: what a line leaves open begins anew in the next.
             reopened = ISOLATE * open_isolates
-            open_isolates += line.plain.count(ISOLATE) - line.plain.count(END_ISOLATE)
+            opened = line.plain.count(ISOLATE) + line.plain.count(RIGHT_TO_LEFT_ISOLATE)
+            open_isolates += opened - line.plain.count(END_ISOLATE)
             self.line(Text.assemble(mark + start + reopened, line, END_ISOLATE * open_isolates))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> None:

@@ -34,7 +34,8 @@ CATALOGUES = Path(__file__).parent / "locale"
 
 # First-strong isolate … pop: the text between them is laid out by itself, so that '0.62 / 1.70' or '--max_iters' keeps
 # its order inside an Arabic sentence.
-ISOLATE, END_ISOLATE = "\u2068", "\u2069"
+ISOLATE, RIGHT_TO_LEFT_ISOLATE, END_ISOLATE = "\u2068", "\u2067", "\u2069"
+LIST_COMMA = "،"
 # What one types, with its values: '--out {folder}', 'nanoscope train {run}', 'batch_size={n}'.
 _WORD = r"(?!\()(?:(?![.:;,)]+(?:[\s،؛]|$)|\.\{)[!-~])+"  # up to the punctuation of the sentence around it
 CODE = re.compile(rf"(?<![\w-])(?:(?=--?[a-z{{]|\w+=)|(?:nanoscope|pip|python|zstd) ){_WORD}(?: {_WORD})*", re.ASCII)
@@ -63,7 +64,12 @@ class Language(Writer):
         return self._catalogue.pgettext(context, message) if context else self._catalogue.gettext(message)
 
     def isolate(self, text: str) -> str:
-        return f"{ISOLATE}{text}{END_ISOLATE}" if self.right_to_left and text else text
+        """Keep the text apart from the writing direction around it."""
+        if not self.right_to_left or not text:
+            return text
+        # A list has no direction of its own: all its words stand in isolates already.
+        is_list = text.startswith(ISOLATE) and LIST_COMMA in text
+        return f"{RIGHT_TO_LEFT_ISOLATE if is_list else ISOLATE}{text}{END_ISOLATE}"
 
     def marked(self, template: str) -> str:
         return CODE.sub(lambda code: self.isolate(code[0]), template) if self.right_to_left else template

@@ -15,6 +15,7 @@ const state = {
   listed: false, // whether the server has sent its list
   /** @type {string[]} */
   chosen: [], // names of runs and logs
+  of: 0, // how many they are the best of
   /** @type {Set<string>} */
   expected: new Set(), // logs that were sent, and are not in the list yet
   /** @type {any} */
@@ -26,6 +27,7 @@ const state = {
 };
 let loading = false; // a report is on its way
 let lookAgain = 0; // the timer of the next look at the chosen runs
+let onPaper = false; // the page is being printed
 let rested = 0; // when the server may be asked for the same runs again
 
 const labelsNow = () => allWords[view.state.language].labels;
@@ -48,7 +50,7 @@ function remember(key, value) {
 const ofBrowser = usualLanguage === "en" ? navigator.languages.map((tag) => tag.split("-")[0]).find((code) => allWords[code]) : null;
 const view = new View({ language: [recall("language"), ofBrowser].find((code) => code && allWords[code]) || usualLanguage }, viewFromHash(location.hash));
 if (!view.state.theme && ["light", "dark"].includes(recall("theme") || "")) view.state.theme = /** @type {any} */ (recall("theme"));
-const table_ = new RunTable({ choose, chosen: () => state.chosen, labels: labelsNow, remove: removeLog, recall, remember });
+const table_ = new RunTable({ choose: (names, of) => choose(names, true, of), chosen: () => state.chosen, labels: labelsNow, remove: removeLog, recall, remember });
 const bell = new Bell({ labels: labelsNow, recall, remember, open: (name) => choose([name]) });
 
 // --- the frame ---
@@ -109,7 +111,10 @@ function showConnection() {
   const element = byId("connection");
   if (element.textContent !== text) element.textContent = text;
   element.className = !state.listed ? "faint" : state.connected ? "tone-good" : "tone-fair";
-  document.documentElement.classList.toggle("stale", state.listed && !state.connected);
+  const stale = state.listed && !state.connected;
+  if (stale === document.documentElement.classList.contains("stale")) return;
+  document.documentElement.classList.toggle("stale", stale); // lines turn grey, texts stay
+  refreshCharts(byId("content"), {});
 }
 
 // --- the drawer of narrower screens ---
@@ -156,14 +161,14 @@ function putAddress() {
   history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
 }
 
-/** Show these runs. @param {string[]} names @param {boolean} remembered whether the way back leads to what was shown before */
-function choose(names, remembered = true) {
+/** Show these runs. @param {string[]} names @param {boolean} remembered whether the way back leads to what was shown before @param {number} of how many they are the best */
+function choose(names, remembered = true, of = names.length) {
   if (isChosen(names)) { openDrawer(false, false); return; }
   if (remembered && state.chosen.length) history.pushState(null, "", location.href);
-  Object.assign(state, { chosen: names, payload: null, failure: null, progress: "" });
+  Object.assign(state, { chosen: names, of, payload: null, failure: null, progress: "" });
   if (remembered) Object.assign(view.state, { zoom: null, focus: "" }); // an address has its own
   putAddress();
-  if (byId("sample-text")) byId("sample-text").textContent = "";
+  for (const id of ["sample-text", "sample-said"]) if (byId(id)) byId(id).textContent = "";
   if (names.length === 1 && isDrawerOpen()) openDrawer(false);
   rested = 0;
   table_.update();
@@ -202,10 +207,9 @@ function showContent() {
   const shown = shownRuns();
   showNews();
   drawnStates = statesOf(shown);
-  const one = state.chosen.length === 1 ? shown[0] : undefined;
-  byId("sample").hidden = state.payload === null || !one || one.state === "log" || one.step === null;
+  byId("sample").hidden = state.payload === null || state.chosen.length > 1 || !state.payload.runs[0].can_sample;
   if (state.payload !== null) {
-    showReport(content, state.payload, view, { level: 2, actions: actions(labels), stateOf });
+    showReport(content, state.payload, view, { level: 2, actions: actions(labels), stateOf, onPaper });
     return;
   }
   content.removeAttribute("data-charts");
@@ -235,8 +239,10 @@ function showStatus(shown, labels) {
     card = stateCard("bad", "!", state.failure, "", make("div", { class: "actions" }, makeButton({ class: "control", id: "try-now" }, refresh, labels.try_now)));
   } else if (shown.length === 1) {
     const [run] = shown;
-    card = stateOfRun(run, state.payload, labels, { ...state.common, ...run.settings },
+    card = stateOfRun(run, state.payload, state.payload && state.payload.words[view.state.language].runs[0], labels, { ...state.common, ...run.settings },
       bell.on || !("Notification" in globalThis) ? null : make("div", { class: "actions" }, makeButton({ class: "control", id: "notify-me" }, async () => { await bell.switch(); showContent(); }, labels.notify_me)));
+  } else if (state.of > state.chosen.length) {
+    card = make("p", { class: "soft", role: "status" }, labels.best_of.replace("{shown}", String(state.chosen.length)).replace("{total}", grouped(state.of)));
   } else if (state.listed && !state.chosen.length) {
     card = make("p", { class: "soft", role: "status" }, labels.nothing_shown);
   }
@@ -357,7 +363,7 @@ function samplePanel(labels, written) {
   const button = makeButton({ class: "control", id: "sample-go" }, () => { if (writing) writing.abort(); else writeSample(prompt.value); }, writing ? labels.stop : labels.write);
   prompt.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter" && !writing) writeSample(prompt.value); });
   return make("section", { id: "sample", class: "card", hidden: "" }, make("h2", {}, labels.sampling),
-    make("div", { class: "fields" }, make("label", {}, make("span", { class: "label" }, labels.prompt), prompt), button),
+    make("div", { class: "fields" }, make("label", {}, make("span", { class: "label" }, labels.prompt), prompt), button, make("p", { id: "sample-said", role: "alert" })),
     written || make("pre", { id: "sample-text", dir: "auto", tabindex: "0", "aria-label": labels.sampling }));
 }
 
@@ -368,15 +374,18 @@ async function writeSample(prompt) {
   writing = new AbortController();
   byId("sample-go").textContent = labelsNow().stop;
   byId("sample-text").textContent = prompt;
+  const tell = (/** @type {string} */ text, tone = "bad") => { byId("sample-said").className = `tone-${tone}`; byId("sample-said").textContent = text; };
+  tell(labelsNow().sample_loading, "soft");
   try {
     const response = await fetch("/api/sample", { method: "POST", body: JSON.stringify({ run, prompt }), signal: writing.signal });
     if (response.ok && response.body) {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       byId("sample-text").textContent = "";
+      tell("");
       for (let part = await reader.read(); !part.done && here(); part = await reader.read()) byId("sample-text").append(part.value);
       if (!here()) writing.abort();
-    } else showMessage(await reasonOf(response));
-  } catch (error) { if (/** @type {Error} */ (error).name !== "AbortError") showMessage(labelsNow().error_failed); }
+    } else tell(await reasonOf(response));
+  } catch (error) { tell(/** @type {Error} */ (error).name === "AbortError" ? "" : labelsNow().error_failed); }
   writing = null;
   byId("sample-go").textContent = labelsNow().write;
 }
@@ -476,6 +485,11 @@ function refresh() {
 showFrame();
 connect();
 document.addEventListener("visibilitychange", look);
+listenToPrint((printed) => {
+  onPaper = printed;
+  applyAppearance(view, allWords, onPaper);
+  showContent();
+});
 addEventListener("popstate", () => { const parts = viewFromHash(location.hash); const { language, theme } = view.state; Object.assign(view.state, view.usual, parts, { language, theme }); chooseFromAddress(); });
 addEventListener("hashchange", chooseFromAddress);
 addEventListener("resize", () => { table_.update(); openDrawer(isDrawerOpen(), false); });

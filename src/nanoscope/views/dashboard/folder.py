@@ -40,6 +40,7 @@ class ListedRun(msgspec.Struct):
     eta_seconds: float | None = None
     reason: str | None = None
     compiled: bool | None = None
+    kind: str = "loss"  # losses of another kind are not ranked with it: another unit, or other data
     settings: dict[str, Setting] = {}
     spark: list[float | None] = []
 
@@ -144,8 +145,10 @@ class WatchedFolder:
         entry.text_of = text_of
         best, best_step = run.best_evaluation
         settings = {name: value for name in self.columns if (value := run.settings.get(name)) is not None}
+        start = run.start
+        kind = f"loss {start.dataset_fingerprint}" if start and start.dataset_fingerprint else "loss"
         entry.text = ListedRun(
             run.name, self.label(run.name), run.state, run.version, run.updated, run.step, run.total, run.loss, run.val,
             best, best_step, run.nan_step, run.tok_s, run.eta_seconds, run.reason,
-            run.start.compiled if run.start else None, settings, run.spark,
+            start.compiled if start else None, kind, settings, run.spark,
         ).json()  # fmt: skip

@@ -33,7 +33,6 @@ def labels(language: Language) -> dict[str, str]:
         "max_iters": say("planned steps, if the log does not say"),
         "device": say("device, if the log does not say"),
         "explain": say("Explain"),
-        "pasted": say("pasted"),
         "empty_paste": say("Nothing was pasted. Paste the lines that your trainer prints, or choose its log file."),
         "remove": say("Remove"),
         "download": say("Report"),
@@ -41,6 +40,7 @@ def labels(language: Language) -> dict[str, str]:
         "prompt": say("begin with"),
         "write": say("Write"),
         "stop": say("Stop"),
+        "sample_loading": say("loading the model …"),
         "loading": say("reading …"),
         "error_gone": say("This run is no longer there."),
         "error_no_training": say("No training step was found in it: there is nothing to show yet."),
@@ -62,7 +62,7 @@ def _table(language: Language) -> dict[str, str]:
         "group_by": say("Group by"),
         "group_none": say("No groups"),
         "group_folder": say("Folders"),
-        "settings_columns": say("Settings"),
+        "settings_columns": say("Columns"),
         "show": say("Show"),
         "show_all": say("Show all"),
         "show_none": say("None"),
@@ -90,6 +90,7 @@ def _table(language: Language) -> dict[str, str]:
         "count_newest": say(
             "the newest {runs} of {total} runs · {shown} shown", runs="{runs}", total="{total}", shown="{shown}"
         ),
+        "best_of": say("The best {shown} of {total} runs, by loss, are shown.", shown="{shown}", total="{total}"),
         "compare_with": say("show beside others: {name}", name="{name}"),
     }
 
@@ -107,9 +108,6 @@ def _states(language: Language) -> dict[str, str]:
         "stalled_title": say("No line for {time}.", time="{time}"),
         "stalled_text": say("Usual reasons: sleep, a full disk, another program. Check that its process still runs."),
         "nan_title": say("The loss is not a number since step {step}.", step="{step}"),
-        "nan_text": say("Resume from the last good checkpoint, best with a lower {setting}.", setting="learning_rate"),
-        "nan_start": say("There is no checkpoint to go back to: start again with a lower {setting}.",
-                         setting="learning_rate"),
         "failed_title": say("It ended with an error."),
         "failed_text": say("The findings below say what is known about it."),
         "stopped_title": say("Stopped at step {step}.", step="{step}"),

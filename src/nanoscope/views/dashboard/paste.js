@@ -12,7 +12,7 @@ function logPanel(labels, alone) {
     make("div", { class: "card-head" }, make("h2", {}, labels.explain_log), makeButton({ class: "icon-button", id: "log-close", "aria-label": labels.close, title: labels.close }, () => openLogPanel(false, true), icon("close"))), text, said,
     make("div", { class: "fields" }, field("log-max-iters", labels.max_iters, { inputmode: "numeric", size: "8" }), field("log-device", labels.device, { size: "14", placeholder: "RTX 4070 Ti" }),
       make("div", { class: "actions" }, makeButton({ class: "control", id: "log-choose" }, () => file.click(), labels.choose_file), file,
-        makeButton({ class: "control primary", id: "log-explain" }, () => explain(labels.pasted, text.value), labels.explain))));
+        makeButton({ class: "control primary", id: "log-explain" }, () => explain("", text.value), labels.explain))));
 }
 
 /** @param {boolean} open @param {boolean} back whether the focus returns to the button */
@@ -23,7 +23,7 @@ function openLogPanel(open, back = false) {
   if (open) { panel.scrollIntoView({ block: "nearest" }); byId("log-text").focus(); } else if (back) byId("log-open").focus();
 }
 
-/** Show what the server says about a log: text, or a file. @param {string} name @param {string | Blob} content */
+/** Show what the server says about a log: text, or a file. @param {string} name of the file @param {string | Blob} content */
 async function explain(name, content) {
   const labels = labelsNow();
   const said = byId("log-said");
@@ -32,8 +32,7 @@ async function explain(name, content) {
   said.textContent = "";
   const button = byId("log-explain");
   button.disabled = true;
-  const time = new Date().toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  const query = new URLSearchParams({ name: typeof content === "string" ? `${name} ${time}` : name, max_iters: byId("log-max-iters").value.trim(), device: byId("log-device").value.trim() });
+  const query = new URLSearchParams({ name, max_iters: byId("log-max-iters").value.trim(), device: byId("log-device").value.trim() });
   try {
     const response = await fetch(`/api/explain?${query}`, { method: "POST", body: content });
     if (response.ok) {
@@ -66,5 +65,5 @@ addEventListener("drop", (event) => {
   if (event.target instanceof HTMLElement && event.target.id === "log-text" && !files.length) return; // text dropped into the field is being edited
   event.preventDefault();
   if (files.length) explain(files[0].name, files[0]);
-  else if (text) explain(labelsNow().pasted, text);
+  else if (text) explain("", text);
 });

@@ -131,7 +131,11 @@ class Reports:
             return _Known(version, [])
         except OSError:
             raise GoneError(name) from None
-        source = [Source(self.folder.label(name), run, log, _resume_command(path, run)) for run in log.runs[-1:]]
+        can_sample = (path / "checkpoints" / "last").exists()
+        source = [
+            Source(self.folder.label(name), run, log, _resume_command(path, run) if can_sample else None, can_sample)
+            for run in log.runs[-1:]
+        ]
         runs = [describe_run(each, Options()) for each in source]
         if not is_growing:
             runs = [replace(each, run=_for_comparison(each.run)) for each in runs]
@@ -164,8 +168,8 @@ class Reports:
 
 
 def _resume_command(folder: Path, run: Run) -> str | None:
-    """The command that continues a run that did not finish, if it has a checkpoint."""
-    if run.said_finished or not (folder / "checkpoints" / "last").exists():
+    """The command that continues a run that did not finish."""
+    if run.said_finished:
         return None
     end = run.details.end if run.details else None
     shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)

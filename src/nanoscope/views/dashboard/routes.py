@@ -26,7 +26,7 @@ from nanoscope.messages import LANGUAGES, printable, shown
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
-from nanoscope.views.dashboard.logs import KeptLogs, TooLargeError, describe_log
+from nanoscope.views.dashboard.logs import KeptLogs, TooLargeError
 from nanoscope.views.dashboard.notify import Facts, Watcher
 from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Reports, StillReadingError
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
@@ -56,7 +56,7 @@ class Dashboard:
 
     def __init__(self, root: Path, language: str) -> None:
         self.folder = WatchedFolder(root)
-        self.logs = KeptLogs()
+        self.logs = KeptLogs(root)
         self.reports = Reports(self.folder, self.logs, language)
         self.writer = Writer()
         self.language = language
@@ -157,12 +157,11 @@ class Dashboard:
         if max_iters is not None and not (len(max_iters) < 13 and max_iters.isdecimal() and int(max_iters)):
             raise HTTPException(422, "bad_request")
         options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
-        name = printable(asked.get("name", "log")[:100]) or "log"
+        name = printable(asked.get("name", "")[:100])
         async with self._received(request) as content, self._one_log:
-            described = await run_in_threadpool(describe_log, content, name, options)
+            key, described = await run_in_threadpool(self.logs.add, content, name, options)
             if not described:
                 raise NoTrainingError(name)
-            key = await run_in_threadpool(self.logs.keep, name, content, options, described)
         self.reports.take_log(key, described)
         text = await run_in_threadpool(report_payload, described, self.language)
         return JSONResponse({**text, "log": key})

@@ -6,6 +6,7 @@
  * @property {string} name @property {string} label @property {string} state @property {string} version @property {number} updated
  * @property {number | null} step @property {number | null} total @property {number | null} best @property {number | null} best_step
  * @property {number | null} nan_step @property {number | null} tok_s @property {boolean | null} compiled @property {string | null} reason
+ * @property {string} kind of its losses: those of another kind are not ranked with them
  * @property {Record<string, string | number | boolean>} settings @property {(number | null)[]} spark
  *
  * @typedef {{key: string, label: string, value: string, runs: ListedRun[], folder: boolean, best: number | null, mean: number | null, spread: number | null, failed: number}} Group
@@ -32,10 +33,21 @@ function searchFor(text) {
   return (run) => tests.every((test) => test(run));
 }
 
-/** What a column is sorted by. @param {string} column @returns {(run: ListedRun) => any} */
-function sortKey(column) {
+/** The loss that a run is ranked by, if it has one. @param {ListedRun} run */
+function rankedLoss(run) {
+  return run.nan_step !== null && run.state === "failed" ? null : run.best;
+}
+
+/** What a column is sorted by; losses of each kind by themselves, the most frequent kind first. @param {string} column @param {ListedRun[]} runs @returns {(run: ListedRun) => any} */
+function sortKey(column, runs) {
   if (column === "name") return (run) => run.label;
-  if (column === "best") return (run) => (run.nan_step !== null && run.state === "failed" ? Infinity : run.best ?? Infinity);
+  if (column === "best") {
+    /** @type {Record<string, number>} */
+    const counts = {};
+    for (const run of runs) if (rankedLoss(run) !== null) counts[run.kind] = (counts[run.kind] || 0) + 1;
+    const kinds = Object.keys(counts).sort((a, b) => counts[b] - counts[a]);
+    return (run) => { const loss = rankedLoss(run); return loss === null ? [Infinity, Infinity] : [kinds.indexOf(run.kind), loss]; };
+  }
   if (column === "best_step" || column === "tok_s" || column === "step") return (run) => run[column] ?? -1;
   if (column.startsWith("setting ")) { const name = column.slice(8); return (run) => run.settings[name] ?? ""; }
   return (run) => [isLive(run) ? 1 : 0, run.updated];
@@ -53,9 +65,16 @@ function isLive(run) {
   return run.state === "live" || run.state === "starting" || run.state === "stalled";
 }
 
+/** The run with the lowest loss of each kind that several have. @param {ListedRun[]} runs @returns {Set<string>} */
+function leadingRuns(runs) {
+  const key = sortKey("best", runs);
+  const ordered = runs.filter((run) => rankedLoss(run) !== null && run.state !== "failed").sort((a, b) => compareValues(key(a), key(b)));
+  return new Set(ordered.filter((run, i) => run.kind !== ordered[i - 1]?.kind && run.kind === ordered[i + 1]?.kind).map(({ name }) => name));
+}
+
 /** Whether runs differ by nothing but the seed, so that their mean says something. @param {ListedRun[]} runs */
 function areRepeats(runs) {
-  const settingsOf = (/** @type {ListedRun} */ run) => JSON.stringify(Object.entries(run.settings).filter(([name]) => name !== "seed").sort());
+  const settingsOf = (/** @type {ListedRun} */ run) => run.kind + JSON.stringify(Object.entries(run.settings).filter(([name]) => name !== "seed").sort());
   return runs.every((run) => settingsOf(run) === settingsOf(runs[0]));
 }
 
@@ -63,21 +82,26 @@ function areRepeats(runs) {
 function statistics(runs) {
   const broken = runs.filter((run) => run.state === "failed");
   const values = runs.filter((run) => run.best !== null && run.state !== "failed").map((run) => Number(run.best));
-  if (!areRepeats(runs)) return { best: values.length ? Math.min(...values) : null, mean: null, spread: null, failed: broken.length };
+  const alike = runs.every((run) => run.kind === runs[0].kind);
+  if (!areRepeats(runs)) return { best: values.length && alike ? Math.min(...values) : null, mean: null, spread: null, failed: broken.length };
   const mean = values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
   const spread = mean !== null && values.length > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1)) : null;
   return { best: null, mean, spread, failed: broken.length };
 }
 
-/** The lowest and the highest loss that sparklines of these runs show, without their steep beginning. @param {ListedRun[]} runs @returns {[number, number] | null} */
+const DIVERGED = 2; // times the usual first loss: higher ones leave the sparkline
+
+/** The lowest and the highest loss that sparklines of these runs show: a run that diverged does not flatten the others. @param {ListedRun[]} runs @returns {[number, number] | null} */
 function commonScale(runs) {
+  const known = runs.map(({ spark }) => spark.filter((value) => value !== null)).filter((values) => values.length);
+  if (!known.length) return null;
+  const firsts = known.map((values) => Number(values[0])).sort((a, b) => a - b);
+  const limit = DIVERGED * Math.abs(firsts[firsts.length >> 1]) || Infinity;
   let [low, high] = [Infinity, -Infinity];
-  for (const { spark } of runs) {
-    for (let i = 0; i < spark.length; i += 1) {
-      const value = spark[i];
-      if (value === null) continue;
-      if (value < low) low = value;
-      if (value > high) high = value;
+  for (const values of known) {
+    for (const value of values) {
+      low = Math.min(low, Number(value));
+      high = Math.max(high, Math.min(Number(value), limit));
     }
   }
   return high > low ? [low, high] : null;
@@ -97,7 +121,7 @@ function tableRows(runs, { search, chip, sort, down, group, closed, hidden }) {
     for (const name of Object.keys(CHIPS)) if (inChip(run, name, hidden)) counts[name] = (counts[name] || 0) + 1;
     return inChip(run, chip, hidden);
   });
-  const key = sortKey(sort);
+  const key = sortKey(sort, found);
   const way = down ? -1 : 1;
   const ordered = found.map((run) => ({ run, key: key(run) })).sort((a, b) => way * compareValues(a.key, b.key) || compareValues(a.run.label, b.run.label)).map(({ run }) => run);
   if (group === "none") { const scale = commonScale(ordered); return { rows: ordered.map((run) => ({ run, scale })), shown: ordered, counts }; }
@@ -146,5 +170,7 @@ function commonFolder(runs) {
 
 /** The run's name without the folder that heads its group, or that all have in common. @param {ListedRun} run @param {string} group @param {string} prefix */
 function nameIn(run, group, prefix) {
-  return group === "folder" && run.state !== "log" ? run.label.slice(run.label.lastIndexOf("/") + 1) : run.label.slice(prefix.length);
+  const name = group === "folder" && run.state !== "log" ? run.label.slice(run.label.lastIndexOf("/") + 1) : run.label.slice(prefix.length);
+  const cut = run.state === "log" ? 0 : name.lastIndexOf("/") + 1;
+  return make("bdi", { dir: "auto", class: "run-path" }, cut ? make("span", { class: "in-folder" }, name.slice(0, cut)) : null, make("span", {}, name.slice(cut)));
 }

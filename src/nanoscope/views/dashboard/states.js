@@ -24,9 +24,9 @@ function named(run, card) {
 
 /**
  * The card above the charts of one run, or null where the charts say it all.
- * @param {ListedRun} run @param {any} payload its report, or null @param {Record<string, string>} labels @param {Record<string, any>} settings all that are known of the run @param {Node | null} notify a button that turns notifications on
+ * @param {ListedRun} run @param {any} payload its report, or null @param {any} words of it @param {Record<string, string>} labels @param {Record<string, any>} settings all that are known of the run @param {Node | null} notify a button that turns notifications on
  */
-function stateOfRun(run, payload, labels, settings, notify) {
+function stateOfRun(run, payload, words, labels, settings, notify) {
   const fill = (/** @type {string} */ text, /** @type {Record<string, string>} */ values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
   const resume = payload && payload.runs[0].resume;
   const next = resume ? commandLine(resume, labels) : null;
@@ -39,9 +39,10 @@ function stateOfRun(run, payload, labels, settings, notify) {
     }
     case "stalled":
       return stateCard("fair", "❚❚", fill(labels.stalled_title, { time: age() }), labels.stalled_text, next, notify);
-    case "failed":
-      if (run.nan_step !== null) return stateCard("bad", "✕", fill(labels.nan_title, { step: String(run.nan_step) }), resume ? labels.nan_text : labels.nan_start, next);
-      return stateCard("bad", "✕", labels.failed_title, labels.failed_text, next);
+    case "failed": { // what happened is the verdict below
+      const [advice] = payload ? words.advice : [];
+      return stateCard("bad", "✕", advice ? `${labels.advice}:` : labels.failed_title, advice || labels.failed_text, next);
+    }
     case "stopped":
       return stateCard("soft", "◻", fill(labels.stopped_title, { step: String(run.step || 0) }), resume ? labels.stopped_text : "", next);
     case "unreadable":
@@ -58,7 +59,7 @@ function tabTitle(shown, connected, labels) {
   const [run] = shown;
   const glyph = connected ? (STATES[/** @type {keyof typeof STATES} */ (run.state)] || ["≡"])[0] : "○";
   const share = run.total && run.step !== null && run.state !== "finished" ? `${Math.floor(1e-6 + 100 * Math.min(1, run.step / run.total))} %` : null;
-  const result = run.state === "finished" && run.best !== null ? run.best.toFixed(4) : null;
+  const result = run.state === "finished" && run.best !== null ? cellLoss(run.best) : null;
   return [`${glyph} ${share || result || ""}`.trim(), run.label].join(share || result ? " · " : " ");
 }
 
@@ -111,7 +112,7 @@ class Bell {
   tell(run, what) {
     if (!this.on) return;
     const labels = this.page.labels();
-    const body = what === "nan" ? labels.nan_title.replace("{step}", String(run.nan_step || 0)) : [labels[`state_${what}`], run.best === null ? "" : `${labels.best_val} ${run.best.toFixed(4)}`].filter(Boolean).join(" · ");
+    const body = what === "nan" ? labels.nan_title.replace("{step}", String(run.nan_step || 0)) : [labels[`state_${what}`], run.best === null ? "" : `${labels.best_val} ${cellLoss(run.best)}`].filter(Boolean).join(" · ");
     const note = new Notification(run.label, { body, tag: `${run.name} ${what}` });
     note.onclick = () => { focus(); this.page.open(run.name); };
   }

@@ -5,6 +5,7 @@ const SPARK_WIDTH = 56;
 const SPARK_HEIGHT = 16;
 const ROWS_BEYOND = 8; // in sight, to scroll without gaps
 const WIDE_SETTINGS = 3; // columns of settings
+const DECISIVE = ["learning_rate", "matrix_lr", "batch_size", "n_layer", "n_embd", "dropout", "max_iters", "seed"];
 const MOST_SHOWN = 50; // runs at once, as the server has it
 
 Object.assign(ICONS, {
@@ -16,7 +17,7 @@ Object.assign(ICONS, {
 
 class RunTable {
   /**
-   * @param {{choose: (names: string[]) => void, chosen: () => string[], labels: () => Record<string, string>, remove: (name: string) => void,
+   * @param {{choose: (names: string[], of?: number) => void, chosen: () => string[], labels: () => Record<string, string>, remove: (name: string) => void,
    *   recall: (key: string) => string | null, remember: (key: string, value: string) => void}} page
    */
   constructor(page) {
@@ -41,7 +42,8 @@ class RunTable {
     /** @type {string[]} */
     this.settings = []; // columns of them
     this.prefix = ""; // of the names, which all have in common
-    this.lead = ""; // the run with the lowest loss
+    /** @type {Set<string>} */
+    this.leads = new Set(); // the run with the lowest loss of each kind
     this.current = ""; // the row that the keys are at: name of a run or key of a group
     /** @type {Row[]} */
     this.rows = [];
@@ -90,7 +92,7 @@ class RunTable {
       make("div", { class: "run-tools" }, make("div", { class: "search" }, this.field, make("kbd", { "aria-hidden": "true" }, "/"))),
       this.chips,
       make("div", { class: "run-picks" }, this.grouping, this.widen, make("span", { class: "spacer" }),
-        makeButton({ class: "link", id: "show-all" }, () => this.page.choose(this.shown.slice(0, MOST_SHOWN).map(({ name }) => name)), labels.show_all),
+        makeButton({ class: "link", id: "show-all" }, () => this.showMany(this.shown), labels.show_all),
         makeButton({ class: "link", id: "show-none" }, () => this.page.choose([]), labels.show_none)),
       this.grid, make("div", { class: "run-foot" }, this.count, this.csv));
     new ResizeObserver(() => this.draw()).observe(this.scroller);
@@ -102,6 +104,22 @@ class RunTable {
     return matchMedia("(pointer: coarse)").matches ? 40 : this.wide ? 27 : 30;
   }
 
+  /** The settings that differ between the runs that are shown, or else listed; those first that usually decide. @param {ListedRun[]} listed */
+  tellingColumns(listed) {
+    const chosen = listed.filter((run) => this.page.chosen().includes(run.name));
+    const runs = chosen.length > 1 ? chosen : listed;
+    const place = (/** @type {string} */ name) => (DECISIVE.includes(name) ? DECISIVE.indexOf(name) : DECISIVE.length - 1.5); // the seed is last
+    return this.columns.filter((name) => name !== this.group && new Set(runs.map((run) => run.settings[name])).size > 1)
+      .sort((a, b) => place(a) - place(b)).slice(0, WIDE_SETTINGS);
+  }
+
+  /** Show these runs; of very many, those with the lowest losses. @param {ListedRun[]} runs */
+  showMany(runs) {
+    const key = sortKey("best", runs);
+    const best = runs.length > MOST_SHOWN ? [...runs].sort((a, b) => compareValues(key(a), key(b))).slice(0, MOST_SHOWN) : runs;
+    this.page.choose(best.map(({ name }) => name), runs.length);
+  }
+
   /** After new data, or another choice. */
   update() {
     if (!this.grid) return;
@@ -111,9 +129,8 @@ class RunTable {
     this.rows = rows;
     this.shown = shown;
     this.prefix = this.group === "folder" ? "" : commonFolder(shown);
-    const finite = shown.filter((run) => run.best !== null && run.state !== "failed");
-    this.lead = finite.length > 1 ? finite.reduce((best, run) => (Number(run.best) < Number(best.best) ? run : best)).name : "";
-    this.settings = this.wide ? this.columns.filter((name) => name !== this.group).slice(0, WIDE_SETTINGS) : [];
+    this.leads = leadingRuns(shown);
+    this.settings = this.wide ? this.tellingColumns(shown) : [];
     document.documentElement.classList.toggle("sweep", this.wide);
     this.showChips(counts, labels);
     this.showGrouping(labels);
@@ -199,7 +216,7 @@ class RunTable {
       kept.add(key);
       const known = this.drawn.get(key);
       const stamp = row.group ? JSON.stringify([row.group.runs.length, row.group.best, row.group.mean, row.group.spread, row.group.failed, this.closed.has(key), labels.column_run])
-        : JSON.stringify([row.run.version, row.run.state, row.run.best, row.scale, row.run.spark.length, chosen.has(row.run.name), chosen.size === 1, this.settings, this.wide, this.group, this.prefix, this.lead === row.run.name, this.hidden.has(row.run.name), labels.column_run]);
+        : JSON.stringify([row.run.version, row.run.state, row.run.best, row.scale, row.run.spark.length, chosen.has(row.run.name), chosen.size === 1, this.settings, this.wide, this.group, this.prefix, this.leads.has(row.run.name), this.hidden.has(row.run.name), labels.column_run]);
       let element = known && known.element;
       if (!known || known.stamp !== stamp) {
         const next = row.group ? this.groupRow(row.group, labels) : this.runRow(row.run, row.scale, chosen, labels);
@@ -254,12 +271,12 @@ class RunTable {
       this.current = group.key;
       this.update();
     }, icon("more"), group.folder ? make("bdi", { dir: "ltr" }, group.value) : make("bdi", { dir: "ltr" }, make("code", {}, group.label), " ", make("strong", {}, group.value)), make("span", { class: "faint" }, ` ${count}`));
-    const all = makeButton({ class: "link", "aria-label": `${labels.show_all}: ${group.value}`, tabindex: "-1" }, () => this.page.choose(group.runs.slice(0, MOST_SHOWN).map(({ name }) => name)), labels.show);
+    const all = makeButton({ class: "link", "aria-label": `${labels.show_all}: ${group.value}`, tabindex: "-1" }, () => this.showMany(group.runs), labels.show);
     const single = group.best !== null || group.runs.length < 2;
     const value = group.best ?? group.mean;
     return make("div", { role: "row", class: `run-row group-row${open ? "" : " closed"}` }, make("div", { role: "gridcell", class: "cell cell-group" }, button),
       make("div", { role: "gridcell", class: "cell cell-show" }, all),
-      make("div", { role: "gridcell", class: "cell cell-mean", title: single ? labels.column_best : labels.mean_spread }, make("bdi", { dir: "ltr" }, make("strong", {}, value === null ? NOTHING : value.toFixed(single ? 4 : 3)), group.spread === null ? null : make("span", { class: "faint" }, ` ± ${group.spread.toFixed(3)}`))));
+      make("div", { role: "gridcell", class: "cell cell-mean", title: single ? labels.column_best : labels.mean_spread }, make("bdi", { dir: "ltr" }, make("strong", {}, value === null ? NOTHING : single || value >= 1e5 ? cellLoss(value) : value.toFixed(3)), group.spread === null ? null : make("span", { class: "faint" }, ` ± ${group.spread >= 1e5 ? cellLoss(group.spread) : group.spread.toFixed(3)}`))));
   }
 
   /** @param {ListedRun} run @param {[number, number] | null} scale @param {Set<string>} chosen @param {Record<string, string>} labels */
@@ -269,7 +286,7 @@ class RunTable {
     box.checked = shown;
     box.style.setProperty("--tone", `var(--${runColour(run.label)})`);
     box.addEventListener("change", () => { this.current = run.name; this.toggle(run.name); });
-    const link = make("a", { class: "open", href: hashOf([run.name]), "aria-current": shown && chosen.size === 1 ? "page" : null, title: run.label }, make("bdi", { dir: "auto" }, nameIn(run, this.group, this.prefix)));
+    const link = make("a", { class: "open", href: hashOf([run.name]), "aria-current": shown && chosen.size === 1 ? "page" : null, title: run.label }, nameIn(run, this.group, this.prefix));
     link.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
@@ -278,7 +295,7 @@ class RunTable {
     });
     link.addEventListener("focus", () => { this.current = run.name; });
     const broken = run.nan_step !== null && run.state === "failed";
-    const best = make("bdi", { class: broken ? "tone-bad" : this.lead === run.name ? "lead" : null, dir: "ltr" }, broken ? "NaN" : run.best === null ? NOTHING : run.best.toFixed(4));
+    const best = make("bdi", { class: broken ? "tone-bad" : this.leads.has(run.name) ? "lead" : null, dir: "ltr" }, broken ? "NaN" : run.best === null ? NOTHING : cellLoss(run.best));
     const cell = (/** @type {string} */ kind, /** @type {(Node | string | null)[]} */ ...children) => make("div", { role: "gridcell", class: `cell cell-${kind}` }, ...children);
     const act = run.state === "log"
       ? makeButton({ class: "icon-button row-act", tabindex: "-1", "aria-label": `${labels.remove}: ${run.label}`, title: labels.remove }, () => this.page.remove(run.name), icon("close"))
@@ -378,7 +395,7 @@ function sparkline(run, scale, shown) {
   const share = run.total && run.step ? Math.min(1, run.step / run.total) : 1;
   const [low, high] = scale;
   const x = (/** @type {number} */ i) => 2 + ((SPARK_WIDTH - 5) * Math.max(share, 0.08) * i) / (values.length - 1);
-  const y = (/** @type {number} */ value) => 2 + (SPARK_HEIGHT - 4) * (1 - Math.sqrt((value - low) / (high - low || 1))); // the end of a curve is what differs
+  const y = (/** @type {number} */ value) => 2 + (SPARK_HEIGHT - 4) * (1 - Math.sqrt((Math.min(value, high) - low) / (high - low || 1))); // the end of a curve is what differs
   const points = values.flatMap((value, i) => (value === null ? [] : [`${x(i).toFixed(1)} ${y(value).toFixed(1)}`]));
   const path = document.createElementNS(space, "path");
   path.setAttribute("d", `M${points.join("L")}`);
@@ -387,5 +404,10 @@ function sparkline(run, scale, shown) {
   const [left, top] = (points[points.length - 1] || "0 0").split(" ");
   for (const [name, value] of Object.entries({ cx: left, cy: top, r: "1.5" })) dot.setAttribute(name, value);
   svg.append(path, dot);
+  if (Number(values.findLast((value) => value !== null)) > high) { // it goes on above the picture
+    dot.remove();
+    path.setAttribute("d", `${path.getAttribute("d")}M${Number(left) - 2.5} 3.5L${left} 0.5L${Number(left) + 2.5} 3.5`);
+    svg.classList.add("beyond");
+  }
   return svg;
 }

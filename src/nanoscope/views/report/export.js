@@ -60,7 +60,7 @@ function tableCard(level, title, headers, rows, name) {
   return make("section", { class: "card wide" }, make("div", { class: "card-head" }, make(`h${level}`, {}, title), csvButton(title, headers, rows, name)), table(title, headers, rows));
 }
 
-const TABLE_ROWS = 60;
+const TABLE_ROWS = 1000;
 
 /** The numbers of a chart: all of them, or as many as one reads. @param {Chart} chart @param {boolean} all @returns {[string[], (string | number)[][]]} */
 function numbersOf(chart, all) {

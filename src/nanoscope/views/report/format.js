@@ -49,9 +49,20 @@ function grouped(value, decimals = 0) {
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? `.${rest}` : "");
 }
 
+/** A loss that fits into a narrow cell: 1.4421, 123.46, 1.2e10. @param {number} value */
+function cellLoss(value) {
+  if (Math.abs(value) >= 1e5) return value.toExponential(1).replace("e+", "e");
+  return Math.abs(value) >= 100 ? String(Number(value.toPrecision(5))) : value.toFixed(4);
+}
+
 /** @param {number} value */
 function lossText(value) {
   return Math.abs(value) >= 100 ? shortNumber(value) : value.toFixed(3);
+}
+
+/** 0.003, 2048, 1e9. @param {number} value */
+function settingText(value) {
+  return Math.abs(value) >= 1e6 ? value.toExponential(3).replace(/\.?0*e\+/, "e") : String(Number(value.toPrecision(4)));
 }
 
 // --- quantities: how a series is written, and in which unit its axis counts ---

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-# In the order in which they are loaded, here and in the dashboard. uPlot's file contains its license notice.
+# In the order in which they are loaded, here and in the dashboard.
 SCRIPTS = (
     "uplot.iife.min.js",
     *(f"{name}.js" for name in ("view", "dom", "lesson", "format", "series", "plot", "paint", "pointer")),
@@ -19,6 +19,7 @@ STYLES = ("uplot.min.css", "style.css")
 
 _PAGE = """\
 <!doctype html>
+<!-- Charts by uPlot, Copyright (c) 2022 Leon Sorokin, MIT License: https://github.com/leeoniya/uPlot -->
 <html lang="{language}" dir="{direction}">
 <head>
 <meta charset="utf-8">

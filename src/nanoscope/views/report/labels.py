@@ -42,6 +42,8 @@ def labels(language: Language) -> dict[str, str]:
         "best_val": say("best validation loss"),
         "if_continues": say("if it continues"),
         "guessing": say("guessing"),
+        "failure_nan": "NaN",
+        "failure_diverged": say("Diverged"),
         "nan_from": say("not a number from step {step}", step="{step}"),
         "between": say("between evaluations"),
         "clip": say("clipped at"),

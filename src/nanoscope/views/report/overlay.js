@@ -71,11 +71,11 @@ function settingFigures(payload, { labels, view, level }) {
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
   const margin = (high - low) * 0.15 || 0.1;
   return payload.settings.map(({ key, values }) => {
-    const known = values.map((/** @type {any} */ value, /** @type {number} */ i) => ({ value, result: results[i], name: runs[i].name })).filter(({ value }) => value !== null);
+    const known = values.map((/** @type {any} */ value, /** @type {number} */ i) => ({ value, result: results[i], failure: runs[i].failure, name: runs[i].name })).filter(({ value, result, failure }) => value !== null && (result !== null || failure));
     const distinct = [...new Set(known.map(({ value }) => value))];
     if (distinct.length < 2 || distinct.length > 24) return null;
     const numeric = distinct.every((value) => typeof value === "number");
-    if (numeric) distinct.sort((a, b) => Number(a) - Number(b));
+    distinct.sort((a, b) => (typeof a === "number" && typeof b === "number" ? a - b : typeof a === "number" ? -1 : typeof b === "number" ? 1 : String(a).localeCompare(String(b), "en", { numeric: true })));
     const log = numeric && isRate(distinct);
     const place = (/** @type {any} */ value) => (numeric ? Number(value) : distinct.indexOf(value));
     const ends = [place(distinct[0]), place(distinct[distinct.length - 1])];
@@ -93,19 +93,19 @@ function settingFigures(payload, { labels, view, level }) {
     });
     const spec = {
       key: `setting ${key}`, title: key, quantity: "loss", lines: [], xRange: range, yRange: /** @type {[number, number]} */ ([low - margin, high + margin]), xLog: log,
-      xTicks: distinct.map(place), xLabels: distinct.map((value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : fitting(String(value), 90))), xTitle: "", runs: [key],
-      points: known.map(({ value, result, name }) => ({ x: place(value), y: result === null ? NaN : result, key: name, text: result === null ? "NaN" : result.toFixed(4) })),
-      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view, bestOf(runs), fair),
+      xTicks: distinct.map(place), xLabels: distinct.map((value) => (typeof value === "number" ? settingText(value) : fitting(String(value), 90))), runs: [key],
+      points: known.map(({ value, result, failure, name }) => ({ x: place(value), y: result === null ? NaN : result, key: name, text: result === null ? labels[`failure_${failure}`] : cellLoss(result) })),
+      paint: (/** @type {any} */ at, /** @type {Pen} */ pen) => paintSetting(groups, at, pen, view, bestOf(runs), fair, labels),
     };
-    const whole = figure(spec, view, labels, level + 1, { head: make("span", { class: "faint" }, `→ ${labels.best_val}`) });
+    const whole = figure(spec, view, labels, level + 1, { head: make("span", { class: "faint" }, `${document.documentElement.dir === "rtl" ? "←" : "→"} ${labels.best_val}`) });
     whole.classList.add("setting");
-    whole.querySelector(".plot").setAttribute("aria-label", groups.map(({ mean, members }) => `${key} ${members[0].value}: ${mean === null ? "NaN" : mean.toFixed(4)}`).join(labels.separator));
+    whole.querySelector(".plot").setAttribute("aria-label", groups.map(({ mean, members }) => `${key} ${members[0].value}: ${mean === null ? labels[`failure_${members[0].failure}`] : cellLoss(mean)}`).join(labels.separator));
     return whole;
   }).filter((/** @type {any} */ each) => each !== null);
 }
 
-/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best @param {boolean} fair whether means are drawn */
-function paintSetting(groups, at, pen, view, best, fair) {
+/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best @param {boolean} fair whether means are drawn @param {Record<string, string>} labels */
+function paintSetting(groups, at, pen, view, best, fair, labels) {
   const hidden = view.state.hidden;
   const means = groups.flatMap(({ x, mean }) => (mean === null ? [] : [at.x(x), at.y(mean)]));
   if (fair && means.length > 2) pen.line(means, { colour: ink("ghost"), width: 1.25 });
@@ -115,13 +115,14 @@ function paintSetting(groups, at, pen, view, best, fair) {
       pen.line([left - 14, at.y(mean), left - 6, at.y(mean)], { colour: ink("ink"), width: 2 });
       if (spread) pen.line([left - 10, at.y(mean - spread), left - 10, at.y(mean + spread)], { colour: ink("ink"), width: 1.5 });
     }
-    members.forEach(({ result, name }, i) => {
+    members.forEach(({ result, failure, name }, i) => {
       const across = left + Math.min(i * 3, 12);
       if (result === null) {
         const top = at.box.top + 6;
-        for (const cross of [[across - 4, top - 4, across + 4, top + 4], [across - 4, top + 4, across + 4, top - 4]]) pen.line(cross, { colour: ink("bad"), width: 2, clip: false });
-        const isRight = across > at.box.left + at.box.width - 34;
-        pen.text(across + (isRight ? -8 : 8), top, "NaN", { colour: ink("bad"), align: isRight ? "right" : "left" });
+        const marks = failure === "nan" ? [[across - 4, top - 4, across + 4, top + 4], [across - 4, top + 4, across + 4, top - 4]] : [[across - 4, top + 3, across, top - 4, across + 4, top + 3]];
+        for (const mark of marks) pen.line(mark, { colour: ink("bad"), width: 2, clip: false });
+        const isRight = across > at.box.left + at.box.width - 64;
+        pen.text(across + (isRight ? -8 : 8), top, labels[`failure_${failure}`], { colour: ink("bad"), align: isRight ? "right" : "left" });
       } else if (hidden.includes(name)) pen.dot(across, at.y(result), 3.25, { stroke: ink("control"), width: 1.25 });
       else pen.dot(across, at.y(result), name === (view.state.focus || best) ? 5.5 : 4, { fill: ink(runColour(name)), stroke: ink("surface"), width: 1 });
     });
@@ -157,7 +158,7 @@ function showComparison(payload, words, frame, tools) {
   parts.push(make("section", { class: "each" }, make(`h${level + 1}`, {}, labels.runs), ...runs.map((/** @type {any} */ run, /** @type {number} */ i) => {
     const summary = make("span", { class: "run-summary" }, runDot(run.name), make("bdi", { dir: "auto" }, run.name));
     return folded(summary, (into) => {
-      const inner = make("div", { "data-charts": "", class: "page" }, ...showRun(run, words.runs[i], { ...frame, level: level + 2, actions: [] }, null));
+      const inner = make("div", { "data-charts": "", class: "page" }, ...showRun(run, words.runs[i], { ...frame, level: level + 2, actions: [], brief: true }, null));
       into.append(inner);
       if (into.isConnected) drawAll(into);
     }, { class: "run card", "data-key": run.name }, Boolean(frame.onPaper));

@@ -63,7 +63,8 @@ function paintChart(chart, at, pen, layer) {
   const focused = chart.drawn.find(({ line }) => line.key === spec.focus);
   if (focused) paintFocused(focused, at, pen);
   for (const { line, from, to } of chart.drawn) {
-    if (chart.alpha(line) < 1 || !line.kind || line.kind === "line") continue;
+    const few = to - from <= FEW_POINTS;
+    if (chart.alpha(line) < 1 || ((!line.kind || line.kind === "line") && !few)) continue;
     paintDots(line, from, to, at, pen, chart);
   }
   if (spec.best && !chart.view.state.hidden.includes("val")) paintBest(spec.best, at, pen);
@@ -124,7 +125,7 @@ function paintDots(line, from, to, at, pen, chart) {
       const [high, low] = [at.y(line.y[i] + error), at.y(line.y[i] - error)];
       for (const part of [[x, high, x, low], [x - 3, high, x + 3, high], [x - 3, low, x + 3, low]]) pen.line(part, { colour: fill, width: 1.25 });
     }
-    pen.dot(x, at.y(line.y[i]), line.kind === "dots" ? 2.75 : to - from > 60 || chart.drawn.length > 8 ? 1.75 : 3, { fill });
+    pen.dot(x, at.y(line.y[i]), line.kind === "dots" ? 2.75 : line.kind !== "both" || to - from > 60 || chart.drawn.length > 8 ? 1.75 : 3, { fill });
   }
 }
 
@@ -168,7 +169,8 @@ function paintNames(chart, at, pen) {
   const ends = chart.drawn.filter(({ from, to }) => to > from).map(({ line, mean, from, to }) => {
     let last = to - 1;
     while (last > from && line.x[last] > chart.range[1]) last -= 1;
-    return { line, x: at.x(line.x[last]), y: Math.min(Math.max(at.y(mean ? mean[last - from] : line.y[last]), box.top), box.top + box.height), to: 0 };
+    const y = at.y(mean ? mean[last - from] : line.y[last]);
+    return { line, x: at.x(line.x[last]), y: Math.min(Math.max(y, box.top), box.top + box.height), label: y < box.top ? `↑ ${line.label}` : line.label, to: 0 };
   }).sort((a, b) => a.y - b.y);
   const height = 14;
   const most = Math.floor((box.height + 20) / height);
@@ -177,16 +179,16 @@ function paintNames(chart, at, pen) {
   for (const end of shown) { end.to = Math.max(end.y, free); free = end.to + height; }
   let limit = box.top + box.height + 8;
   for (const end of [...shown].reverse()) { end.to = Math.min(end.to, limit); limit = end.to - height; }
-  for (const { line, x, y, to } of shown) {
+  for (const { line, label, x, y, to } of shown) {
     if (chart.alpha(line) < 1) continue;
     const tone = ink(line.colour);
     const style = { colour: ink(line.key === chart.spec.focus ? "ink" : "soft"), bold: line.key === chart.spec.focus };
     if (x < right - 40) { // it ends before the others
-      pen.text(x + 6, y - 8, fitting(line.label, right - x), { ...style, halo: true });
+      pen.text(x + 6, y - 8, fitting(label, right - x), { ...style, halo: true });
       continue;
     }
     pen.line([Math.min(x, right), y, right + 4, y, right + 12, to], { colour: tone, width: 0.75, alpha: 0.6, clip: false });
     pen.dot(right + 15, to, 3, { fill: tone, clip: false });
-    pen.text(right + 22, to, fitting(line.label, room), style);
+    pen.text(right + 22, to, fitting(label, room), style);
   }
 }

@@ -4,6 +4,7 @@ The page's script draws from this dict alone, so the report file and the live se
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any, NamedTuple
 
 from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.clock import seconds_at
-from nanoscope.findings.compare import compare
-from nanoscope.findings.compare.declared import Comparison, Effect
-from nanoscope.findings.declared import AsleepNote, NonFinite, Overfitting, SlowStepNote, note_findings
+from nanoscope.findings.compare import Comparison, compare
+from nanoscope.findings.compare.effects import Effect
+from nanoscope.findings.declared import AsleepNote, Diverged, NonFinite, Overfitting, SlowStepNote, note_findings
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
 from nanoscope.findings.schema import plain
@@ -38,6 +39,8 @@ CLOCK_POINTS = 100
 MAX_SETTINGS = 6  # that differ between runs and get a chart of their own
 # Nothing to choose.
 RESULTS = {"parameters", "tokens_per_step", "total_batch_size", "device", "device_name", "seed", "trainer"}
+# What is printed, saved and evaluated changes no loss.
+ONLY_WATCHED = re.compile(r"(eval|log|save|sample|out|checkpoint|keep|tracker|wandb)_|.*_(interval|dir)$")
 PHASE_NAMES = {"step": "steps", "evaluation": "eval"}
 
 Json = dict[str, Any]
@@ -50,6 +53,7 @@ class Source(NamedTuple):
     run: Run
     log: Log
     resume: str | None = None  # the command that resumes it
+    can_sample: bool = False  # it has a checkpoint
 
     @property
     def details(self) -> RunDetails:
@@ -190,15 +194,19 @@ def _numbers(source: Source, analysis: Analysis) -> Json:
     slow += [s for s in analysis.slow_steps if id(s) not in explained]
     onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
+    diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
+    failure = "nan" if broken is not None else "diverged" if diverged else None
     return {
         "name": printable(source.name),
         "metric": analysis.evals.metric if analysis.evals else "loss",
         "unit": run.unit,
         "state": _state(source, analysis),
         "resume": source.resume,
+        "can_sample": source.can_sample,
         "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
         "best": analysis.evals and (analysis.evals.best_step, analysis.evals.best_val),
-        "result": None if broken is not None or analysis.evals is None else analysis.evals.best_val,
+        "failure": failure,
+        "result": None if failure or analysis.evals is None else analysis.evals.best_val,
         "onset": onset,
         "broken": broken,
         "clip": analysis.gradients and analysis.gradients.clip,
@@ -229,7 +237,7 @@ def _state(source: Source, analysis: Analysis) -> str:
 def _chosen_settings(comparison: Comparison) -> list[Json]:
     """The settings that somebody chose differently, those first that a finding is about."""
     effects = [finding.setting for finding in comparison.findings if isinstance(finding, Effect)]
-    chosen = [each for each in comparison.config if each.key not in RESULTS]
+    chosen = [each for each in comparison.config if each.key not in RESULTS and not ONLY_WATCHED.match(each.key)]
     chosen.sort(key=lambda each: effects.index(each.key) if each.key in effects else len(effects))
     return [{"key": printable(each.key), "values": _safe(each.values)} for each in chosen[:MAX_SETTINGS]]
 

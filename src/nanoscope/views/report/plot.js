@@ -30,7 +30,6 @@
  * @property {{x: number, y: number, key: string, text: string}[]} [points] of a chart that paints itself
  * @property {any} [run] whose steps x counts
  * @property {string[]} [runs] names, for the file that a picture is saved in
- * @property {string} [xTitle]
  */
 /** @typedef {{left: number, top: number, width: number, height: number}} Box */
 /**
@@ -46,6 +45,10 @@ const PHONE = 768;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Noto Sans Arabic", "Noto Sans Devanagari", sans-serif';
 const START_LEFT_OUT = 0.02; // of x
 const START_IGNORED = 0.12; // of x, when the scale of y is chosen
+const FEWEST_POINTS = 8; // that leaving out the start leaves of a line,
+const FEWEST_EVALUATIONS = 3; // and of evaluations
+const FEW_POINTS = 40; // each gets a dot
+const DIVERGED_ABOVE = 10; // times the usual last loss: such a run does not set the scale
 
 /** Charts in the page. @type {Set<Chart>} */
 const charts = new Set();
@@ -56,7 +59,7 @@ const colours = new Map();
 /** @param {string} token */
 function ink(token) {
   let value = colours.get(token);
-  if (value === undefined) colours.set(token, value = colour(token));
+  if (value === undefined) colours.set(token, value = colour(/^c\d$/.test(token) && document.documentElement.classList.contains("stale") ? "ghost" : token));
   return value;
 }
 
@@ -145,7 +148,7 @@ class Chart {
     const { zoom, start } = this.view.state;
     if (this.spec.xRange) return this.spec.xRange;
     if (zoom) return zoom;
-    return start ? [extent[0] + START_LEFT_OUT * (extent[1] - extent[0]), extent[1]] : extent;
+    return start ? [beginWithoutStart(this.holder, extent[0]), extent[1]] : extent;
   }
 
   refresh() {
@@ -213,7 +216,9 @@ class Chart {
     const { spec } = this;
     if (spec.yRange) return spec.yRange;
     const [x0, x1] = this.range;
-    const ignored = spec.robust && this.view.state.start && !this.view.state.zoom ? x0 + (x1 - x0) * START_IGNORED : x0;
+    const leavesStart = spec.robust && this.view.state.start && !this.view.state.zoom;
+    const ends = this.drawn.filter(({ from, to }) => to > from).map(({ line, to }) => line.y[to - 1]).sort((a, b) => a - b);
+    const limit = spec.robust && spec.quantity === "loss" ? DIVERGED_ABOVE * Math.abs(ends[(ends.length - 1) >> 1]) || Infinity : Infinity;
     let low = Infinity;
     let high = -Infinity;
     const take = (/** @type {number} */ value) => {
@@ -222,6 +227,8 @@ class Chart {
       if (value > high) high = value;
     };
     for (const { line, mean, from, to } of this.drawn) {
+      if (to > from && line.y[to - 1] > limit) continue;
+      const ignored = leavesStart ? line.x[0] + (line.x[line.x.length - 1] - line.x[0]) * START_IGNORED : x0; // of each its own
       const inside = [];
       for (let i = from; i < to; i += 1) {
         if (line.x[i] < ignored && to - i > 2 && line.kind !== "dots") continue;
@@ -257,7 +264,18 @@ class Chart {
 
   /** The ticks of x, without those that the axis title would touch. @param {number} low @param {number} high @param {number} width */
   xTicks(low, high, width) {
-    if (this.spec.xTicks) return { at: this.spec.xTicks, labels: this.spec.xLabels || tickLabels(this.spec.xTicks), title: this.spec.xTitle || "" };
+    const { xTicks, xLabels, xLog } = this.spec;
+    if (xTicks && xLabels) {
+      const place = (/** @type {number} */ x) => width * (xLog ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low));
+      let free = -Infinity;
+      const shown = xLabels.map((label, i) => {
+        const [left, half] = [place(xTicks[i]), textWidth(label) / 2];
+        if (left - half < free) return "";
+        free = left + half + 6;
+        return label;
+      });
+      return { at: xTicks, labels: shown, title: "" };
+    }
     const way = this.view.state.x;
     const { factor, unit } = way === "time" ? unitOf("time", high, this.labels) : { factor: 1, unit: "" };
     const ticks = linearTicks(low / factor, high / factor, Math.max(2, Math.min(8, Math.floor(width / 84))), way === "step" || way === "tokens");
@@ -377,13 +395,29 @@ class Chart {
   }
 }
 
+/** The charts that share their x with the one in this element. @param {Element} element */
+function chartsBeside(element) {
+  const root = element.closest("[data-charts]");
+  return [...charts].filter((chart) => !chart.spec.xRange && chart.holder.closest("[data-charts]") === root);
+}
+
+/** Where charts begin that leave out the start: after the start of the shortest line; at its first step if too little would remain. @param {Element} element @param {number} first */
+function beginWithoutStart(element, first) {
+  const beside = chartsBeside(element).flatMap(({ spec }) => spec.lines.map((line) => ({ line, tall: spec.tall }))).filter(({ line }) => line.x.length && line.kind !== "dots");
+  const main = beside.filter(({ line, tall }) => tall && line.x.length > 1);
+  const begin = Math.min(...main.map(({ line: { x } }) => x[0] + START_LEFT_OUT * (x[x.length - 1] - x[0])));
+  const remains = beside.every(({ line, tall }) => {
+    const left = line.x.length - lowerBound(line.x, begin);
+    return left === line.x.length || left >= (!tall ? 1 : line.kind === "both" ? FEWEST_EVALUATIONS : FEWEST_POINTS);
+  });
+  return main.length && remains ? Math.max(first, begin) : first;
+}
+
 /** Charts of one page have the same x. @param {Element} element @returns {[number, number]} */
 function sharedExtent(element) {
-  const root = element.closest("[data-charts]") || document.body;
   let low = Infinity;
   let high = -Infinity;
-  for (const chart of charts) {
-    if (chart.spec.xRange || !root.contains(chart.holder)) continue;
+  for (const chart of chartsBeside(element)) {
     const extent = chart.extent();
     low = Math.min(low, extent[0]);
     high = Math.max(high, extent[1]);

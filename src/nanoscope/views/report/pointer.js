@@ -73,7 +73,7 @@ function headAt(chart, x) {
   const { labels } = chart;
   const way = chart.view.state.x;
   const write = /** @type {Record<string, (v: number) => string>} */ ({
-    step: (v) => `${labels.step} ${Math.round(v)}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
+    step: (v) => `${labels.step} ${grouped(Math.round(v))}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
   });
   const parts = [write[way](x)];
   const { run } = chart.spec;

@@ -37,7 +37,6 @@ function showReport(root, payload, view, options = {}) {
   else root.replaceChildren(...build());
   drawAll(root);
   const stop = view.listen((change) => {
-    if ("theme" in change) colours.clear();
     if ("language" in change) return; // whoever shows the page shows it again
     if ("x" in change || "chart" in change || "focus" in change) { patchChildren(root, make("div", {}, ...build())); drawAll(root); }
     refreshCharts(root, change);
@@ -47,6 +46,7 @@ function showReport(root, payload, view, options = {}) {
 
 /** Draw the charts below `root` again, as far as a change concerns them. @param {any} root @param {Partial<ViewState>} change */
 function refreshCharts(root, change) {
+  colours.clear();
   setCursor(null);
   for (const element of root.querySelectorAll(".toolbar, .segment")) if (element.update) element.update();
   for (const element of root.querySelectorAll("section")) if (element.figure) element.figure.refresh(change);
@@ -55,8 +55,9 @@ function refreshCharts(root, change) {
 // --- the frame around it ---
 
 /** Language and colours of the whole page. @param {View} view @param {Record<string, any>} languages words by code */
-function applyAppearance(view, languages) {
-  const { language, theme } = view.state;
+function applyAppearance(view, languages, onPaper = false) {
+  const { language } = view.state;
+  const theme = onPaper ? "light" : view.state.theme;
   const { labels, direction } = languages[language];
   const root = document.documentElement;
   root.lang = language;
@@ -88,7 +89,7 @@ function start() {
   const show = (onPaper = false) => {
     const focused = document.activeElement && document.activeElement.id;
     const { labels } = payload.words[view.state.language];
-    applyAppearance(onPaper ? new View({ ...view.state, theme: "light" }) : view, payload.words);
+    applyAppearance(view, payload.words, onPaper);
     const header = make("header", { class: "top" }, make("span", { class: "brand" }, "nanoscope"), make("span", { class: "faint" }, labels.report),
       make("div", { class: "actions" }, languageSwitch(view, payload.words), themeSwitch(view, labels)));
     document.body.querySelectorAll("body > header, main").forEach((old) => old.remove());
@@ -105,15 +106,18 @@ function start() {
   });
   addEventListener("hashchange", () => view.set({ ...view.usual, ...viewFromHash(location.hash) }));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!view.state.theme) view.set({ theme: null }); });
-  addEventListener("beforeprint", () => {
-    document.documentElement.classList.add("paper");
-    show(true);
-    for (const chart of charts) { chart.inSight = true; chart.refresh(); }
-  });
-  addEventListener("afterprint", () => {
-    document.documentElement.classList.remove("paper");
-    show();
-  });
+  listenToPrint(show);
+}
+
+/** Paper is light, and everything on it is drawn. @param {(onPaper: boolean) => void} show */
+function listenToPrint(show) {
+  for (const [event, onPaper] of /** @type {[string, boolean][]} */ ([["beforeprint", true], ["afterprint", false]])) {
+    addEventListener(event, () => {
+      document.documentElement.classList.toggle("paper", onPaper);
+      show(onPaper);
+      if (onPaper) for (const chart of charts) { chart.inSight = true; chart.refresh(); }
+    });
+  }
 }
 
 if (document.getElementById("payload")) start();

@@ -1,7 +1,7 @@
 "use strict";
 /* The page of one run: what it reached, the verdict, charts, and everything else that is known about it. */
 
-/** @typedef {{level: number, labels: Record<string, string>, view: View, stateOf: (run: any) => {state: string, text: string}, actions: Node[], onPaper: boolean, concepts: Record<string, string>, lessons: Record<string, Lesson>, dim?: boolean}} Frame */
+/** @typedef {{level: number, labels: Record<string, string>, view: View, stateOf: (run: any) => {state: string, text: string}, actions: Node[], onPaper: boolean, concepts: Record<string, string>, lessons: Record<string, Lesson>, brief?: boolean}} Frame */
 
 const CAUSE_COLOURS = { startup: "c7", resume: "c7", evaluation: "c3", checkpoint: "c5", periodic: "c8", stall: "bad" };
 const PHASE_COLOURS = { steps: "c1", eval: "c3", checkpoint: "c5", startup: "c7", data: "c6", sample: "c4", other: "ghost" };
@@ -112,7 +112,7 @@ function lossSpec(run, words, labels, at, single) {
     lines.push({ x: at(x), y, key: "val", label: labels.val, colour: "c2", kind: "both", width: 2, errors: rows.map((row) => row[2]) });
   }
   if (!lines.length) return null;
-  const best = evals.length && run.best && run.best[0] !== null ? { x: single(run.best[0]), y: run.best[1], value: run.best[1].toFixed(4), label: `${labels.best_short} · ${shortNumber(run.best[0])}` } : null;
+  const best = evals.length && run.best && run.best[0] !== null ? { x: single(run.best[0]), y: run.best[1], value: cellLoss(run.best[1]), label: `${labels.best_short} · ${shortNumber(run.best[0])}` } : null;
   const guide = (/** @type {number} */ y, /** @type {string} */ name) => ({ y, label: `${name} ${y.toFixed(2)}`, colour: "faint" });
   const guides = run.uniform ? [guide(run.uniform, labels.guessing)] : [];
   if (run.metric === "loss") run.rungs.forEach((/** @type {number} */ y, /** @type {number} */ i) => guides.push(guide(y, words.rungs[i])));
@@ -204,7 +204,7 @@ function runDetails(run, words, frame) {
     const whole = /** @type {[string, string[], any[]]} */ ([labels[part], [labels.setting, labels.value], run[part]]);
     const named = (/** @type {string} */ name) => lessonLabel(name, part === "config" ? frame.concepts[`setting ${name}`] : "", run, words, frame);
     const build = (/** @type {any} */ into) => into.append(csvButton(...whole, `${run.name}-${part}`), table(...whole, named));
-    parts.push(make("section", { class: "card" }, folded(make(`h${level + 1}`, {}, labels[part]), build, { "data-key": part }, onPaper)));
+    parts.push(make("section", { class: "card" }, folded(make(`h${level + 1}`, {}, labels[part]), build, { "data-key": part }, onPaper && !frame.brief)));
   }
   parts.push(make("p", { class: "source faint" }, words.source));
   return make("div", { class: "details" }, ...parts);

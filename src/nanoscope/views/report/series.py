@@ -41,7 +41,7 @@ Series = Mapping[str, Points]
 
 
 def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
-    """Each column that has at least two numbers. Steps in `slow`, which are drawn one by one, have no time here."""
+    """Each column that has numbers. Steps in `slow`, which are drawn one by one, have no time here."""
     steps = np.array(run.steps.step, dtype=np.int64)
     raw: dict[str, tuple[NDArray[np.int64], Floats]] = {
         name: (steps, np.array(getattr(run.steps, name))) for name in COLUMNS
@@ -58,7 +58,7 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     found = {}
     for name, (at, values) in raw.items():
         keep = np.isfinite(values) & (values >= LOWEST_VALID.get(name, -math.inf))
-        if np.count_nonzero(keep) >= 2:
+        if np.any(keep):
             found[name] = _thinned(Points(at[keep], values[keep]), MAX_POINTS)
     return found
 
