@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from nanoscope import cli, messages
-from nanoscope.cli.help import GLUE, Help
+from nanoscope.cli.help_text import GLUE, Help
 from nanoscope.config import KEYS, TYPES, alternatives
 from nanoscope.config_sources import preset_text, presets
 from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK

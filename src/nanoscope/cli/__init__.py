@@ -87,7 +87,7 @@ COMPLETE = "__complete"  # what a completion script calls
 
 def app(called: str = "", *, shown: bool = False, everything: bool = False) -> App:
     """All commands. `shown`: for help or completion, the called one, or each, has the options that it parses itself."""
-    from nanoscope.cli.help import LANGUAGE, Help, with_options
+    from nanoscope.cli.help_text import LANGUAGE, Help, with_options
 
     found = App(
         name="nanoscope",
@@ -186,14 +186,14 @@ def call(words: list[str]) -> int:
 
 
 def _closing(examples: str) -> str:
-    from nanoscope.cli.help import Help, other_languages
+    from nanoscope.cli.help_text import Help, other_languages
 
     return f"{Help().text(examples)}\n\n{other_languages()}"
 
 
 def _first_screen() -> str:
     """What it is, the commands by name, and the first things to type."""
-    from nanoscope.cli.help import Help
+    from nanoscope.cli.help_text import Help
 
     help = Help()
     groups = [

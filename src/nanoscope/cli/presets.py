@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from nanoscope import messages
 from nanoscope.cli.completion import complete_preset
-from nanoscope.cli.help import Help
+from nanoscope.cli.help_text import Help
 from nanoscope.cli.logs import Json
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from nanoscope.cli.completion import complete_source
-from nanoscope.cli.help import with_options
+from nanoscope.cli.help_text import with_options
 from nanoscope.cli.logs import progress
 from nanoscope.config import KEYS, TYPES
 from nanoscope.messages import Message
