@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nanoscope.api.evaluating import evaluate as evaluate
     from nanoscope.api.explaining import Explanation as Explanation
     from nanoscope.api.explaining import explain as explain
-    from nanoscope.api.logs import frame as frame
+    from nanoscope.api.frames import frame as frame
     from nanoscope.api.logs import read as read
     from nanoscope.api.models import Model as Model
     from nanoscope.api.models import load as load
@@ -40,7 +40,8 @@ _PLACES = {
     "api.datasets": ("prepare",),
     "api.evaluating": ("evaluate",),
     "api.explaining": ("Explanation", "explain"),
-    "api.logs": ("frame", "read"),
+    "api.frames": ("frame",),
+    "api.logs": ("read",),
     "api.models": ("Model", "load"),
     "api.planning": ("Tried", "plan", "try_"),
     "api.reporting": ("report",),
