@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from nanoscope.data import corpora
 from nanoscope.errors import JobError
-from nanoscope.messages import Message
 
 TokenArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -94,17 +93,10 @@ class CharTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
         batch: list[TokenArray] = [self._id_of[code_points(text)] for text in texts]
         if any(ids.size and ids.max() == self.vocab_size for ids in batch):
-            unknown = self.unknown("".join(texts))
-            shown = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in unknown[:8])
             raise JobError(
-                Message(
-                    "The char tokenizer does not know {n} character of the text: {shown}.\n"
-                    "Remove it, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
-                    "The char tokenizer does not know {n} characters of the text: {shown}.\n"
-                    "Remove them, or prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
-                    n=len(unknown),
-                    shown=shown + (" …" if len(unknown) > 8 else ""),
-                )
+                "The char tokenizer does not know these characters of the text: {shown}.\n"
+                "Prepare the dataset with --tokenizer=byte or bpe, which can encode any text.",
+                shown=" ".join(map(repr, self.unknown("".join(texts))[:8])),
             )
         return [ids.astype(dtype_for(self.vocab_size), copy=False) for ids in batch]
 

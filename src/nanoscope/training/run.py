@@ -1,4 +1,4 @@
-"""A run that is being trained: how far it is, where it is kept, how it reports. startup.py puts one together."""
+"""A run that is being trained: how far it is, where it is kept, how it reports. launch.py puts one together."""
 
 import math
 import time
@@ -32,7 +32,7 @@ from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, Step
 from nanoscope.training.evaluate import Estimate, Evaluator
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
-from nanoscope.training.machine_metrics import MachineMetrics
+from nanoscope.training.machine import MachineMetrics
 from nanoscope.training.pace import Pace, evaluation_due
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter
