@@ -419,3 +419,31 @@ def test_an_epoch_that_is_done_is_not_the_end(read) -> None:
 def test_tokens_per_second_tell_the_time_of_a_step(read) -> None:
     text = "tokens per step: 32,768\n" + "".join(f"step {s} | loss {4 - s / 99:.3f} | 37.5k tok/s\n" for s in range(9))
     assert list(read(text).runs[0].steps.time_s) == pytest.approx([0.8738] * 9, rel=1e-3)
+
+
+def test_how_many_were_right_is_no_counter_of_evaluations(read) -> None:
+    text = "".join(
+        "".join(f"Train Epoch: {e} [{b * 64}/60000 ({b * 64 // 600}%)]\tLoss: {2.3 - e / 3 - b / 3000:.6f}\n" for b in range(0, 900, 100))  # noqa: E501
+        + f"\nTest set: Average loss: {2.2 - e / 3:.4f}, Accuracy: 9{e}12/10000 (9{e}%)\n\n"
+        for e in (1, 2, 3)
+    )  # fmt: skip
+    (run,) = read(text).runs
+    assert [e.val for e in run.evals] == pytest.approx([2.2 - e / 3 for e in (1, 2, 3)], abs=1e-4)
+    assert run.total_steps is None
+    assert all(e.step > 20000 for e in run.evals)
+
+
+def test_seconds_since_1970_are_a_clock(read) -> None:
+    text = "".join(
+        f'{{"step": {10 * i}, "train/loss": {9 - i / 20}, "time": {1700000000 + 8.1 * i:.2f}}}\n' for i in range(1, 20)
+    )
+    assert list(read(text).runs[0].steps.time_s)[1:] == pytest.approx([0.81] * 18, rel=1e-3)
+
+
+def test_losses_and_times_are_known_in_chinese(read) -> None:
+    (run,) = read(
+        "".join(f"步 {s}/500 损失: {4 - s / 500:.4f} 学习率: 1e-4 耗时: 0.31s\n" for s in range(50, 501, 50))
+    ).runs
+    assert (run.first_step, run.last_step, run.total_steps) == (50, 500, 500)
+    assert list(run.steps.loss)[:1] == pytest.approx([3.9])
+    assert list(run.steps.time_s) == pytest.approx([0.31] * 10)

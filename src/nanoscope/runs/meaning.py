@@ -196,7 +196,14 @@ class _Meaning:
     def _count_evaluation(self, rows: Rows) -> None:
         """Give evaluations their own steps, if they are counted as training is."""
         count = settle("step", self.counters.readings(rows.table), rows).value
-        if count and not count.guessed and (count.unit == "step" or self.result.unit == "epoch"):
+        column = count.column if count else None
+        names_something = column is not None and column.role is None and column.label  # 'Accuracy: 9112/10000'
+        if (
+            count
+            and not count.guessed
+            and not names_something
+            and (count.unit == "step" or self.result.unit == "epoch")
+        ):
             rows.count = count
 
     def _bars(self, with_loss: bool) -> list[Rows]:

@@ -39,8 +39,22 @@ _UNIT = re.compile(  # a unit is not the name of the next value: '3.52 tps=1.8e6
 )
 _NO_UNIT = frozenset(("", "|", ",", ")", "(", "]", ":", ";", "}", "'", '"'))
 _NOT_WORD = re.compile(r"[^a-z0-9%/]+")
+WORDS = {  # what trainers print in Chinese
+    "验证": "val",
+    "训练": "train",
+    "测试": "test",
+    "损失": "loss",
+    "步": "step",
+    "迭代": "iter",
+    "批次": "batch",
+    "轮次": "epoch",
+    "学习率": "lr",
+    "剩余": "remaining",
+    "耗时": "time",
+    "用时": "time",
+}
 _PATH = re.compile(  # 'loss/total', 'train/epoch', but not 's/epoch'
-    r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip|max)\b)(?=\w)"
+    r"/(?! ?(?:s|sec|second|step|it|iter|batch|epoch|update|device|gpu|chip|max)\b(?! per\b))(?=\w)"
     r"|(?:(?<=\btrain)|(?<=\bval)|(?<=\bvalidation)|(?<=\beval)|(?<=\btest))/"
 )
 _SEPARATOR = re.compile(r"[,|;\t]")
@@ -78,6 +92,9 @@ class Cell(NamedTuple):
 @lru_cache(maxsize=8192)
 def label_of(text: str) -> str:
     """A label as words in lower case, from the text before a number, which a trainer repeats letter by letter."""
+    if not text.isascii():
+        for theirs, ours in WORDS.items():
+            text = text.replace(theirs, f" {ours} ")
     label = _PATH.sub(" ", _NOT_WORD.sub(" ", text.lower()).strip()).removesuffix(" tensor")
     return _TYPED_KEYS.sub("", label)
 
