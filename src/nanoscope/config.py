@@ -357,4 +357,6 @@ def to_toml(settings: dict[str, Any]) -> str:
 def toml_value(value: Any) -> str:
     """A setting as TOML."""
     # JSON strings, numbers and booleans are valid TOML, except for DEL, which TOML wants escaped.
-    return json.dumps(str(value) if value is None else value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
+    return json.dumps(str(value) if value is None else value, ensure_ascii=False, default=str).replace(
+        "\x7f", "\\u007f"
+    )

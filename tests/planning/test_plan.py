@@ -188,7 +188,9 @@ def test_the_plan_of_a_run_is_what_is_left_of_it_and_leaves_nothing_behind(folde
     assert plan["checkpoint_bytes"] > 4 * plan["parameters"]
     assert plan["fits"]
     assert sorted(folder.path.rglob("*")) == before
-    assert all(part in "\n".join(map(str, lines(found))) for part in ("model:", "memory:", "time:", "disk:", "20 are left"))
+    assert all(
+        part in "\n".join(map(str, lines(found))) for part in ("model:", "memory:", "time:", "disk:", "20 are left")
+    )
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def tune(
     minutes
         About how long to search; default: 2. Where an iteration takes long, more is needed.
     out
-        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
+        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that exists.
     as_json
         Print the result as one JSON document (schema nanoscope.tune/2, see docs/tune.md).
     """
