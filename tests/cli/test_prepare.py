@@ -39,9 +39,10 @@ def test_json_prints_one_object(here, capsys):
     assert summary["fingerprint"] == dataset.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
+def test_a_mistake_gets_one_message_and_its_exit_status(here, capsys):
+    (here / "empty.txt").write_bytes(b"")
+    (here / "latin.txt").write_bytes(b"caf\xe9")
+    for words, status, message in (
         ([], 2, "Nothing to prepare"),
         (["nowhere.txt"], 1, "no file or folder 'nowhere.txt'"),
         (["shakespear"], 1, "Did you mean the corpus shakespeare"),
@@ -51,16 +52,12 @@ def test_json_prints_one_object(here, capsys):
         (["my book.txt", "--val_fraction=2"], 2, "val_fraction"),
         (["my book.txt", "--vocabsize=300"], 2, "vocab_size"),
         (["my book.txt", "--out=my book.txt/x"], 1, "could not be written"),
-    ],
-)
-def test_a_mistake_gets_one_message_and_its_exit_status(here, capsys, arguments, status, message):
-    (here / "empty.txt").write_bytes(b"")
-    (here / "latin.txt").write_bytes(b"caf\xe9")
-    assert run(["prepare", *arguments]) == status
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
-    assert len(error.splitlines()) <= 3
+    ):
+        assert run(["prepare", *words]) == status
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+        assert len(error.splitlines()) <= 3
 
 
 def test_a_text_on_which_nothing_can_be_trained_is_refused(here, capsys):

@@ -26,10 +26,9 @@ from nanoscope.model.checkpoint import TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.planning.request import with_shape_of_weights
 from nanoscope.planning.rig import Facts, Figures, Job
-from nanoscope.training.data import open_loader
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
-from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.evaluate import Evaluator, open_loader
 from nanoscope.training.forecast import first_seconds
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine

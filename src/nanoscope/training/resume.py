@@ -124,7 +124,7 @@ def continue_run(resolved: Resolved) -> Resumed:
     folder, file = _run_to_resume(resolved)
     if file is None:
         return _resumed(folder, resolved)
-    from nanoscope.training.nanogpt_run import nanogpt_run
+    from nanoscope.training.initial_model import nanogpt_run
 
     checkpoint, settings = nanogpt_run(file)
     return replace(_resumed(folder, resolved, settings), nanogpt=checkpoint)
