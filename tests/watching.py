@@ -33,6 +33,14 @@ print("held", flush=True)
 sys.stdin.read()
 """
 
+# What the modules of the dashboard export, within reach of a test.
+HANDLES = """addEventListener("DOMContentLoaded", async () => {
+    const names = ["view", "dom", "numbers", "plot", "figure", "runs", "table", "dashboard"];
+    const modules = await Promise.all(names.map((name) => import(`/static/${name}.js`)));
+    modules.forEach((module) => Object.assign(window, module));
+    window.handled = true;
+})"""
+
 Runs = list[dict[str, Any]]
 Stream = Iterator[Runs | None]  # None: a line that is no list
 

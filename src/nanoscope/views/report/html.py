@@ -4,18 +4,19 @@ import base64
 import hashlib
 import importlib.util
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-# In the order in which they are loaded, here and in the dashboard.
-SCRIPTS = (
-    "uplot.iife.min.js",
-    *(f"{name}.js" for name in ("view", "dom", "lesson", "format", "series", "plot", "paint", "pointer")),
-    *(f"{name}.js" for name in ("export", "figure", "toolbar", "run", "overlay", "report")),
+PAGE = Path(__file__).parent.parent / "page"
+UPLOT = "uplot.iife.min.js"
+# Each imports only from those before it.
+MODULES = tuple(
+    f"{name}.js" for name in ("view", "dom", "numbers", "plot", "pointer", "figure", "run", "overlay", "report")
 )
 STYLES = ("uplot.min.css", "style.css")
+_IMPORT = re.compile(r"^import \{[^}]*\} from \S+;$|^export (?=\w)", re.MULTILINE)
 
 _PAGE = """\
 <!doctype html>
@@ -43,7 +44,8 @@ _PAGE = """\
 def render(payload: dict[str, Any]) -> str:
     """The page as text, to be written as UTF-8."""
     words = payload["words"][payload["language"]]
-    styles, scripts = ([source(name).read_text("utf-8") for name in names] for names in (STYLES, SCRIPTS))
+    styles = [source(name).read_text("utf-8") for name in STYLES]
+    scripts = [source(UPLOT).read_text("utf-8"), joined_modules()]
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -61,9 +63,14 @@ def render(payload: dict[str, Any]) -> str:
     )
 
 
+def joined_modules() -> str:
+    """The modules as one script: under a policy of hashes, those inside a page cannot import each other."""
+    return '"use strict";\n' + "".join(_IMPORT.sub("", source(name).read_text("utf-8")) for name in MODULES)
+
+
 def source(name: str) -> Path:
     """A script or style of the page."""
-    return HERE / name if (HERE / name).is_file() else uplot() / name
+    return PAGE / name if (PAGE / name).is_file() else uplot() / name
 
 
 def uplot() -> Path:

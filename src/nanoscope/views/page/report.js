@@ -1,5 +1,14 @@
-"use strict";
 /* A payload becomes a page. */
+
+import { View, viewFromHash, viewToHash } from "./view.js";
+import { make, makeButton, patchChildren } from "./dom.js";
+import { commonWays, setUnits } from "./numbers.js";
+import { charts, colours, drawAll } from "./plot.js";
+import { setCursor } from "./pointer.js";
+import { chartToolbar, segment } from "./figure.js";
+import { showRun } from "./run.js";
+import { showComparison } from "./overlay.js";
+/** @import { ViewState } from "./view.js" */
 
 /**
  * @typedef {object} Options
@@ -17,35 +26,50 @@ const pages = new WeakMap();
  * Show a payload in `root`. Called again with newer numbers, it updates what is there: focus, zoom and what is open stay.
  * @param {any} root @param {any} payload @param {View} view @param {Options} options
  */
-function showReport(root, payload, view, options = {}) {
-  const what = JSON.stringify([view.state.language, Boolean(options.onPaper), payload.runs.map((/** @type {any} */ run) => run.name)]);
+export function showReport(root, payload, view, options = {}) {
+  const what = JSON.stringify([
+    view.state.language,
+    Boolean(options.onPaper),
+    payload.runs.map((/** @type {any} */ run) => run.name)
+  ]);
   const known = pages.get(root);
   if (known && known.stop) known.stop();
   const build = () => {
     const words = payload.words[view.state.language];
     const { labels } = words;
     const frame = {
-      level: options.level || 1, labels, view, actions: options.actions || [], onPaper: Boolean(options.onPaper), concepts: payload.concepts, lessons: words.lessons,
-      stateOf: options.stateOf || ((/** @type {any} */ run) => ({ state: run.state, text: "" })),
+      level: options.level || 1,
+      labels,
+      view,
+      actions: options.actions || [],
+      onPaper: Boolean(options.onPaper),
+      concepts: payload.concepts,
+      lessons: words.lessons,
+      stateOf: options.stateOf || ((/** @type {any} */ run) => ({ state: run.state, text: "" }))
     };
     const tools = options.onPaper ? null : chartToolbar(view, commonWays(payload.runs), labels, root);
-    return words.comparison ? showComparison(payload, words, frame, tools) : showRun(payload.runs[0], words.runs[0], frame, tools);
+    return words.comparison
+      ? showComparison(payload, words, frame, tools)
+      : showRun(payload.runs[0], words.runs[0], frame, tools);
   };
   root.dataset.charts = "";
   root.classList.add("page");
   if (known && known.what === what && known.view === view) patchChildren(root, make("div", {}, ...build()));
   else root.replaceChildren(...build());
   drawAll(root);
-  const stop = view.listen((change) => {
+  const stop = view.listen(change => {
     if ("language" in change) return; // whoever shows the page shows it again
-    if ("x" in change || "chart" in change || "focus" in change) { patchChildren(root, make("div", {}, ...build())); drawAll(root); }
+    if ("x" in change || "chart" in change || "focus" in change) {
+      patchChildren(root, make("div", {}, ...build()));
+      drawAll(root);
+    }
     refreshCharts(root, change);
   });
   pages.set(root, { what, view, stop });
 }
 
 /** Draw the charts below `root` again, as far as a change concerns them. @param {any} root @param {Partial<ViewState>} change */
-function refreshCharts(root, change) {
+export function refreshCharts(root, change) {
   colours.clear();
   setCursor(null);
   for (const element of root.querySelectorAll(".toolbar, .segment")) if (element.update) element.update();
@@ -55,30 +79,42 @@ function refreshCharts(root, change) {
 // --- the frame around it ---
 
 /** Language and colours of the whole page. @param {View} view @param {Record<string, any>} languages words by code */
-function applyAppearance(view, languages, onPaper = false) {
+export function applyAppearance(view, languages, onPaper = false) {
   const { language } = view.state;
   const theme = onPaper ? "light" : view.state.theme;
   const { labels, direction } = languages[language];
   const root = document.documentElement;
   root.lang = language;
   root.dir = direction;
-  if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+  if (theme) root.dataset.theme = theme;
+  else delete root.dataset.theme;
   colours.clear();
   setUnits(language, labels);
 }
 
 /** @param {View} view @param {Record<string, any>} languages */
-function languageSwitch(view, languages) {
+export function languageSwitch(view, languages) {
   const { labels } = languages[view.state.language];
-  const whole = segment(labels.language, "lang", Object.entries(languages).map(([code, { name }]) => [code, name]), () => view.state.language, (code) => view.set({ language: code }));
+  const whole = segment(
+    labels.language,
+    "lang",
+    Object.entries(languages).map(([code, { name }]) => [code, name]),
+    () => view.state.language,
+    code => view.set({ language: code })
+  );
   for (const button of whole.children) button.lang = button.id.slice("lang-".length);
   return whole;
 }
 
 /** @param {View} view @param {Record<string, string>} labels */
-function themeSwitch(view, labels) {
-  const isDark = () => (view.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  return makeButton({ class: "icon-button", id: "theme", "aria-label": labels.theme, title: labels.theme }, () => view.set({ theme: isDark() ? "light" : "dark" }), "◐");
+export function themeSwitch(view, labels) {
+  const isDark = () =>
+    (view.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  return makeButton(
+    { class: "icon-button", id: "theme", "aria-label": labels.theme, title: labels.theme },
+    () => view.set({ theme: isDark() ? "light" : "dark" }),
+    "◐"
+  );
 }
 
 /** The report file: everything in one page. */
@@ -90,32 +126,50 @@ function start() {
     const focused = document.activeElement && document.activeElement.id;
     const { labels } = payload.words[view.state.language];
     applyAppearance(view, payload.words, onPaper);
-    const header = make("header", { class: "top" }, make("span", { class: "brand" }, "nanoscope"), make("span", { class: "faint" }, labels.report),
-      make("div", { class: "actions" }, languageSwitch(view, payload.words), themeSwitch(view, labels)));
-    document.body.querySelectorAll("body > header, main").forEach((old) => old.remove());
+    const header = make(
+      "header",
+      { class: "top" },
+      make("span", { class: "brand" }, "nanoscope"),
+      make("span", { class: "faint" }, labels.report),
+      make("div", { class: "actions" }, languageSwitch(view, payload.words), themeSwitch(view, labels))
+    );
+    document.body.querySelectorAll("body > header, main").forEach(old => old.remove());
     document.body.prepend(header, main);
     showReport(main, payload, view, { onPaper });
     const again = focused && document.getElementById(focused);
     if (again) again.focus();
   };
   show();
-  view.listen((change) => {
+  view.listen(change => {
     const hash = viewToHash(view);
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
-    if ("language" in change || "theme" in change) { const top = scrollY; show(); scrollTo(0, top); }
+    if ("language" in change || "theme" in change) {
+      const top = scrollY;
+      show();
+      scrollTo(0, top);
+    }
   });
   addEventListener("hashchange", () => view.set({ ...view.usual, ...viewFromHash(location.hash) }));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!view.state.theme) view.set({ theme: null }); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    if (!view.state.theme) view.set({ theme: null });
+  });
   listenToPrint(show);
 }
 
 /** Paper is light, and everything on it is drawn. @param {(onPaper: boolean) => void} show */
-function listenToPrint(show) {
-  for (const [event, onPaper] of /** @type {[string, boolean][]} */ ([["beforeprint", true], ["afterprint", false]])) {
+export function listenToPrint(show) {
+  for (const [event, onPaper] of /** @type {[string, boolean][]} */ ([
+    ["beforeprint", true],
+    ["afterprint", false]
+  ])) {
     addEventListener(event, () => {
       document.documentElement.classList.toggle("paper", onPaper);
       show(onPaper);
-      if (onPaper) for (const chart of charts) { chart.inSight = true; chart.refresh(); }
+      if (onPaper)
+        for (const chart of charts) {
+          chart.inSight = true;
+          chart.refresh();
+        }
     });
   }
 }
