@@ -140,9 +140,9 @@ class Watch:
     def run(self, name: str) -> dict[str, Any]:
         return next(run for run in self.runs() if run["name"] == name)
 
-    def report(self, *names: str) -> Any:
+    def report(self, *names: str, lang: str = "en") -> Any:
         """The payload of runs, once the server has read them all."""
-        query = urlencode([("run", name) for name in names])
+        query = urlencode([*(("run", name) for name in names), ("lang", lang)])
         return until(lambda: (a := self.ask(f"/api/report?{query}")).status != 202 and a, "all runs are read").json
 
     @contextmanager

@@ -1,12 +1,10 @@
-"""The HTML shell of the dashboard: labels in every language, and scripts that fetch the runs and fill it."""
+"""The HTML shell of the dashboard: labels in every language, and modules that fetch the runs and fill it."""
 
 from functools import cache
 from pathlib import Path
 
-from nanoscope.messages import LANGUAGES
-from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.report import html as report
-from nanoscope.words.language import Language
+from nanoscope.views.report.payload import page_languages
 
 MODULES = (*report.MODULES, "runs.js", "table.js", "states.js", "dashboard.js")
 STYLES = (*report.STYLES, "dashboard.css")
@@ -41,20 +39,12 @@ def scripts_and_styles() -> dict[str, Path]:
 
 def page(language: str) -> str:
     """The page, opening in `language`; the reader can switch."""
-    words = {code: _words(Language(code)) for code in LANGUAGES}
+    languages = page_languages()
     return _PAGE.format(
         language=language,
-        direction=words[language]["direction"],
+        direction=languages[language].direction,
         styles="\n".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES),
-        words=report.inert_json({"language": language, "words": words}),
+        words=report.inert_json({"language": language, "languages": languages}),
         scripts="\n".join(f'<link rel="modulepreload" href="/static/{name}">' for name in MODULES),
         uplot=report.UPLOT,
     )
-
-
-def _words(language: Language) -> dict[str, object]:
-    return {
-        "name": LANGUAGES[language.code],
-        "direction": "rtl" if language.right_to_left else "ltr",
-        "labels": labels(language),
-    }

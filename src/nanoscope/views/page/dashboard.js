@@ -4,13 +4,20 @@ import { View, viewFromHash, viewToHash } from "./view.js";
 import { bdi, icon, make, makeButton, openDialog, runDot } from "./dom.js";
 import { grouped, shortTime } from "./numbers.js";
 import { copyButton, saveBlob } from "./figure.js";
-import { applyAppearance, languageSwitch, listenToPrint, refreshCharts, showReport, themeSwitch } from "./report.js";
+import {
+  applyAppearance,
+  languageSwitch,
+  listenToPrint,
+  refreshCharts,
+  showReport,
+  themeSwitch,
+  wordsOf
+} from "./report.js";
 import { compareValues, isLive } from "./runs.js";
 import { hashOf, RunTable } from "./table.js";
 import { Bell, commandLine, COMMANDS, stateCard, stateOfRun, tabTitle } from "./states.js";
-/** @import { ListedRun } from "./runs.js" */
 
-const { language: usualLanguage, words: allWords } = JSON.parse(
+const { language: usualLanguage, languages } = JSON.parse(
   /** @type {any} */ (document.getElementById("words")).textContent
 );
 const REST_SECONDS = 5; // drawing takes time from training too
@@ -28,7 +35,7 @@ export const state = {
   of: 0, // how many they are the best of
   /** @type {Set<string>} */
   expected: new Set(), // logs that were sent, and are not in the list yet
-  /** @type {any} */
+  /** @type {Payload | null} */
   payload: null, // the report of what is chosen
   /** @type {null | string} */
   failure: null, // why there is none
@@ -42,7 +49,7 @@ let lookAgain = 0; // the timer of the next look at the chosen runs
 let onPaper = false; // the page is being printed
 let rested = 0; // when the server may be asked for the same runs again
 
-const labelsNow = () => allWords[view.state.language].labels;
+const labelsNow = () => languages[view.state.language].labels;
 /** @param {string} id @returns {any} */
 const byId = id => document.getElementById(id);
 const isChosen = (/** @type {string[]} */ names) => JSON.stringify(names) === JSON.stringify(state.chosen);
@@ -68,9 +75,9 @@ function remember(key, value) {
 }
 
 const ofBrowser =
-  usualLanguage === "en" ? navigator.languages.map(tag => tag.split("-")[0]).find(code => allWords[code]) : null;
+  usualLanguage === "en" ? navigator.languages.map(tag => tag.split("-")[0]).find(code => languages[code]) : null;
 export const view = new View(
-  { language: [recall("language"), ofBrowser].find(code => code && allWords[code]) || usualLanguage },
+  { language: [recall("language"), ofBrowser].find(code => code && languages[code]) || usualLanguage },
   viewFromHash(location.hash)
 );
 if (!view.state.theme && ["light", "dark"].includes(recall("theme") || ""))
@@ -94,6 +101,7 @@ view.listen(change => {
   if (!("language" in change || "theme" in change)) return;
   const focused = document.activeElement && document.activeElement.id;
   showFrame();
+  look(); // what is said about the runs comes in one language
   if (focused && byId(focused)) byId(focused).focus();
 });
 
@@ -107,7 +115,7 @@ function showFrame() {
   const open = byId("log-panel") && !byId("log-panel").hidden;
   const written = byId("sample-text");
   const scrolled = table_.scroller ? table_.scroller.scrollTop : 0;
-  applyAppearance(view, allWords);
+  applyAppearance(view, languages);
   const header = make(
     "header",
     { class: "top" },
@@ -138,7 +146,7 @@ function showFrame() {
       ),
       bell.build(),
       languagePick(labels),
-      languageSwitch(view, allWords),
+      languageSwitch(view, languages),
       themeSwitch(view, labels),
       makeButton({ class: "icon-button", id: "keys", "aria-label": labels.keys, title: labels.keys }, showKeys, "?")
     )
@@ -186,12 +194,12 @@ function showFrame() {
   showContent();
 }
 
-/** The languages on a screen too narrow for buttons. @param {Record<string, string>} labels */
+/** The languages on a screen too narrow for buttons. @param {Labels} labels */
 function languagePick(labels) {
   const pick = make(
     "select",
     { id: "lang-pick", "aria-label": labels.language },
-    ...Object.entries(allWords).map(([code, { name }]) => make("option", { value: code, lang: code }, name))
+    ...Object.entries(languages).map(([code, { name }]) => make("option", { value: code, lang: code }, name))
   );
   pick.value = view.state.language;
   pick.addEventListener("change", () => view.set({ language: pick.value }));
@@ -330,7 +338,7 @@ function showContent() {
   drawnStates = statesOf(shown);
   byId("sample").hidden = state.payload === null || state.chosen.length > 1 || !state.payload.runs[0].can_sample;
   if (state.payload !== null) {
-    showReport(content, state.payload, view, { level: 2, actions: actions(labels), stateOf, onPaper });
+    showReport(content, state.payload, view, { languages, level: 2, actions: actions(labels), stateOf, onPaper });
     return;
   }
   content.removeAttribute("data-charts");
@@ -345,7 +353,7 @@ function showContent() {
 const statesOf = runs => runs.map(run => `${run.name} ${run.state} ${run.step === null}`).join("\n");
 let drawnStates = "";
 
-/** The sentence and the next step of a state that the charts do not tell. @param {ListedRun[]} shown @param {Record<string, string>} labels */
+/** The sentence and the next step of a state that the charts do not tell. @param {ListedRun[]} shown @param {Labels} labels */
 function showStatus(shown, labels) {
   /** @type {Node | null} */
   let card = null;
@@ -407,7 +415,7 @@ function showStatus(shown, labels) {
     card = stateOfRun(
       run,
       state.payload,
-      state.payload && state.payload.words[view.state.language].runs[0],
+      state.payload && wordsOf(state.payload, view).runs[0],
       labels,
       { ...state.common, ...run.settings },
       bell.on || !("Notification" in globalThis)
@@ -445,7 +453,7 @@ function showStatus(shown, labels) {
   else byId("notice").before(panel);
 }
 
-/** What the list knows about a run's state: the report itself cannot tell whether a process still runs. @param {any} run of the payload */
+/** What the list knows about a run's state: the report itself cannot tell whether a process still runs. @param {RunNumbers} run of the payload */
 function stateOf(run) {
   const listed = [...table_.runs.values()].find(each => each.label === run.name);
   if (!listed || listed.state === "log") return { state: run.state, text: "" };
@@ -458,7 +466,7 @@ function lastLine(run) {
   return labelsNow().last_line.replace("{time}", shortTime(Math.max(1, Math.round(Date.now() / 1000 - run.updated))));
 }
 
-/** @param {Record<string, string>} labels */
+/** @param {Labels} labels */
 function actions(labels) {
   const [name] = state.chosen;
   const run = state.chosen.length === 1 ? table_.runs.get(name) : undefined;
@@ -503,7 +511,8 @@ async function reasonOf(response) {
   } catch {
     /* not ours */
   }
-  return [labels[`error_${said.error}`] || labels.error_failed, said.message || ""].join(" ").trim();
+  const reason = (labels[`error_${said.error}`] || labels.error_failed).replace("{command}", COMMANDS.explain);
+  return [reason, said.message || ""].join(" ").trim();
 }
 
 /** Ask for the chosen runs if they have changed since they were last asked for. */
@@ -511,7 +520,7 @@ async function look() {
   clearTimeout(lookAgain);
   if (loading || document.hidden || !state.chosen.length || !state.connected) return;
   const chosen = state.chosen;
-  const known = state.payload && state.payload.versions;
+  const known = state.payload && state.payload.words[view.state.language] ? state.payload.versions : null;
   const there = chosen.filter(name => table_.runs.has(name) || state.expected.has(name));
   if (!there.length) {
     showContent();
@@ -536,7 +545,7 @@ async function look() {
   let wait = 0,
     began = performance.now();
   try {
-    const place = `/api/report?${hashOf(there).slice(1)}`;
+    const place = `/api/report?${hashOf(there).slice(1)}&lang=${view.state.language}`;
     let response = await fetch(place);
     while (response.status === 202 && isChosen(chosen)) {
       const { done, of } = await response.json();
@@ -550,7 +559,7 @@ async function look() {
         began = performance.now();
         state.payload = JSON.parse(text);
         state.failure = null;
-        wait = state.payload.leisure_seconds;
+        wait = state.payload?.leisure_seconds || 0;
         showMessage("");
       } else {
         const { status } = response;
@@ -578,7 +587,7 @@ async function look() {
 /** @type {AbortController | null} */
 let writing = null; // lets the text that is being written be stopped
 
-/** @param {Record<string, string>} labels @param {any} written */
+/** @param {Labels} labels @param {any} written */
 function samplePanel(labels, written) {
   const prompt = make("input", { id: "sample-prompt", dir: "auto", maxlength: "2000" });
   const button = makeButton(
@@ -798,7 +807,7 @@ connect();
 document.addEventListener("visibilitychange", look);
 listenToPrint(printed => {
   onPaper = printed;
-  applyAppearance(view, allWords, onPaper);
+  applyAppearance(view, languages, onPaper);
   showContent();
 });
 addEventListener("popstate", () => {
@@ -827,7 +836,7 @@ setInterval(() => {
 
 /* Logs of any trainer: pasted, dropped or chosen. The server keeps them, so they have an address like runs. */
 
-/** @param {Record<string, string>} labels @param {boolean} alone whether there is nothing else on the page */
+/** @param {Labels} labels @param {boolean} alone whether there is nothing else on the page */
 function logPanel(labels, alone) {
   const field = (
     /** @type {string} */ id,
@@ -907,6 +916,7 @@ export async function explain(name, content) {
   button.disabled = true;
   const query = new URLSearchParams({
     name,
+    lang: view.state.language,
     max_iters: byId("log-max-iters").value.trim(),
     device: byId("log-device").value.trim()
   });

@@ -30,7 +30,7 @@ export function bdi(text, direction = null) {
   return make("bdi", { dir: direction }, text);
 }
 
-const ICONS = {
+export const ICONS = {
   menu: "M3 8h.01M8 8h.01M13 8h.01",
   reset: "M3 3v4h4M3.5 7A5 5 0 1 1 3 9.5",
   more: "M4 6l4 4 4-4",
@@ -47,8 +47,6 @@ const ICONS = {
   hide: "M2 8s2.2-3.8 6-3.8S14 8 14 8s-2.2 3.8-6 3.8S2 8 2 8zM3 13L13 3",
   eye: "M2 8s2.2-3.8 6-3.8S14 8 14 8s-2.2 3.8-6 3.8S2 8 2 8zM8 6.5v3"
 };
-
-/** @typedef {keyof typeof ICONS} IconName */
 
 /** @param {IconName} name */
 export function icon(name) {
@@ -137,7 +135,7 @@ export function openDialog(title, closeLabel, ...children) {
     ...children
   );
   dialog.addEventListener("close", () => dialog.remove());
-  dialog.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+  dialog.addEventListener("click", event => {
     if (event.target === dialog) dialog.close();
   });
   document.body.append(dialog);

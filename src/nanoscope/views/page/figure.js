@@ -4,13 +4,9 @@ import { bdi, icon, make, makeButton, menuButton, openDialog, table } from "./do
 import { lowerBound, NOTHING, shortTime, WRITE } from "./numbers.js";
 import { Chart, FONT, ink, paintChart, textWidth } from "./plot.js";
 import { listenToPointer, swatch, zoomPage } from "./pointer.js";
-/** @import { View, ViewState } from "./view.js" */
-/** @import { IconName } from "./dom.js" */
-/** @import { Line } from "./numbers.js" */
-/** @import { Pen, Spec } from "./plot.js" */
 
 /**
- * @param {Spec} spec @param {View} view @param {Record<string, string>} labels @param {number} level of the heading
+ * @param {Spec} spec @param {View} view @param {Labels} labels @param {number} level of the heading
  * @param {{head?: Node | null, unit?: string, now?: string, label?: Node | string}} extras head: between title and legend; now: the last value; label: the title, if it opens something
  */
 export function figure(spec, view, labels, level, extras = {}) {
@@ -158,7 +154,7 @@ export function segment(label, id, choices, chosen, choose) {
   return whole;
 }
 
-/** @param {View} view @param {string[]} ways along x @param {Record<string, string>} labels @param {any} root */
+/** @param {View} view @param {string[]} ways along x @param {Labels} labels @param {any} root */
 export function chartToolbar(view, ways, labels, root) {
   const slider = make("input", { type: "range", id: "smoothing", min: "0", max: "0.99", step: "0.01" });
   const amount = make("output", { for: "smoothing", class: "amount" });

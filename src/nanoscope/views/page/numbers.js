@@ -9,7 +9,7 @@ const units = {
   plurals: new Intl.PluralRules("en")
 };
 
-/** @param {string} language @param {Record<string, string>} labels */
+/** @param {string} language @param {Labels} labels */
 export function setUnits(language, labels) {
   units.patterns = labels;
   units.plurals = new Intl.PluralRules(language);
@@ -107,7 +107,7 @@ export const WRITE = {
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-/** The unit that the ticks of an axis count in, which stands in the title: no language widens the gutter. @param {string} quantity @param {number} size of typical values @param {Record<string, string>} labels */
+/** The unit that the ticks of an axis count in, which stands in the title: no language widens the gutter. @param {string} quantity @param {number} size of typical values @param {Labels} labels */
 export function unitOf(quantity, size, labels) {
   const pick = (/** @type {[number, number, string][]} */ choices) => {
     const [, factor, unit] = choices.find(([least]) => size >= least) || choices[choices.length - 1];
@@ -198,52 +198,39 @@ export function tickLabels(ticks, logarithmic = false) {
 
 /* The numbers of a payload: reading them, what they have along x, and their mean. */
 
-/**
- * @typedef {object} Line one line of a chart
- * @property {string} key by which the legend hides it
- * @property {string} label
- * @property {ArrayLike<number>} x ascending
- * @property {ArrayLike<number>} y
- * @property {ArrayLike<number>} [low] of the stretch that y is the mean of
- * @property {ArrayLike<number>} [high]
- * @property {(number | null)[]} [errors] standard errors
- * @property {(string | null)[]} [notes] what there is to say about a point
- * @property {string} colour a token
- * @property {number[] | null} [dash]
- * @property {number} [width]
- * @property {"line" | "dots" | "both"} [kind]
- * @property {boolean} [smooth] whether its mean is drawn, with the raw numbers behind it
- * @property {boolean} [unlisted] not in the legend
- */
-
 /** Base64 of little-endian numbers. @param {string} base64 @param {Float32ArrayConstructor | Float64ArrayConstructor} Numbers */
 function decode(base64, Numbers) {
   const bytes = Uint8Array.from(atob(base64), c => c.charCodeAt(0));
   return new Numbers(bytes.buffer);
 }
 
-/** Steps: first, distance and count, or each of them. @param {any} steps */
+/** Steps: first, distance and count, or each of them. @param {PackedSteps} steps */
 function readSteps(steps) {
-  if (steps.each !== undefined) return decode(steps.each, Float64Array);
+  if (steps.each !== null) return decode(steps.each, Float64Array);
   return Float64Array.from({ length: steps.count }, (_, i) => steps.first + i * steps.every);
 }
 
-/** One series of a run as {x, y, low?, high?}, or null. It is read once. @param {any} run @param {string} name */
+/** What was decoded. @type {WeakMap<object, any>} */
+const decoded = new WeakMap();
+
+/** @template {object} P @template V @param {P} packed @param {(packed: P) => V} read @returns {V} */
+function readOnce(packed, read) {
+  if (!decoded.has(packed)) decoded.set(packed, read(packed));
+  return decoded.get(packed);
+}
+
+/** One series of a run, or null. @param {RunNumbers} run @param {string} name */
 export function readSeries(run, name) {
   const packed = run.series[name];
-  if (!packed) return null;
-  if (!packed.read) {
-    if (!packed.x && !run.steps.read) run.steps.read = readSteps(run.steps);
-    const read = (/** @type {string | undefined} */ text) =>
-      text === undefined ? undefined : decode(text, Float32Array);
-    packed.read = {
-      x: packed.x ? readSteps(packed.x) : run.steps.read,
-      y: read(packed.y),
-      low: read(packed.low),
-      high: read(packed.high)
-    };
-  }
-  return packed.read;
+  const steps = packed && (packed.x || run.steps);
+  if (!steps) return null;
+  const x = readOnce(steps, readSteps);
+  return readOnce(packed, ({ y, low, high }) => ({
+    x,
+    y: decode(y, Float32Array),
+    low: low ? decode(low, Float32Array) : undefined,
+    high: high ? decode(high, Float32Array) : undefined
+  }));
 }
 
 /** Columns of rows [x, y, …], without the rows that have no y. @param {any[][]} rows */
@@ -263,17 +250,18 @@ function interpolate(points, x) {
   return x1 === x0 ? y1 : y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
 }
 
-/** The ways to count along x that a run knows, each with its x of a step. @param {any} run @returns {Record<string, (step: number) => number>} */
+/** The ways to count along x that a run knows, each with its x of a step. @param {RunNumbers} run @returns {Record<string, (step: number) => number>} */
 export function waysOf(run) {
   /** @type {Record<string, (step: number) => number>} */
   const ways = { step: step => step };
-  if (run.tokens_per_step) ways.tokens = step => step * run.tokens_per_step;
+  const { tokens_per_step: tokens, epoch_tokens: epoch } = run;
+  if (tokens) ways.tokens = step => step * tokens;
   if (run.clock.length > 1) ways.time = step => Math.max(0, interpolate(run.clock, step));
-  if (run.tokens_per_step && run.epoch_tokens) ways.epochs = step => (step * run.tokens_per_step) / run.epoch_tokens;
+  if (tokens && epoch) ways.epochs = step => (step * tokens) / epoch;
   return ways;
 }
 
-/** The ways that all of these runs know. @param {any[]} runs */
+/** The ways that all of these runs know. @param {RunNumbers[]} runs */
 export function commonWays(runs) {
   const all = runs.map(run => Object.keys(waysOf(run)));
   return ["step", "tokens", "time", "epochs"].filter(way => all.every(ways => ways.includes(way)));
@@ -282,7 +270,7 @@ export function commonWays(runs) {
 /** The same steps as x, kept with them: charts of a run share their x. @type {WeakMap<object, Map<string, Float64Array>>} */
 const alongCache = new WeakMap();
 
-/** @param {any} run @param {string} way @param {ArrayLike<number>} steps */
+/** @param {RunNumbers} run @param {string} way @param {ArrayLike<number>} steps */
 export function along(run, way, steps) {
   if (way === "step") return steps;
   const key = /** @type {object} */ (steps);

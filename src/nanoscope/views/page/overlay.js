@@ -6,39 +6,36 @@ import { along, cellLoss, columnsOf, commonWays, quantityOf, readSeries, setting
 import { drawAll, fitting, ink } from "./plot.js";
 import { copyButton, figure, segment, tableCard } from "./figure.js";
 import { seriesGroups, seriesTitle, showRun } from "./run.js";
-/** @import { View } from "./view.js" */
-/** @import { Line } from "./numbers.js" */
-/** @import { Pen } from "./plot.js" */
-/** @import { Frame } from "./run.js" */
 
 const NAMES_GUTTER = 138;
 
-/** The series that at least one run has, as tabs. @param {any[]} runs @param {Record<string, string>} labels @returns {{key: string, title: string, quantity: string, pick: (run: any) => any}[]} */
+/** The series that at least one run has, as tabs. @param {RunNumbers[]} runs @param {Labels} labels @returns {Series[]} */
 function overlaySeries(runs, labels) {
+  /** @type {Series[]} */
   const choices = [
     {
       key: "val",
       title: labels.val_short,
       quantity: "loss",
-      pick: (/** @type {any} */ run) => (run.metric === "loss" && run.evals.length ? columnsOf(run.evals) : null)
+      pick: run => (run.metric === "loss" && run.evals.length ? columnsOf(run.evals) : null)
     },
     {
       key: "bpb",
       title: labels.bpb,
       quantity: "loss",
-      pick: (/** @type {any} */ run) => (run.metric === "bpb" && run.evals.length ? columnsOf(run.evals) : null)
+      pick: run => (run.metric === "bpb" && run.evals.length ? columnsOf(run.evals) : null)
     },
     {
       key: "loss",
       title: labels.train_short,
       quantity: "loss",
-      pick: (/** @type {any} */ run) => readSeries(run, "loss")
+      pick: run => readSeries(run, "loss")
     },
     {
       key: "time_s",
       title: labels.time_s,
       quantity: "time",
-      pick: (/** @type {any} */ run) => readSeries(run, "time_s")
+      pick: run => readSeries(run, "time_s")
     }
   ];
   const names = [...new Set(runs.flatMap(run => Object.keys(run.series)))];
@@ -49,7 +46,7 @@ function overlaySeries(runs, labels) {
         key: name,
         title,
         quantity: quantityOf(name),
-        pick: (/** @type {any} */ run) => readSeries(run, name)
+        pick: run => readSeries(run, name)
       });
     }
   }
@@ -61,7 +58,7 @@ function overlaySeries(runs, labels) {
   );
 }
 
-/** @param {any[]} runs @param {Frame} frame */
+/** @param {RunNumbers[]} runs @param {Frame} frame */
 function overlayFigure(runs, { labels, view, level }) {
   const choices = overlaySeries(runs, labels);
   if (!choices.length) return null;
@@ -117,9 +114,9 @@ function overlayFigure(runs, { labels, view, level }) {
   return whole;
 }
 
-/** The name of the run with the lowest loss; none if they cannot be ranked. @param {any[]} runs */
+/** The name of the run with the lowest loss; none if they cannot be ranked. @param {RunNumbers[]} runs */
 function bestOf(runs) {
-  const ranked = runs.filter(run => run.result !== null).sort((a, b) => a.result - b.result);
+  const ranked = runs.filter(run => run.result !== null).sort((a, b) => Number(a.result) - Number(b.result));
   return ranked.length > 1 && new Set(ranked.map(run => run.metric)).size === 1 ? ranked[0].name : "";
 }
 
@@ -133,18 +130,18 @@ function isRate(values) {
   );
 }
 
-/** One chart for each setting that differs: every run a dot, the mean of equal values with its spread. @param {any} payload @param {Frame} frame */
+/** One chart for each setting that differs: every run a dot, the mean of equal values with its spread. @param {Payload} payload @param {Frame} frame */
 function settingFigures(payload, { labels, view, level }) {
   const { runs } = payload;
-  const results = runs.map((/** @type {any} */ run) => run.result);
-  const finite = results.filter((/** @type {any} */ result) => result !== null);
+  const results = runs.map(run => run.result);
+  const finite = results.filter(result => result !== null);
   if (finite.length < 3) return []; // two runs are told apart by the table
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
   const margin = (high - low) * 0.15 || 0.1;
   return payload.settings
     .map(({ key, values }) => {
       const known = values
-        .map((/** @type {any} */ value, /** @type {number} */ i) => ({
+        .map((value, i) => ({
           value,
           result: results[i],
           failure: runs[i].failure,
@@ -172,12 +169,10 @@ function settingFigures(payload, { labels, view, level }) {
           : [ends[0] - (ends[1] - ends[0]) * 0.12, ends[1] + (ends[1] - ends[0]) * 0.12]
       );
       // Means say something about this setting if the others take the same values with each of its own.
-      const others = payload.settings.filter((/** @type {any} */ other) => other.key !== key);
+      const others = payload.settings.filter(other => other.key !== key);
       const besides = (/** @type {any} */ value) =>
         values
-          .flatMap((/** @type {any} */ own, /** @type {number} */ i) =>
-            own === value ? [JSON.stringify(others.map((/** @type {any} */ other) => other.values[i]))] : []
-          )
+          .flatMap((own, i) => (own === value ? [JSON.stringify(others.map(other => other.values[i]))] : []))
           .sort()
           .join();
       const fair = distinct.every(value => besides(value) === besides(distinct[0]));
@@ -232,10 +227,10 @@ function settingFigures(payload, { labels, view, level }) {
         );
       return whole;
     })
-    .filter((/** @type {any} */ each) => each !== null);
+    .filter(each => each !== null);
 }
 
-/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best @param {boolean} fair whether means are drawn @param {Record<string, string>} labels */
+/** @param {{x: number, members: any[], mean: number | null, spread: number}[]} groups @param {any} at @param {Pen} pen @param {View} view @param {string} best @param {boolean} fair whether means are drawn @param {Labels} labels */
 function paintSetting(groups, at, pen, view, best, fair, labels) {
   const hidden = view.state.hidden;
   const means = groups.flatMap(({ x, mean }) => (mean === null ? [] : [at.x(x), at.y(mean)]));
@@ -277,12 +272,11 @@ function paintSetting(groups, at, pen, view, best, fair, labels) {
 
 // --- everything ---
 
-/** @param {any} payload @param {any} words @param {Frame} frame @param {Node} tools */
-export function showComparison(payload, words, frame, tools) {
+/** @param {Payload} payload @param {ComparisonTexts} comparison @param {Words} words @param {Frame} frame @param {Node | null} tools */
+export function showComparison(payload, comparison, words, frame, tools) {
   const { labels, level, view } = frame;
-  const { comparison } = words;
   const { runs } = payload;
-  const names = runs.map((/** @type {any} */ run) => run.name);
+  const names = runs.map(run => run.name);
   const title = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
   const differing = [comparison.settings_headers.slice(1), ...comparison.settings];
   const actions = [...frame.actions];
@@ -347,7 +341,7 @@ export function showComparison(payload, words, frame, tools) {
       "section",
       { class: "each" },
       make(`h${level + 1}`, {}, labels.runs),
-      ...runs.map((/** @type {any} */ run, /** @type {number} */ i) => {
+      ...runs.map((run, i) => {
         const summary = make(
           "span",
           { class: "run-summary" },
@@ -375,14 +369,11 @@ export function showComparison(payload, words, frame, tools) {
   return parts.filter(part => part !== null);
 }
 
-/** The settings that differ, as text to paste. @param {any} payload */
+/** The settings that differ, as text to paste. @param {Payload} payload */
 function settingsText(payload) {
-  const names = payload.runs.map((/** @type {any} */ run) => run.name);
+  const names = payload.runs.map(run => run.name);
   return (
-    [
-      ["", ...names],
-      ...payload.settings.map(({ key, values }) => [key, ...values.map((/** @type {any} */ value) => value ?? "")])
-    ]
+    [["", ...names], ...payload.settings.map(({ key, values }) => [key, ...values.map(value => value ?? "")])]
       .map(row => row.join("\t"))
       .join("\n") + "\n"
   );

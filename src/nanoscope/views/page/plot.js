@@ -6,44 +6,6 @@
 import { colour } from "./view.js";
 import { PHONE } from "./dom.js";
 import { exponentialMean, linearTicks, logTicks, lowerBound, tickLabels, unitOf } from "./numbers.js";
-/** @import { View } from "./view.js" */
-/** @import { Line } from "./numbers.js" */
-
-/**
- * @typedef {object} Spec
- * @property {string} key
- * @property {string} title
- * @property {string} quantity see format.js
- * @property {Line[]} lines
- * @property {boolean} [tall]
- * @property {boolean} [log] always logarithmic; a loss follows the toolbar
- * @property {boolean} [robust] single spikes do not set the scale
- * @property {boolean} [fromZero]
- * @property {number} [gutter] px at the right, for labels
- * @property {{y: number, label: string, colour: string}[]} [guides] lines across
- * @property {{x: number, y: number, value: string, label: string} | null} [best]
- * @property {{x: number, label: string} | null} [broken] from here on there is nothing
- * @property {boolean} [names] lines carry their names at their ends
- * @property {string} [focus] key of the highlighted line
- * @property {number[]} [stops] x that the arrow keys go to
- * @property {(at: {x: (v: number) => number, y: (v: number) => number, box: Box}, pen: Pen) => void} [paint] instead of lines
- * @property {[number, number]} [xRange] of a chart with an x of its own
- * @property {[number, number]} [yRange]
- * @property {number[]} [xTicks]
- * @property {string[]} [xLabels]
- * @property {boolean} [xLog]
- * @property {{x: number, y: number, key: string, text: string}[]} [points] of a chart that paints itself
- * @property {any} [run] whose steps x counts
- * @property {string[]} [runs] names, for the file that a picture is saved in
- */
-/** @typedef {{left: number, top: number, width: number, height: number}} Box */
-/**
- * @typedef {object} Pen
- * @property {(points: ArrayLike<number>, style: {colour: string, width: number, dash?: number[] | null, alpha?: number, clip?: boolean}) => void} line x, y, x, y, …
- * @property {(points: ArrayLike<number>, style: {colour: string, alpha: number}) => void} area
- * @property {(x: number, y: number, r: number, style: {fill?: string, stroke?: string, width?: number, clip?: boolean}) => void} dot
- * @property {(x: number, y: number, text: string, style: {colour: string, align?: string, bold?: boolean, halo?: boolean}) => void} text
- */
 
 const LEFT_GUTTER = 44;
 export const FONT =
@@ -90,7 +52,7 @@ const resized = new ResizeObserver(entries => {
 });
 
 export class Chart {
-  /** @param {any} holder @param {Spec} spec @param {View} view @param {Record<string, string>} labels */
+  /** @param {any} holder @param {Spec} spec @param {View} view @param {Labels} labels */
   constructor(holder, spec, view, labels) {
     this.holder = holder;
     this.spec = spec;
@@ -383,8 +345,12 @@ export class Chart {
           gap: 3,
           grid: { show: false },
           ticks: { stroke: () => ink("edge"), size: 4, width: 1 },
-          splits: (/** @type {any} */ plot, _i, low, high) =>
-            this.xTicks(low, high, plot.bbox.width / devicePixelRatio).at,
+          splits: (
+            /** @type {any} */ plot,
+            /** @type {number} */ _,
+            /** @type {number} */ low,
+            /** @type {number} */ high
+          ) => this.xTicks(low, high, plot.bbox.width / devicePixelRatio).at,
           values: (/** @type {any} */ plot) =>
             this.xTicks(plot.scales.x.min, plot.scales.x.max, plot.bbox.width / devicePixelRatio).labels
         },
@@ -394,7 +360,12 @@ export class Chart {
           gap: 8,
           grid: { stroke: () => ink("grid"), width: 1 },
           ticks: { show: false },
-          splits: (_p, _i, low, high) => this.yTicks(low, high).at,
+          splits: (
+            /** @type {any} */ _,
+            /** @type {number} */ _i,
+            /** @type {number} */ low,
+            /** @type {number} */ high
+          ) => this.yTicks(low, high).at,
           values: (/** @type {any} */ plot) => this.yTicks(plot.scales.y.min, plot.scales.y.max).labels
         }
       ],

@@ -6,8 +6,6 @@
 import { bdi, make, runDot } from "./dom.js";
 import { grouped, lossText, lowerBound, shortNumber, shortTime, waysOf, WRITE } from "./numbers.js";
 import { charts, drawnListeners, ink, sharedExtent } from "./plot.js";
-/** @import { Line } from "./numbers.js" */
-/** @import { Chart } from "./plot.js" */
 
 const BESIDE = 14; // px from the pointer to the tooltip
 const DRAG = 6; // px: less is a click

@@ -8,35 +8,21 @@ import { setCursor } from "./pointer.js";
 import { chartToolbar, segment } from "./figure.js";
 import { showRun } from "./run.js";
 import { showComparison } from "./overlay.js";
-/** @import { ViewState } from "./view.js" */
-
-/**
- * @typedef {object} Options
- * @property {Node[]} [actions] elements for the line with the name, at its end
- * @property {(run: any) => {state: string, text: string}} [stateOf] where somebody knows better than the log whether it trains:
- *   "live", "starting", "stalled", "finished", "stopped", "failed", "gone"; the text says since when
- * @property {boolean} [onPaper] everything open
- * @property {number} [level] of the first heading; 1 in the report file
- */
 
 /** @type {WeakMap<Element, any>} */
 const pages = new WeakMap();
 
 /**
  * Show a payload in `root`. Called again with newer numbers, it updates what is there: focus, zoom and what is open stay.
- * @param {any} root @param {any} payload @param {View} view @param {Options} options
+ * @param {any} root @param {Payload} payload @param {View} view @param {Options} options
  */
-export function showReport(root, payload, view, options = {}) {
-  const what = JSON.stringify([
-    view.state.language,
-    Boolean(options.onPaper),
-    payload.runs.map((/** @type {any} */ run) => run.name)
-  ]);
+export function showReport(root, payload, view, options) {
+  const what = JSON.stringify([view.state.language, Boolean(options.onPaper), payload.runs.map(run => run.name)]);
   const known = pages.get(root);
   if (known && known.stop) known.stop();
   const build = () => {
-    const words = payload.words[view.state.language];
-    const { labels } = words;
+    const words = wordsOf(payload, view);
+    const { labels } = options.languages[view.state.language];
     const frame = {
       level: options.level || 1,
       labels,
@@ -45,11 +31,11 @@ export function showReport(root, payload, view, options = {}) {
       onPaper: Boolean(options.onPaper),
       concepts: payload.concepts,
       lessons: words.lessons,
-      stateOf: options.stateOf || ((/** @type {any} */ run) => ({ state: run.state, text: "" }))
+      stateOf: options.stateOf || (run => ({ state: run.state, text: "" }))
     };
     const tools = options.onPaper ? null : chartToolbar(view, commonWays(payload.runs), labels, root);
     return words.comparison
-      ? showComparison(payload, words, frame, tools)
+      ? showComparison(payload, words.comparison, words, frame, tools)
       : showRun(payload.runs[0], words.runs[0], frame, tools);
   };
   root.dataset.charts = "";
@@ -68,6 +54,11 @@ export function showReport(root, payload, view, options = {}) {
   pages.set(root, { what, view, stop });
 }
 
+/** What is said, in the language of the page once it is there. @param {Payload} payload @param {View} view */
+export function wordsOf(payload, view) {
+  return payload.words[view.state.language] || payload.words[payload.language];
+}
+
 /** Draw the charts below `root` again, as far as a change concerns them. @param {any} root @param {Partial<ViewState>} change */
 export function refreshCharts(root, change) {
   colours.clear();
@@ -78,7 +69,7 @@ export function refreshCharts(root, change) {
 
 // --- the frame around it ---
 
-/** Language and colours of the whole page. @param {View} view @param {Record<string, any>} languages words by code */
+/** Language and colours of the whole page. @param {View} view @param {Record<string, PageLanguage>} languages words by code */
 export function applyAppearance(view, languages, onPaper = false) {
   const { language } = view.state;
   const theme = onPaper ? "light" : view.state.theme;
@@ -92,7 +83,7 @@ export function applyAppearance(view, languages, onPaper = false) {
   setUnits(language, labels);
 }
 
-/** @param {View} view @param {Record<string, any>} languages */
+/** @param {View} view @param {Record<string, PageLanguage>} languages */
 export function languageSwitch(view, languages) {
   const { labels } = languages[view.state.language];
   const whole = segment(
@@ -106,7 +97,7 @@ export function languageSwitch(view, languages) {
   return whole;
 }
 
-/** @param {View} view @param {Record<string, string>} labels */
+/** @param {View} view @param {Labels} labels */
 export function themeSwitch(view, labels) {
   const isDark = () =>
     (view.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
@@ -124,18 +115,18 @@ function start() {
   const main = make("main");
   const show = (onPaper = false) => {
     const focused = document.activeElement && document.activeElement.id;
-    const { labels } = payload.words[view.state.language];
-    applyAppearance(view, payload.words, onPaper);
+    const { labels } = payload.languages[view.state.language];
+    applyAppearance(view, payload.languages, onPaper);
     const header = make(
       "header",
       { class: "top" },
       make("span", { class: "brand" }, "nanoscope"),
       make("span", { class: "faint" }, labels.report),
-      make("div", { class: "actions" }, languageSwitch(view, payload.words), themeSwitch(view, labels))
+      make("div", { class: "actions" }, languageSwitch(view, payload.languages), themeSwitch(view, labels))
     );
     document.body.querySelectorAll("body > header, main").forEach(old => old.remove());
     document.body.prepend(header, main);
-    showReport(main, payload, view, { onPaper });
+    showReport(main, payload, view, { languages: payload.languages, onPaper });
     const again = focused && document.getElementById(focused);
     if (again) again.focus();
   };

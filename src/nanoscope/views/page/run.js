@@ -13,17 +13,13 @@ import {
   WRITE
 } from "./numbers.js";
 import { copyButton, csvButton, figure } from "./figure.js";
-/** @import { View } from "./view.js" */
-/** @import { Line } from "./numbers.js" */
-
-/** @typedef {{title: string, summary: string, example: string, normal: string, mistake: string}} Lesson */
 
 /** What a label opens, with the newest numbers: a label stays while the page around it changes. @type {Map<string, Lesson & {here: string}>} */
 const lessons = new Map();
 
 /**
  * The text of a label; a button if there is a concept behind it.
- * @param {string} text @param {string | undefined} concept @param {any} run @param {any} words @param {Frame} frame
+ * @param {string} text @param {string | undefined} concept @param {RunNumbers} run @param {RunWords} words @param {Frame} frame
  * @returns {Node | string}
  */
 function lessonLabel(text, concept, run, words, frame) {
@@ -41,7 +37,7 @@ function lessonLabel(text, concept, run, words, frame) {
   );
 }
 
-/** @param {HTMLElement} button @param {string} key @param {Record<string, string>} labels */
+/** @param {HTMLElement} button @param {string} key @param {Labels} labels */
 function openLesson(button, key, labels) {
   const lesson = /** @type {Lesson & {here: string}} */ (lessons.get(key));
   const paragraphs = [make("p", {}, lesson.summary)];
@@ -68,9 +64,9 @@ function openLesson(button, key, labels) {
 
 /* The page of one run: what it reached, the verdict, charts, and everything else that is known about it. */
 
-/** @typedef {{level: number, labels: Record<string, string>, view: View, stateOf: (run: any) => {state: string, text: string}, actions: Node[], onPaper: boolean, concepts: Record<string, string>, lessons: Record<string, Lesson>, brief?: boolean}} Frame */
-
+/** @type {Labels} */
 const CAUSE_COLOURS = { startup: "c7", resume: "c7", evaluation: "c3", checkpoint: "c5", periodic: "c8", stall: "bad" };
+/** @type {Labels} */
 const PHASE_COLOURS = {
   steps: "c1",
   eval: "c3",
@@ -91,7 +87,7 @@ export const STATES = {
   gone: ["⏻", "fair"]
 };
 
-/** Glyph, colour and word of a state. @param {string} state @param {Record<string, string>} labels */
+/** Glyph, colour and word of a state. @param {string} state @param {Labels} labels */
 function stateMark(state, labels) {
   const [glyph, tone] = STATES[/** @type {keyof typeof STATES} */ (state)] || STATES.unfinished;
   return make(
@@ -102,13 +98,12 @@ function stateMark(state, labels) {
   );
 }
 
-/** @param {any} run @param {any} words @param {Frame} frame */
+/** @param {RunNumbers} run @param {RunWords} words @param {Frame} frame */
 function nameLine(run, words, { level, labels, actions }) {
   const buttons = [...actions];
-  if (run.resume)
-    buttons.unshift(
-      copyButton(labels.resume, labels.copied, () => run.resume, { id: "copy-resume", title: run.resume })
-    );
+  const { resume } = run;
+  if (resume)
+    buttons.unshift(copyButton(labels.resume, labels.copied, () => resume, { id: "copy-resume", title: resume }));
   return make(
     "div",
     { class: "name-line" },
@@ -119,13 +114,13 @@ function nameLine(run, words, { level, labels, actions }) {
   );
 }
 
-/** @param {any} run @param {any} words @param {Frame} frame */
+/** @param {RunNumbers} run @param {RunWords} words @param {Frame} frame */
 function tileStrip(run, words, frame) {
   const { labels, stateOf } = frame;
   const { state, text } = stateOf(run);
   const foot = (/** @type {string[]} */ parts) =>
     make("div", { class: "foot" }, ...parts.flatMap((part, i) => [i ? " · " : null, bdi(part)]));
-  const tiles = words.tiles.map((/** @type {any} */ tile) => {
+  const tiles = words.tiles.map(tile => {
     const whole = make(
       "div",
       { class: `tile tile-${tile.key}`, "data-key": tile.key },
@@ -152,7 +147,7 @@ function tileStrip(run, words, frame) {
           })
         )
       );
-    if (tile.share === undefined) whole.append(make("dd", {}, foot(parts)));
+    if (tile.share === null) whole.append(make("dd", {}, foot(parts)));
     else
       whole.append(
         make(
@@ -176,7 +171,7 @@ function tileStrip(run, words, frame) {
   return make("dl", { class: "tiles", "data-key": "tiles" }, ...tiles);
 }
 
-/** The verdict in a sentence, and what it rests on. @param {any} run @param {any} words @param {Frame} frame */
+/** The verdict in a sentence, and what it rests on. @param {RunNumbers} run @param {RunWords} words @param {Frame} frame */
 function verdictCard(run, words, frame) {
   const { labels, onPaper } = frame;
   if (!words.verdicts.length) return null;
@@ -215,7 +210,7 @@ function verdictCard(run, words, frame) {
 
 // --- charts ---
 
-/** @param {any} run @param {Frame} frame @returns {any[]} */
+/** @param {RunNumbers} run @param {RunWords} words @param {Frame} frame @returns {any[]} */
 function runCharts(run, words, frame) {
   const { labels, view, level } = frame;
   const way = waysOf(run)[view.state.x] ? view.state.x : "step";
@@ -245,7 +240,7 @@ function runCharts(run, words, frame) {
       const read = readSeries(run, name);
       return {
         ...read,
-        x: at(read.x),
+        x: at(read ? read.x : []),
         key: name,
         label: group.names.length > 1 ? seriesTitle(name, labels).short : "",
         colour: ["c1", "c6", "c3", "c4"][i % 4],
@@ -284,7 +279,7 @@ function runCharts(run, words, frame) {
   return figures;
 }
 
-/** @param {any} run @param {any} words @param {Record<string, string>} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at @param {(step: number) => number} single */
+/** @param {RunNumbers} run @param {RunWords} words @param {Labels} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at @param {(step: number) => number} single */
 function lossSpec(run, words, labels, at, single) {
   /** @type {Line[]} */
   const lines = [];
@@ -325,13 +320,14 @@ function lossSpec(run, words, labels, at, single) {
     });
   }
   if (!lines.length) return null;
+  const [bestStep, bestLoss] = run.best || [null, null];
   const best =
-    evals.length && run.best && run.best[0] !== null
+    evals.length && bestStep !== null && bestLoss !== null
       ? {
-          x: single(run.best[0]),
-          y: run.best[1],
-          value: cellLoss(run.best[1]),
-          label: `${labels.best_short} · ${shortNumber(run.best[0])}`
+          x: single(bestStep),
+          y: bestLoss,
+          value: cellLoss(bestLoss),
+          label: `${labels.best_short} · ${shortNumber(bestStep)}`
         }
       : null;
   const guide = (/** @type {number} */ y, /** @type {string} */ name) => ({
@@ -340,8 +336,7 @@ function lossSpec(run, words, labels, at, single) {
     colour: "faint"
   });
   const guides = run.uniform ? [guide(run.uniform, labels.guessing)] : [];
-  if (run.metric === "loss")
-    run.rungs.forEach((/** @type {number} */ y, /** @type {number} */ i) => guides.push(guide(y, words.rungs[i])));
+  if (run.metric === "loss") run.rungs.forEach((y, i) => guides.push(guide(y, words.rungs[i])));
   return {
     key: "loss",
     title: labels.loss,
@@ -360,7 +355,7 @@ function lossSpec(run, words, labels, at, single) {
   };
 }
 
-/** Step time: usual steps as a line, slow ones as dots by their cause. @param {any} run @param {any} words @param {Record<string, string>} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at */
+/** Step time: usual steps as a line, slow ones as dots by their cause. @param {RunNumbers} run @param {RunWords} words @param {Labels} labels @param {(steps: ArrayLike<number>) => ArrayLike<number>} at */
 function timeSpec(run, words, labels, at) {
   const usual = readSeries(run, "time_s");
   if (!usual && !run.slow.length) return null;
@@ -369,23 +364,28 @@ function timeSpec(run, words, labels, at) {
     ? [{ ...usual, x: at(usual.x), key: "usual", label: labels.normal, colour: "soft", width: 1.25, unlisted: true }]
     : [];
   const slow = run.slow
-    .map((row, i) => [...row, words.slow[i] || `${labels.step} ${row[0]}: ${words.causes[row[2]]}`])
-    .sort((a, b) => a[0] - b[0]);
+    .map(([step, seconds, cause], i) => ({
+      step,
+      seconds,
+      cause,
+      note: words.slow[i] || `${labels.step} ${step}: ${words.causes[cause]}`
+    }))
+    .sort((a, b) => a.step - b.step);
   for (const cause of Object.keys(words.causes)) {
-    const rows = slow.filter(row => row[2] === cause);
+    const rows = slow.filter(row => row.cause === cause);
     const main = cause.split("+").find(part => part === "checkpoint") || cause.split("+")[0];
     if (rows.length)
       lines.push({
-        x: at(rows.map(row => row[0])),
-        y: rows.map(row => row[1]),
-        notes: rows.map(row => row[3]),
+        x: at(rows.map(row => row.step)),
+        y: rows.map(row => row.seconds),
+        notes: rows.map(row => row.note),
         key: `slow ${cause}`,
         label: `${words.causes[cause]} ${rows.length}`,
         colour: CAUSE_COLOURS[main] || "bad",
         kind: "dots"
       });
   }
-  const highest = Math.max(...slow.map(row => row[1]), 0);
+  const highest = Math.max(...slow.map(row => row.seconds), 0);
   const typical = usual ? usual.y[usual.y.length >> 1] : 0;
   return {
     key: "time_s",
@@ -394,11 +394,11 @@ function timeSpec(run, words, labels, at) {
     lines,
     log: highest > 5 * typical && typical > 0,
     fromZero: true,
-    stops: Array.from(at(slow.map(row => row[0])))
+    stops: Array.from(at(slow.map(row => row.step)))
   };
 }
 
-/** Series that belong into one chart, the most asked for first. @param {string[]} names @param {Record<string, string>} labels */
+/** Series that belong into one chart, the most asked for first. @param {string[]} names @param {Labels} labels */
 export function seriesGroups(names, labels) {
   const without = ["loss", "time_s"];
   const order = ["lr", "grad_norm", "tok_s", "memory", "mfu_pct", "utilisation", "data_s", "eta_s"];
@@ -423,7 +423,7 @@ export function seriesGroups(names, labels) {
   return [...groups.values()].sort((a, b) => place(a.key) - place(b.key));
 }
 
-/** The title of any series: its label if it is known, else its own name without the unit at its end. @param {string} name @param {Record<string, string>} labels */
+/** The title of any series: its label if it is known, else its own name without the unit at its end. @param {string} name @param {Labels} labels */
 export function seriesTitle(name, labels) {
   const unit = { gb: "GB", pct: "%" }[(/_(gb|pct)$/.exec(name) || [])[1]] || "";
   const plain = name.replace(/_(gb|pct|s)$/, "").replaceAll("_", " ");
@@ -431,17 +431,17 @@ export function seriesTitle(name, labels) {
   return { title, unit, short: labels[`short_${name}`] || title };
 }
 
-/** @param {any} run @param {any} words @param {Frame} frame */
+/** @param {RunNumbers} run @param {RunWords} words @param {Frame} frame */
 function phaseCard(run, words, frame) {
   const { labels, level } = frame;
-  const total = run.phases.reduce((/** @type {number} */ sum, /** @type {any} */ [, seconds]) => sum + seconds, 0);
+  const total = run.phases.reduce((sum, [, seconds]) => sum + seconds, 0);
   if (!total) return null;
   const bar = make("div", { class: "bar", "aria-hidden": "true" });
   const parts = make("ul", { class: "phases" });
-  [...run.phases]
-    .map((phase, i) => [...phase, words.phases[i]])
-    .sort((a, b) => b[1] - a[1])
-    .forEach(([phase, seconds, text]) => {
+  run.phases
+    .map(([phase, seconds], i) => ({ phase, seconds, text: words.phases[i] }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .forEach(({ phase, seconds, text }) => {
       const part = make("span");
       part.style.flexGrow = String(seconds / total);
       part.style.background = `var(--${PHASE_COLOURS[phase] || "ghost"})`;
@@ -474,7 +474,7 @@ function phaseCard(run, words, frame) {
 
 // --- everything ---
 
-/** What is below the charts. @param {any} run @param {any} words @param {Frame} frame */
+/** What is below the charts. @param {RunNumbers} run @param {RunWords} words @param {Frame} frame */
 function runDetails(run, words, frame) {
   const { labels, level, onPaper } = frame;
   const parts = [];
@@ -498,7 +498,7 @@ function runDetails(run, words, frame) {
       )
     );
   }
-  for (const part of ["config", "environment"]) {
+  for (const part of /** @type {const} */ (["config", "environment"])) {
     if (!run[part].length) continue;
     const whole = /** @type {[string, string[], any[]]} */ ([labels[part], [labels.setting, labels.value], run[part]]);
     const named = (/** @type {string} */ name) =>
@@ -517,7 +517,7 @@ function runDetails(run, words, frame) {
   return make("div", { class: "details" }, ...parts);
 }
 
-/** @param {any} run @param {any} words @param {Frame} frame @param {Node | null} tools */
+/** @param {RunNumbers} run @param {RunWords} words @param {Frame} frame @param {Node | null} tools */
 export function showRun(run, words, frame, tools) {
   const [first, ...rest] = runCharts(run, words, frame);
   const tall = first && first.classList.contains("tall");

@@ -2,18 +2,6 @@
 
 import { make } from "./dom.js";
 
-/**
- * @typedef {object} ListedRun
- * @property {string} name @property {string} label @property {string} state @property {string} version @property {number} updated
- * @property {number | null} step @property {number | null} total @property {number | null} best @property {number | null} best_step
- * @property {number | null} nan_step @property {number | null} tok_s @property {boolean | null} compiled @property {string | null} reason
- * @property {string} kind of its losses: those of another kind are not ranked with them
- * @property {Record<string, string | number | boolean>} settings @property {(number | null)[]} spark
- *
- * @typedef {{key: string, label: string, value: string, runs: ListedRun[], folder: boolean, best: number | null, mean: number | null, spread: number | null, failed: number}} Group
- * @typedef {{group: Group} | {run: ListedRun, group?: undefined, scale: [number, number] | null}} Row
- */
-
 /** States in the order of their chips. */
 export const CHIPS = /** @type {const} */ ({
   all: null,

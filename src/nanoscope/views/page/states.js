@@ -4,9 +4,13 @@ import { icon, make, makeButton, runDot } from "./dom.js";
 import { cellLoss, shortTime } from "./numbers.js";
 import { copyButton } from "./figure.js";
 import { STATES } from "./run.js";
-/** @import { ListedRun } from "./runs.js" */
 
-export const COMMANDS = { train: "nanoscope train laptop", demo: "nanoscope demo", watch: "nanoscope watch" };
+export const COMMANDS = {
+  train: "nanoscope train laptop",
+  demo: "nanoscope demo",
+  watch: "nanoscope watch",
+  explain: "nanoscope explain FILE"
+};
 const FEW_SETTINGS = 8; // shown while a run starts
 const TELLING = [
   "n_layer",
@@ -21,7 +25,7 @@ const TELLING = [
   "dtype"
 ];
 
-/** A command with a button that copies it. @param {string} command @param {Record<string, string>} labels */
+/** A command with a button that copies it. @param {string} command @param {Labels} labels */
 export function commandLine(command, labels) {
   return make(
     "div",
@@ -63,7 +67,7 @@ function named(run, card) {
 
 /**
  * The card above the charts of one run, or null where the charts say it all.
- * @param {ListedRun} run @param {any} payload its report, or null @param {any} words of it @param {Record<string, string>} labels @param {Record<string, any>} settings all that are known of the run @param {Node | null} notify a button that turns notifications on
+ * @param {ListedRun} run @param {Payload | null} payload its report @param {RunWords | null} words of it @param {Labels} labels @param {Record<string, any>} settings all that are known of the run @param {Node | null} notify a button that turns notifications on
  */
 export function stateOfRun(run, payload, words, labels, settings, notify) {
   const fill = (/** @type {string} */ text, /** @type {Record<string, string>} */ values) =>
@@ -106,7 +110,7 @@ export function stateOfRun(run, payload, words, labels, settings, notify) {
       return stateCard("fair", "❚❚", fill(labels.stalled_title, { time: age() }), labels.stalled_text, next, notify);
     case "failed": {
       // what happened is the verdict below
-      const [advice] = payload ? words.advice : [];
+      const [advice] = words ? words.advice : [];
       return stateCard(
         "bad",
         "✕",
@@ -130,7 +134,7 @@ export function stateOfRun(run, payload, words, labels, settings, notify) {
   }
 }
 
-/** The title of the tab: glyph, share and name. @param {ListedRun[]} shown @param {boolean} connected @param {Record<string, string>} labels */
+/** The title of the tab: glyph, share and name. @param {ListedRun[]} shown @param {boolean} connected @param {Labels} labels */
 export function tabTitle(shown, connected, labels) {
   if (!shown.length) return "nanoscope";
   if (shown.length > 1) return `${labels.count_runs.replace("{n}", String(shown.length))} · nanoscope`;

@@ -6,7 +6,6 @@ import { cellLoss, grouped, NOTHING, shortNumber } from "./numbers.js";
 import { csvOf, saveText } from "./figure.js";
 import { STATES } from "./run.js";
 import { CHIPS, commonFolder, compareValues, FEWEST_CHIPS, leadingRuns, nameIn, sortKey, tableRows } from "./runs.js";
-/** @import { Group, ListedRun, Row } from "./runs.js" */
 
 const SPARK_WIDTH = 56;
 const SPARK_HEIGHT = 16;
@@ -221,7 +220,7 @@ export class RunTable {
     this.draw();
   }
 
-  /** @param {Record<string, number>} counts @param {Record<string, string>} labels */
+  /** @param {Record<string, number>} counts @param {Labels} labels */
   showChips(counts, labels) {
     const names = Object.keys(CHIPS).filter(name => name === "all" || counts[name] || name === this.chip);
     const wanted =
@@ -265,7 +264,7 @@ export class RunTable {
     }
   }
 
-  /** @param {Record<string, string>} labels */
+  /** @param {Labels} labels */
   showGrouping(labels) {
     const choices = [
       ["none", labels.group_none],
@@ -280,7 +279,7 @@ export class RunTable {
     this.grouping.value = this.group;
   }
 
-  /** @param {Record<string, string>} labels */
+  /** @param {Labels} labels */
   showHead(labels) {
     const columns = [
       ["name", labels.column_run],
@@ -459,7 +458,7 @@ export class RunTable {
     });
   }
 
-  /** @param {Group} group @param {Record<string, string>} labels */
+  /** @param {Group} group @param {Labels} labels */
   groupRow(group, labels) {
     const open = !this.closed.has(group.key);
     const count = [
@@ -513,7 +512,7 @@ export class RunTable {
     );
   }
 
-  /** @param {ListedRun} run @param {[number, number] | null} scale @param {Set<string>} chosen @param {Record<string, string>} labels */
+  /** @param {ListedRun} run @param {[number, number] | null} scale @param {Set<string>} chosen @param {Labels} labels */
   runRow(run, scale, chosen, labels) {
     const shown = chosen.has(run.name);
     const box = make("input", {
@@ -700,7 +699,7 @@ export function hashOf(names) {
   return `#${new URLSearchParams(names.map(name => ["run", name]))}`;
 }
 
-/** @param {string} state @param {Record<string, string>} labels */
+/** @param {string} state @param {Labels} labels */
 function stateGlyph(state, labels) {
   const [glyph, tone] =
     { log: ["≡", "soft"], unreadable: ["!", "bad"] }[state] ||

@@ -7,20 +7,6 @@
  *   view.set({ smoothing: 0.6 });             // redraws what changes, and calls the listeners
  */
 
-/**
- * @typedef {object} ViewState
- * @property {string} x what the charts have along: "step", "tokens", "time" or "epochs"
- * @property {number} smoothing share of the past in the mean, 0 (none) to 0.99
- * @property {boolean} log whether losses have a logarithmic scale
- * @property {boolean} start whether the start of the run is left out
- * @property {[number, number] | null} zoom the part of x that is shown, in units of x
- * @property {string[]} hidden keys of series, or names of runs, that the legend hides
- * @property {string} chart of several runs: the series in the large chart
- * @property {string} focus of several runs: the highlighted one
- * @property {string} language
- * @property {"light" | "dark" | null} theme null: as the system
- */
-
 /** @type {ViewState} */
 const USUAL_VIEW = {
   x: "step",

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import importlib.util
-import json
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+
+import msgspec
+
+from nanoscope.views.report.payload import Payload, Words
 
 PAGE = Path(__file__).parent.parent / "page"
 UPLOT = "uplot.iife.min.js"
@@ -41,23 +43,23 @@ _PAGE = """\
 """
 
 
-def render(payload: dict[str, Any]) -> str:
+def render(payload: Payload) -> str:
     """The page as text, to be written as UTF-8."""
-    words = payload["words"][payload["language"]]
+    language = payload.languages[payload.language]
     styles = [source(name).read_text("utf-8") for name in STYLES]
     scripts = [source(UPLOT).read_text("utf-8"), joined_modules()]
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = f"{', '.join(run['name'] for run in payload['runs'][:4])} · {words['labels']['report']}"
+    title = f"{', '.join(run.name for run in payload.runs[:4])} · {language.labels['report']}"
     return _PAGE.format(
-        language=payload["language"],
-        direction=words["direction"],
+        language=payload.language,
+        direction=language.direction,
         policy=policy,
         title=escape(title),
         styles="\n".join(f"<style>{text}</style>" for text in styles),
-        summary=_summary(words),
+        summary=_summary(payload.words[payload.language]),
         payload=inert_json(payload),
         scripts="\n".join(f"<script>{text}</script>" for text in scripts),
     )
@@ -86,18 +88,17 @@ def _hashes(texts: list[str]) -> str:
     return " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
 
 
-def inert_json(payload: dict[str, Any]) -> str:
+def inert_json(payload: object) -> str:
     """JSON in which an HTML or script parser finds no markup."""
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = msgspec.json.encode(payload).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+    return text
 
 
-def _summary(words: dict[str, Any]) -> str:
+def _summary(words: Words) -> str:
     """Verdicts and advice, for mail viewers that run no scripts."""
     texts = []
-    for run in words["runs"]:
-        texts += [verdict["title"] + verdict["text"] for verdict in run["verdicts"]]
-        texts += run["advice"]
+    for run in words.runs:
+        texts += [verdict.title + verdict.text for verdict in run.verdicts] + run.advice
     return "".join(f"<p>{escape(text)}</p>" for text in texts)
