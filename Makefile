@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-JS_TOOLS := typescript@5.9.3 prettier@3.6.2
+JS_TOOLS := typescript@5.9.3 prettier@3.10.1
 JS := $(VENV)/js/node_modules/.bin
 BROWSER_PACKAGES := chromium fonts-noto-core
 

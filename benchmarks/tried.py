@@ -1,4 +1,4 @@
-"""Plants six situations in small runs, lets `nanoscope try` find out, and says whether it is right.
+"""Plants five situations in small runs, lets `nanoscope try` find out, and says whether it is right.
 
 python benchmarks/tried.py [--dataset NAME] [--only NAME...] [--repeats 3] [--first_seed N] [--minutes M] [--folder DIR]
 python benchmarks/tried.py --sweep       the loss at many learning rates, from other seeds: what 'right' means for rates
@@ -59,11 +59,6 @@ def situations(best: float) -> list[Situation]:
     return [
         Situation("rate × 10", "--learning_rate=2e-2", lambda d, c: rate_is_near(d, c, True, best)),
         Situation("rate ÷ 10", "--learning_rate=2e-4", lambda d, c: rate_is_near(d, c, False, best)),
-        Situation(
-            "evaluation too often",
-            "--eval_interval=5 --always_save_checkpoint=False",
-            lambda d, c: bool(proposed(d, "evaluation")),
-        ),
         Situation(
             "batch too small",
             "--batch_size=1 --eval_iters=200 --max_iters=700 --warmup_iters=70 --eval_interval=350",
@@ -148,7 +143,7 @@ def one(situation: Situation, seed: int, options: argparse.Namespace, root: Path
         for each in helps
     ]
     fresh = ""
-    if command and any(each["question"] != "evaluation" for each in helps):
+    if command:
         gains = fresh_gain(arms_of(planted, folder), planted, command)
         right = right and sum(gains) > 0
         fresh = f"; again with other seeds: {' '.join(f'{gain:+.3f}' for gain in gains)}"

@@ -41,6 +41,7 @@ def run(
     assumes: str | None = None,
     own: events.Start | RunDetails | None = None,
     wall_seconds: float | None = None,
+    in_bits: bool = False,
     **settings: object,
 ) -> Run:
     """A run that falls to `end`; evaluations have the standard error `stderr`, or scatter by `noise` without one."""
@@ -60,7 +61,7 @@ def run(
             made.evals.append(Evaluation(step, finite, None, metric, None, stderr))  # type: ignore[arg-type]
     if own is not None:
         made.details = RunDetails(own) if isinstance(own, events.Start) else own
-    made.wall_seconds = wall_seconds
+    made.wall_seconds, made.loss_in_bits = wall_seconds, in_bits
     return made
 
 

@@ -65,11 +65,6 @@ def test_the_last_of_two_flags_wins() -> None:
     assert resolve(["--max_iters=8", "--max_iters=9"]).config.max_iters == 9
 
 
-def test_a_toml_file_may_build_on_a_preset_whatever_the_order_of_its_lines(tmp_path: Path) -> None:
-    config = resolve([toml_file(tmp_path, 'n_layer = 3\npreset = "babygpt-classic"\n')]).config
-    assert (config.n_layer, config.n_embd, config.dropout) == (3, 384, 0.2)
-
-
 def test_a_recipe_brings_its_own_rates_over_those_of_a_preset_and_a_note_says_so() -> None:
     resolved = resolve(["gpt2-124m", "--recipe=modern"])
     config = resolved.config
@@ -95,8 +90,7 @@ def test_a_recipe_that_a_preset_has_anyway_changes_nothing(words: list[str]) -> 
 
 
 def test_a_file_that_changes_the_recipe_of_its_preset_keeps_only_its_own_rates(tmp_path: Path) -> None:
-    file = toml_file(tmp_path, 'learning_rate = 5e-3\nrecipe = "modern"\npreset = "gpt2-124m"\n')
-    resolved = resolve([file])
+    resolved = resolve(["gpt2-124m", toml_file(tmp_path, 'learning_rate = 5e-3\nrecipe = "modern"\n')])
     assert (resolved.config.n_layer, resolved.config.peak_lr, resolved.config.warmup) == (12, 5e-3, 0)
     assert str(resolved.changes[0]).endswith("warmup_iters=2000, min_lr=6e-05")
 
@@ -109,7 +103,7 @@ def test_the_schedule_of_nanogpts_train_py_is_not_for_another_recipe(tmp_path: P
 
 
 def test_a_file_that_changes_the_dataset_of_its_preset_has_that_datasets_tokenizer(tmp_path: Path) -> None:
-    config = resolve([toml_file(tmp_path, 'dataset = "data/poems"\npreset = "quick"\n')]).config
+    config = resolve(["quick", toml_file(tmp_path, 'dataset = "data/poems"\n')]).config
     assert (config.dataset, config.tokenizer) == ("data/poems", "auto")
 
 
@@ -403,11 +397,6 @@ def test_a_syntax_error_says_where(tmp_path: Path) -> None:
 def test_keys_in_a_table_are_refused_rather_than_ignored(tmp_path: Path) -> None:
     message = mistakes_of(toml_file(tmp_path, "[model]\nn_layer = 3\n"))
     assert message.endswith("mine.toml: unknown key model. Settings belong at the top level, not in a [table].")
-
-
-def test_an_unknown_preset_in_a_file_gets_a_suggestion(tmp_path: Path) -> None:
-    assert "no preset is named 'labtop'. Did you mean laptop?" in mistakes_of(toml_file(tmp_path, 'preset = "labtop"'))
-    assert "no preset is named ['laptop']" in mistakes_of(toml_file(tmp_path, 'preset = ["laptop"]'))
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:

@@ -237,20 +237,6 @@ def _either(options: list[Any]) -> Message:
     return Message("{one} or {other}", one=options[0], other=options[1]) if len(options) == 2 else joined(", ", options)
 
 
-class InvalidConfigError(UsageError):
-    """All that is wrong with a configuration."""
-
-    def __init__(self, mistakes: list[Message]) -> None:
-        self.mistakes = mistakes
-        several = Message(
-            "{n} mistake in the configuration:\n- {listed}",
-            "{n} mistakes in the configuration:\n- {listed}",
-            n=len(mistakes),
-            listed=joined("\n- ", mistakes),
-        )
-        super().__init__(several if len(mistakes) > 1 else mistakes[0])
-
-
 MOST_MISTAKES = 20  # with more, it is the wrong file
 
 
@@ -266,9 +252,24 @@ class Mistakes:
 
     def add(self, message: Message) -> None:
         if len(self.messages) == MOST_MISTAKES:
-            raise InvalidConfigError([*self.messages, Message("too many mistakes, the rest was not read")])
+            message = Message("too many mistakes, the rest was not read")
         if message not in self.messages:
             self.messages.append(message)
+        if len(self.messages) > MOST_MISTAKES:
+            self.raise_them()
+
+    def raise_them(self) -> None:
+        """UsageError with all of them, if there are any."""
+        if not self.messages:
+            return
+        first, *more = self.messages
+        several = Message(
+            "{n} mistake in the configuration:\n- {listed}",
+            "{n} mistakes in the configuration:\n- {listed}",
+            n=len(self.messages),
+            listed=joined("\n- ", self.messages),
+        )
+        raise UsageError(several if more else first)
 
 
 def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConfig:
@@ -284,8 +285,7 @@ def build(values: dict[str, Any], mistakes: Mistakes | None = None) -> TrainConf
             mistakes.add(accepts.refusal(key, value, _words(key)))
     if not mistakes.messages:
         _check_together(config, mistakes)
-    if mistakes.messages:
-        raise InvalidConfigError(mistakes.messages)
+    mistakes.raise_them()
     return config
 
 
@@ -357,4 +357,6 @@ def to_toml(settings: dict[str, Any]) -> str:
 def toml_value(value: Any) -> str:
     """A setting as TOML."""
     # JSON strings, numbers and booleans are valid TOML, except for DEL, which TOML wants escaped.
-    return json.dumps(str(value) if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(str(value) if value is None else value, ensure_ascii=False, default=str).replace(
+        "\x7f", "\\u007f"
+    )

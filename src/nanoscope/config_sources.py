@@ -277,18 +277,11 @@ def _parsed(parse: Callable[[str], Any], text: str, file: Shown, language: str) 
 
 
 def _settings(data: dict[str, Any], file: Shown, mistakes: Mistakes) -> dict[str, Any]:
-    preset: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if key == "preset" and isinstance(value, str) and value in presets():
-            preset = _from_toml(preset_text(value), Message("preset {name}", name=value), mistakes)
-        elif key == "preset":
-            name, hint = _shown(value, repr), did_you_mean(value, presets()) if isinstance(value, str) else ""
-            mistake = Message("{file}: no preset is named {value}.{hint}", file=file, value=name, hint=hint)
-            mistakes.add(mistake)
-        elif key not in (RUN_NOTES, *REMOVED):
+        if key not in (RUN_NOTES, *REMOVED):
             _put(values, key, value, mistakes, file)
-    return merged(preset, values, mistakes.changes)
+    return values
 
 
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {

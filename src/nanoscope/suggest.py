@@ -7,6 +7,13 @@ from pathlib import Path
 from nanoscope.files import RUNS
 from nanoscope.messages import Message
 
+SYNONYMS = {
+    "lr": "learning_rate", "steps": "max_iters", "epochs": "max_iters", "iterations": "max_iters",
+    "context": "block_size", "seq_len": "block_size", "gpu": "device", "cuda": "device", "resume": "init_from=resume",
+    "output": "out", "out_dir": "out", "layers": "n_layer", "heads": "n_head",
+}  # fmt: skip
+"""Words of other tools, and what they are called here."""
+
 
 def did_you_mean(
     word: str, choices: Iterable[str], show: Callable[[str], object] = str, *, cutoff: float = 0.6
@@ -19,6 +26,9 @@ def did_you_mean(
     from difflib import get_close_matches  # imported late: few commands end with a spelling mistake
 
     names = {choice.lstrip("-"): choice for choice in choices}  # equal dashes make no two options alike
+    name, value = SYNONYMS.get(word.lstrip("-"), "").partition("=")[::2]
+    if name in names:
+        return _hint(f"{show(names[name])}={value}" if value else show(names[name]))
     close = get_close_matches(word.lstrip("-"), list(names), n=1, cutoff=cutoff)
     return _hint(show(names[close[0]])) if close else ""
 

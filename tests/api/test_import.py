@@ -22,7 +22,7 @@ def test_reading_and_explaining_a_log_never_load_torch(child_environment: dict[s
     (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 1.00ms\niter 1: loss 3.0, time 1.00ms\n", "utf-8")
     code = (
         "import sys, nanoscope; nanoscope.explain('train.log')._repr_html_(); print('numpy' in sys.modules);"
-        "nanoscope.read('train.log')[0].steps; nanoscope.list_runs('.'); print('torch' in sys.modules)"
+        "nanoscope.read('train.log').runs[0].steps; nanoscope.list_runs('.'); print('torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=child_environment, cwd=tmp_path, capture_output=True, text=True
@@ -54,10 +54,10 @@ def test_mypy_checks_the_users_of_the_interface(tmp_path: Path) -> None:
     source.write_text(
         "import nanoscope\n"
         "text: str = nanoscope.load('runs/a').generate('x')\n"
-        "texts: list[str] = nanoscope.load('runs/a').generate('x', num_samples=2)\n"
+        "texts: list[str] = nanoscope.load('runs/a').samples('x', 2)\n"
         "run: nanoscope.Run = nanoscope.train('laptop', max_iters=5)\n"
         "wrong: int = nanoscope.explain('log').verdicts\n"
-        "nanoscope.load('runs/a').generate('x', temprature=2)\n"
+        "loss: str = nanoscope.evaluate('runs/a').found.scores[0].step\n"
         "nanoscope.trian\n",
         "utf-8",
     )

@@ -1,9 +1,9 @@
-"""`nanoscope.read`: a log as arrays and DataFrames."""
+"""`nanoscope.read`: the runs of a log; `nanoscope.frame`: DataFrames."""
 
+import math
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import nanoscope
@@ -23,53 +23,35 @@ def log(tmp_path: Path) -> nanoscope.Log:
     return nanoscope.read(tmp_path / "train.log")
 
 
-def test_the_steps_of_a_log_are_arrays(log: nanoscope.Log) -> None:
+def test_a_log_has_runs_with_steps_and_evaluations(log: nanoscope.Log) -> None:
     (run,) = log.runs
     assert log.format == "nanogpt"
-    assert run.steps.step.tolist() == [0, 10, 20]
-    assert run.steps.loss.tolist() == [4.25, np.inf, 3.05]  # inf: printed, but not finite
-    assert run.steps.seconds.tolist() == [0.9, 0.05, 0.06]
-    assert run.steps.mfu[-1] == pytest.approx(0.025)
-    assert np.isnan(run.steps.lr).all()  # not printed
+    assert list(run.steps.step) == [0, 10, 20]
+    assert list(run.steps.loss) == [4.25, math.inf, 3.05]  # inf: printed, but not finite
+    assert [(each.step, each.val, each.train_loss) for each in run.evals] == [(0, 4.3, 4.2), (20, 3.1, 3.0)]
+    assert nanoscope.read(LOG).runs[0].evals[-1].val == 3.1  # a pasted log
+    with pytest.raises(nanoscope.JobError, match="There is no file"):
+        nanoscope.read("missing.log")
 
 
-def test_the_evaluations_of_a_log_are_arrays(log: nanoscope.Log) -> None:
-    evals = log[0].evals
-    assert (evals.step.tolist(), evals.val_loss.tolist(), evals.train_loss.tolist()) == (
-        [0, 20],
-        [4.3, 3.1],
-        [4.2, 3.0],
-    )
-    assert np.isnan(evals.val_stderr).all()
-    assert len(evals) == 2
-
-
-def test_steps_and_evaluations_are_data_frames_by_step(log: nanoscope.Log) -> None:
-    pandas = pytest.importorskip("pandas")
-    steps, evals = log[0].steps.frame(), log[0].evals.frame()
-    assert isinstance(steps, pandas.DataFrame)
+def test_steps_evaluations_and_runs_are_data_frames(log: nanoscope.Log, small_run: Path) -> None:
+    pytest.importorskip("pandas")
+    steps, evals = nanoscope.frame(log.runs[0].steps), nanoscope.frame(log.runs[0].evals)
     assert steps.loc[20, "loss"] == 3.05
-    assert list(evals.columns) == ["val_loss", "val_stderr", "train_loss", "seconds"]
+    assert steps["lr"].isna().all()  # not printed
+    assert evals.loc[20, "val"] == 3.1
+    runs = nanoscope.frame(nanoscope.list_runs(small_run.parent))
+    assert (runs.loc["run", "state"], runs.loc["run", "step"], runs.loc["run", "n_embd"]) == ("finished", 2, 16)
 
 
 def test_without_pandas_frame_says_what_to_install(log: nanoscope.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(nanoscope.UsageError, match="pip install pandas"):
-        log[0].steps.frame()
-
-
-def test_a_pasted_log_is_read_as_it_is() -> None:
-    assert nanoscope.read(LOG)[0].evals.val_loss[-1] == 3.1
+        nanoscope.frame(log.runs[0].steps)
 
 
 def test_a_run_of_nanoscope_is_read_with_its_settings(small_run: Path) -> None:
-    (run,) = nanoscope.read(nanoscope.Run(small_run))
+    (run,) = nanoscope.read(nanoscope.Run(small_run)).runs
     assert (run.config["max_iters"], run.config["n_embd"]) == (2, 16)
-    assert run.finished
-    assert run.evals.val_stderr[-1] > 0
-    assert repr(run.evals) == "Evals(1: step, val_loss, val_stderr, train_loss, seconds)"
-
-
-def test_a_file_that_is_missing_is_a_job_error(tmp_path: Path) -> None:
-    with pytest.raises(nanoscope.JobError, match="There is no file"):
-        nanoscope.read(tmp_path / "missing.log")
+    assert run.said_finished
+    assert (run.evals[-1].stderr or 0) > 0

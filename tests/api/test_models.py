@@ -33,12 +33,12 @@ def test_the_pieces_of_a_stream_are_the_text(model: nanoscope.Model) -> None:
     assert "".join(pieces) == model.generate("row", max_new_tokens=20)
 
 
-def test_a_number_of_samples_gives_a_list(model: nanoscope.Model) -> None:
-    texts = model.generate("row", max_new_tokens=5, num_samples=3)
+def test_several_samples_are_a_list(model: nanoscope.Model) -> None:
+    texts = model.samples("row", 3, max_new_tokens=5)
     assert [text[:3] for text in texts] == ["row"] * 3
-    assert model.generate("row", max_new_tokens=5, num_samples=1) == [model.generate("row", max_new_tokens=5)]
-    with pytest.raises(nanoscope.UsageError, match="num_samples must be positive"):
-        model.generate(num_samples=0)
+    assert model.samples("row", 1, max_new_tokens=5) == [model.generate("row", max_new_tokens=5)]
+    with pytest.raises(nanoscope.UsageError, match="count must be positive"):
+        model.samples("row", 0)
 
 
 def test_wrong_options_are_reported(model: nanoscope.Model) -> None:
@@ -68,7 +68,6 @@ def test_a_stream_leaves_torch_as_it_was_between_the_pieces(model: nanoscope.Mod
 
 
 def test_a_model_says_what_it_is(model: nanoscope.Model, small_run: Path) -> None:
-    assert (model.name, model.step, model.device, model.notes) == ("run", 2, "cpu", [])
-    assert model.parameters == model.module.parameter_count()
-    assert repr(model).startswith("<Model run: ")
-    assert nanoscope.Run(small_run).load("last").step == 2
+    assert (model.opened.name, model.opened.step, model.notes) == ("run", 2, [])
+    assert f"{model.module.parameter_count():,} parameters" in repr(model)
+    assert nanoscope.Run(small_run).load("last").opened.step == 2

@@ -36,8 +36,8 @@ def data(small_dataset: DatasetFactory, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_training_returns_a_run_that_knows_how_it_went(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = nanoscope.train("laptop", dataset=data, **TINY)
-    assert (run.folder, run.name, run.state, run.step) == (Path("runs/laptop-song"), "laptop-song", "finished", 20)
-    assert run.best_val_loss == pytest.approx(run.log()[0].evals.val_loss.min())
+    assert (run.folder, run.state, run.step, run.summary.total) == (Path("runs/laptop-song"), "finished", 20, 20)
+    assert run.best_val_loss == pytest.approx(min(each.val for each in nanoscope.read(run).runs[0].evals))
     assert (run.config.n_embd, run.config.max_iters) == (16, 20)
     assert "finished 20 iterations" in capsys.readouterr().out
     assert run.explain(lang="en").analysis.progress.finished
@@ -47,7 +47,7 @@ def test_training_returns_a_run_that_knows_how_it_went(data: Path, capsys: pytes
 @pytest.mark.slow
 def test_a_run_is_resumed_with_other_settings(data: Path) -> None:
     run = nanoscope.train("laptop", dataset=data, **TINY).resume(max_iters=30)
-    assert (run.step, run.config.max_iters, run.log()[0].resumed_at) == (30, 30, [20])
+    assert (run.step, run.config.max_iters, nanoscope.read(run).runs[0].resumed_at) == (30, 30, [20])
     assert run.resume().step == 30  # nothing is left to train
     assert nanoscope.list_runs()[0].folder == run.folder
 
@@ -109,6 +109,30 @@ def test_a_request_to_terminate_saves_and_ends_the_process(
     assert "returned" not in out
     assert nanoscope.Run("run").state == "stopped"
     assert (tmp_path / "run/checkpoints/last").is_file()
+
+
+@pytest.mark.slow
+def test_a_sweep_returns_its_runs_the_best_first_and_a_report_shows_them(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = TINY | {"max_iters": 3, "eval_interval": 3}
+    runs = nanoscope.sweep("laptop", dataset=data, learning_rate=[1e-3, 1e-5], out_dir="both", **settings)
+    assert {run.config.learning_rate for run in runs} == {1e-3, 1e-5}
+    losses = [run.best_val_loss or 0 for run in runs]
+    assert losses == sorted(losses)
+    page = nanoscope.report(*runs, out="page.html", lang="ar")
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert nanoscope.report("both") == Path("both/report.html")
+    assert capsys.readouterr().err.count("\n") < 20
+
+
+def test_only_a_run_of_ours_can_be_tried(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 1.00ms\n", "utf-8")
+    for run, message in ((tmp_path / "train.log", "is not the folder of a nanoscope run"), ("missing", "no file")):
+        with pytest.raises(nanoscope.JobError, match=message):
+            nanoscope.try_(run)
+    with pytest.raises(nanoscope.UsageError, match="must be above 0"):
+        nanoscope.try_(tmp_path, minutes=0)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

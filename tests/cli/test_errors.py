@@ -2,34 +2,46 @@
 
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import TINY_MODEL, DatasetFactory, Nanoscope
+from conftest import TINY_MODEL, DatasetFactory
 from mistakes import FAILED_JOB, FILES, WRONG_USAGE
 from nanoscope import cli
 
 
-@pytest.mark.parametrize(
-    ("words", "part", "status"),
-    [(*case, 2) for case in WRONG_USAGE.values()] + [(*case, 1) for case in FAILED_JOB.values()],
-    ids=[*WRONG_USAGE, *FAILED_JOB],
-)
-def test_a_mistake_found_before_torch_is_loaded(
-    words: list[str], part: str, status: int, nanoscope: Nanoscope, tmp_path: Path
+def test_a_mistake_gets_one_message_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
-    done = nanoscope(*words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert done.stderr.startswith("nanoscope: ")
-    assert part in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "nanoscope: unexpected" not in done.stderr
-    assert {path.name for path in tmp_path.iterdir()} - {"data"} == set(FILES)
-    assert list(tmp_path.glob("data/*/meta.json")) == []
+    for status, cases in ((2, WRONG_USAGE), (1, FAILED_JOB)):
+        for words, part in cases.values():
+            assert cli.run(words) == status, words
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert err.startswith("nanoscope: ")
+            assert part in err
+            assert "Traceback" not in err
+            assert "nanoscope: unexpected" not in err
+            assert {path.name for path in tmp_path.iterdir()} - {"data"} == set(FILES)
+            assert list(tmp_path.glob("data/*/meta.json")) == []
+
+
+def test_a_mistake_is_found_before_torch_is_loaded(child_environment: dict[str, str], tmp_path: Path) -> None:
+    cases = [words for words, _ in (*WRONG_USAGE.values(), *FAILED_JOB.values()) if words[0] != "sample"]
+    code = (
+        f"import sys; from nanoscope.cli import run; [run(words) for words in {cases!r}]; print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 class Person:
@@ -105,16 +117,14 @@ def test_ids_beyond_the_vocabulary_are_named_with_their_file(person: Person, tmp
     assert ".bin" in message
 
 
-@pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
-def test_an_output_folder_that_cannot_be_made(
-    place: str, person: Person, small_dataset: DatasetFactory, tmp_path: Path
-) -> None:
+def test_an_output_folder_that_cannot_be_made(person: Person, small_dataset: DatasetFactory, tmp_path: Path) -> None:
     small_dataset()
     (tmp_path / "file").write_text("in the way", "utf-8")
-    message = person.fails(1, *TRAIN, f"--out_dir={place}")
-    assert f"{Path(place)} cannot be written" in message
-    assert "--out_dir=FOLDER" in message
-    assert (tmp_path / "file").read_text("utf-8") == "in the way"
+    for place in ("file", "file/run", "file/deep/run"):
+        message = person.fails(1, *TRAIN, f"--out_dir={place}")
+        assert f"{Path(place)} cannot be written" in message
+        assert "--out_dir=FOLDER" in message
+        assert (tmp_path / "file").read_text("utf-8") == "in the way"
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere; Windows has other rights")
@@ -129,14 +139,14 @@ def test_nothing_to_resume(person: Person, small_dataset: DatasetFactory) -> Non
     assert "nothing to resume" in person.fails(2, *TRAIN, "--out_dir=run", "--init_from=resume")
 
 
-@pytest.mark.parametrize("source", ["gpt3", "data/song", "missing/folder"])
-def test_weights_that_are_not_there(source: str, person: Person, small_dataset: DatasetFactory) -> None:
+def test_weights_that_are_not_there(person: Person, small_dataset: DatasetFactory) -> None:
     small_dataset()
-    assert f"init_from={source}" in person.fails(2, *TRAIN, f"--init_from={source}")
+    for source in ("gpt3", "data/song", "missing/folder"):
+        assert f"init_from={source}" in person.fails(2, *TRAIN, f"--init_from={source}")
 
 
 def test_a_run_that_is_there_is_not_overwritten_unasked(
-    nanoscope: Nanoscope, small_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(small_run.parent)
     before = {path: path.stat().st_mtime_ns for path in small_run.rglob("*")}

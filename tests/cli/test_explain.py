@@ -34,16 +34,35 @@ def test_the_language_can_be_chosen_or_is_that_of_the_locale(here, capsys, monke
     assert "فرط تخصيص شديد" in said(capsys)
 
 
-def test_several_logs_are_explained_one_after_another(here, capsys):
-    assert run(["explain", "gpu.log", "spiky.log"]) == 0
+def test_several_logs_are_a_line_each(here, capsys):
+    (here / "logs").mkdir()
+    (here / "logs/notes.txt").write_text("nothing of interest\n", encoding="utf-8")
+    (here / "logs/late.out").write_text(example_logs.laptop(), encoding="utf-8")
+    assert run(["explain", "gpu.log", "spiky.log", "logs"]) == 0
+    header, *rows = capsys.readouterr().out.strip().splitlines()
+    assert header.split()[:2] == ["run", "steps"]
+    assert [row.split()[0] for row in rows if row[0] != " "] == ["gpu", "spiky", "late"]
+    assert "Severe" in rows[0]
+    assert run(["explain", "gpu.log", "spiky.log", "--teach"]) == 0
     text = said(capsys)
     assert text.index("gpu.log:") < text.index("Severe overfitting") < text.index("spiky.log:")
 
 
+def test_what_is_no_text_is_said_to_be_so(here, capsys):
+    for name, content, message in (
+        ("paper.pdf", b"%PDF-1.7 1 0 obj", "paper.pdf is a PDF, not a log"),
+        ("model.bin", bytes(range(64)), "model.bin is a binary file, not a log"),
+    ):
+        (here / name).write_bytes(content)
+        assert run(["explain", name]) == 1
+        assert message in capsys.readouterr().err
+
+
 def test_a_log_can_be_piped_in(nanoscope, here):
-    done = nanoscope("explain", "-", "--lang=en", cwd=here, input=example_logs.spiky())
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("standard input: 142 lines, format nanogpt")
+    for words, note in (["-"], ""), ([], "nanoscope: reading the log from standard input\n"):
+        done = nanoscope("explain", *words, "--lang=en", cwd=here, input=example_logs.spiky())
+        assert (done.returncode, done.stderr) == (0, note)
+        assert done.stdout.startswith("standard input: 142 lines, format nanogpt")
     assert "start-up + evaluation: step 0 took 12.5 s" in done.stdout
 
 
@@ -54,7 +73,7 @@ def test_arabic_can_be_piped_with_an_old_code_page(nanoscope, here):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell with head is needed")
 def test_a_closed_pipe_is_not_a_failure(here, child_environment):
-    command = f"'{sys.executable}' -m nanoscope explain gpu.log spiky.log gpu.log; echo status $? >&2"
+    command = f"'{sys.executable}' -m nanoscope explain gpu.log; echo status $? >&2"
     done = subprocess.run(
         ["sh", "-c", f"({command}) | head -c 5"], cwd=here, env=child_environment, capture_output=True, encoding="utf-8"
     )
@@ -103,22 +122,19 @@ def test_max_iters_and_device_add_what_the_log_does_not_say(here, capsys):
     assert "On NVIDIA GeForce RTX 4070 Ti" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        ([], 2, "Which log?"),
-        (["gpu.lg"], 1, "Did you mean gpu.log?"),
-        (["gpu.log", "--anotate"], 2, "Did you mean --annotate?"),
-        (["gpu.log", "--max_iters=0"], 2, "must be at least 1"),
-        (["gpu.log", "--lang=xx"], 2, "There is no language 'xx'."),
-        (["."], 1, "is not a nanoscope run"),
-    ],
-)
-def test_mistakes_get_a_short_message(arguments, status, message, here, capsys):
-    assert run(["explain", *arguments]) == status
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) <= 3
+def test_mistakes_get_a_short_message(here, capsys):
+    for words, status, message in (
+        ("gpu.lg", 1, "Did you mean gpu.log?"),
+        ("gpu.log --anotate", 2, "Did you mean --annotate?"),
+        ("gpu.log --max_iters=0", 2, "must be at least 1"),
+        ("gpu.log --lang=xx", 2, "There is no language 'xx'."),
+        ("empty", 1, "is not a nanoscope run"),
+    ):
+        (here / "empty").mkdir(exist_ok=True)
+        assert run(["explain", *words.split()]) == status
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.splitlines()) <= 3
 
 
 @pytest.mark.parametrize(

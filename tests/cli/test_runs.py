@@ -76,9 +76,8 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_state_in_color(here: Path) -
     assert "\x1b[31mfailed" in rows[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
+def test_runs_are_sorted_and_filtered(here: Path, capsys: Capture) -> None:
+    for words, names in (
         (["--sort=name"], ["lr1.0", "now", "old", "sweep/lr=0.01,seed=1"]),
         (["--sort=val"], ["old", "sweep/lr=0.01,seed=1", "lr1.0", "now"]),
         (["--sort=-val"], ["now", "lr1.0", "sweep/lr=0.01,seed=1", "old"]),
@@ -95,11 +94,8 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_state_in_color(here: Path) -
         (["--filter=nowhere"], []),
         (["runs/sweep"], ["lr=0.01,seed=1"]),
         (["runs/old"], ["old"]),
-    ],
-    ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
-)
-def test_runs_are_sorted_and_filtered(words: list[str], names: list[str], here: Path, capsys: Capture) -> None:
-    assert listed(capsys, *words) == names
+    ):
+        assert listed(capsys, *words) == names, words
 
 
 def test_settings_can_be_columns(here: Path, capsys: Capture) -> None:
@@ -140,44 +136,38 @@ def test_the_list_of_watch_says_the_same(here: Path, capsys: Capture) -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", [[], ["empty"]])
 def test_without_runs_the_way_to_the_first_one_is_said(
-    folder: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LC_ALL", "C")
     (tmp_path / "empty").mkdir()
-    assert run(["runs", *folder]) == 0
-    name = folder[0] if folder else "runs"
-    assert capsys.readouterr().out == f"There are no runs in {name}. Start one: nanoscope train\n"
+    for words, name in ([], "runs"), (["empty"], "empty"):
+        assert run(["runs", *words]) == 0
+        assert capsys.readouterr().out == f"There are no runs in {name}. Start one: nanoscope train\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "message"),
-    [
-        (["nowhere"], 1, "There is no directory nowhere"),
-        (["file"], 2, "nanoscope explain file"),
-        (["--sort=vall"], 2, "Did you mean val?"),
-        (["--filter=state=fialed"], 2, "Did you mean failed?"),
-        (["--filter=lerning_rate>1"], 2, "Did you mean learning_rate?"),
-        (["--filter=learning_rate>high"], 2, "'high' is not a number"),
-        (["--columns=learnig_rate"], 2, "Did you mean learning_rate?"),
-    ],
-)
-def test_mistakes_are_answered_in_a_line_or_two(
-    words: list[str], status: int, message: str, here: Path, capsys: Capture
-) -> None:
+def test_mistakes_are_answered_in_a_line_or_two(here: Path, capsys: Capture) -> None:
     (here / "file").write_text("", "utf-8")
-    assert run(["runs", *words]) == status
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) <= 3
+    for word, message in {
+        "nowhere": "nowhere is no directory",
+        "file": "nanoscope explain FILE",
+        "--sort=vall": "Did you mean val?",
+        "--filter=state=fialed": "Did you mean failed?",
+        "--filter=lerning_rate>1": "Did you mean learning_rate?",
+        "--filter=learning_rate>high": "'high' is not a number",
+        "--columns=learnig_rate": "Did you mean learning_rate?",
+    }.items():
+        assert run(["runs", word]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.splitlines()) <= 3
 
 
-@pytest.mark.parametrize(("language", "word"), [("ar", "اكتمل"), ("hi", "पूरा")])
-def test_the_output_is_in_the_language_asked_for(language: str, word: str, here: Path, capsys: Capture) -> None:
-    assert run(["runs", "--lang", language]) == 0
-    assert word in capsys.readouterr().out
+def test_the_output_is_in_the_language_asked_for(here: Path, capsys: Capture) -> None:
+    for language, word in (("ar", "اكتمل"), ("hi", "पूरा")):
+        assert run(["runs", "--lang", language]) == 0
+        assert word in capsys.readouterr().out
 
 
 def test_names_of_other_people_cannot_control_the_terminal(here: Path, capsys: Capture) -> None:

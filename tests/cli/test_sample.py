@@ -79,13 +79,6 @@ def test_flags_may_be_spelled_with_dashes_and_as_nanogpt_spells_them(sampled) ->
     assert len(out) == len("row") + 4 + 1
 
 
-def test_without_any_run_one_is_asked_for(sampled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, _, err = sampled()
-    assert status == 2
-    assert "nanoscope train laptop" in err
-
-
 def test_a_prompt_may_begin_with_a_dash(sampled) -> None:
     _, _, err = sampled("run", "--prompt", "-row", *SHORT)
     assert "does not know '-'" in err
@@ -97,14 +90,6 @@ def test_a_checkpoint_may_be_named_by_its_folder(sampled) -> None:
     assert "step-000002" in err
 
 
-def test_without_a_run_the_newest_under_runs_is_taken(sampled, small_run: Path, tmp_path: Path, monkeypatch) -> None:
-    shutil.copytree(small_run, tmp_path / "runs/mine")
-    monkeypatch.chdir(tmp_path)
-    status, _, err = sampled(*SHORT)
-    assert status == 0
-    assert Path("runs/mine/checkpoints").as_posix() in err.replace("\\", "/")
-
-
 def test_characters_outside_the_vocabulary_are_explained(sampled) -> None:
     status, _, err = sampled("run", "--prompt=naïe ☃", *SHORT)
     assert status == 2
@@ -112,54 +97,49 @@ def test_characters_outside_the_vocabulary_are_explained(sampled) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "part"),
-    [
-        (["run", "--temperature=-1"], 2, "temperature"),
-        (["run", "--temperature=nan"], 2, "temperature"),
-        (["run", "--top_p=0"], 2, "top_p"),
-        (["run", "--top_k=-1"], 2, "top_k"),
-        (["run", "--max_new_tokens=0"], 2, "max_new_tokens"),
-        (["run", "--num_samples=0"], 2, "num_samples"),
-        (["run", "--seed=99999999999999999999"], 2, "seed"),
-        (["run", "--dtype=int8"], 2, "invalid dtype 'int8'"),
-        (["run", "--device=gpu"], 2, "invalid device 'gpu'"),
-        (["run", "other"], 2, "other"),
-        (["missing"], 2, "missing"),
-        (["data"], 2, "data"),
-        (["run", "--checkpoint=step-000009"], 2, "it has step-000002"),
-        (["run", "--checkpoint=../../etc"], 2, "it has step-000002"),
-        (["run", "--prompt=FILE:missing.txt"], 1, "missing.txt"),
-    ],
-)
-def test_a_mistake_gets_one_message_and_no_text(words: list[str], status: int, part: str, sampled) -> None:
-    found, out, err = sampled(*words)
-    assert (found, out) == (status, "")
-    assert part in err
-    assert "nanoscope: unexpected" not in err
-    assert "Traceback" not in err
+def test_a_mistake_gets_one_message_and_no_text(sampled) -> None:
+    for words, status, part in (
+        ("run --temperature=-1", 2, "temperature"),
+        ("run --temperature=nan", 2, "temperature"),
+        ("run --top_p=0", 2, "top_p"),
+        ("run --top_k=-1", 2, "top_k"),
+        ("run --max_new_tokens=0", 2, "max_new_tokens"),
+        ("run --num_samples=0", 2, "num_samples"),
+        ("run --seed=99999999999999999999", 2, "seed"),
+        ("run --dtype=int8", 2, "invalid dtype 'int8'"),
+        ("run --device=gpu", 2, "invalid device 'gpu'"),
+        ("run other", 2, "other"),
+        ("missing", 2, "missing"),
+        ("data", 2, "data"),
+        ("run --checkpoint=step-000009", 2, "it has step-000002"),
+        ("run --checkpoint=../../etc", 2, "it has step-000002"),
+        ("run --prompt=FILE:missing.txt", 1, "missing.txt"),
+        ("run --interactive --json", 2, "one text at a time"),
+        ("run --interactive --num_samples=2", 2, "one text at a time"),
+        ("run --interactive --prompt=-", 2, "one text at a time"),
+    ):
+        found, out, err = sampled(*words.split())
+        assert (found, out) == (status, ""), words
+        assert part in err
+        assert "nanoscope: unexpected" not in err
+        assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_a_checkpoint_that_contradicts_itself_is_a_failed_job(sampled, small_run: Path, tmp_path: Path) -> None:
+    state = Path(shutil.copytree(small_run, tmp_path / "run")) / "checkpoints/step-000002/state.json"
+    whole = state.read_text("utf-8")
+    for old, new in (
         ('"n_embd": 16', '"n_embd": 32'),
         ('"n_layer": 1', '"n_layer": 2'),
         ('"n_layer": 1', '"n_layer": "one"'),
         ("{", "["),
-    ],
-)
-def test_a_checkpoint_that_contradicts_itself_is_a_failed_job(
-    old: str, new: str, sampled, small_run: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(small_run, tmp_path / "run")
-    state = tmp_path / "run/checkpoints/step-000002/state.json"
-    assert old in state.read_text("utf-8")
-    state.write_text(state.read_text("utf-8").replace(old, new, 1), "utf-8")
-    status, out, err = sampled(str(tmp_path / "run"), *SHORT)
-    assert (status, out) == (1, "")
-    assert "step-000002" in err
-    assert "nanoscope: unexpected" not in err
+    ):
+        assert old in whole
+        state.write_text(whole.replace(old, new, 1), "utf-8")
+        status, out, err = sampled(str(tmp_path / "run"), *SHORT)
+        assert (status, out) == (1, "")
+        assert "step-000002" in err
+        assert "nanoscope: unexpected" not in err
 
 
 def test_a_prompt_file_may_have_a_byte_order_mark_and_must_be_utf8(tmp_path: Path) -> None:
@@ -186,15 +166,15 @@ def test_without_the_optimizer_there_is_still_a_text(sampled, small_run: Path, t
     assert "warning" not in err
 
 
-@pytest.mark.parametrize("words", [["out"], ["out/ckpt.pt"], ["--out_dir=out", "--init_from=resume"]])
-def test_nanogpts_checkpoint_writes_a_text(words: list[str], sampled, tmp_path: Path, monkeypatch) -> None:
+def test_nanogpts_checkpoint_writes_a_text(sampled, tmp_path: Path, monkeypatch) -> None:
     nanogpt_files.write_dataset(tmp_path / "data/hamlet")
     nanogpt_files.write_checkpoint(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
-    status, out, err = sampled(*words, "--start=to be", *SHORT)
-    assert status == 0, err
-    assert out.startswith("to be")
-    assert "ckpt.pt (20 iterations, val loss 2.5000)" in err
+    for words in (["out"], ["out/ckpt.pt"], ["--out_dir=out", "--init_from=resume"]):
+        status, out, err = sampled(*words, "--start=to be", *SHORT)
+        assert status == 0, err
+        assert out.startswith("to be")
+        assert "ckpt.pt (20 iterations, val loss 2.5000)" in err
 
 
 def test_init_from_names_a_model_as_in_nanogpt(sampled) -> None:
@@ -233,13 +213,6 @@ def test_a_prompt_with_unknown_characters_does_not_end_the_loop(sampled, monkeyp
     assert status == 0
     assert "does not know '☃'" in err
     assert out.startswith("row")
-
-
-@pytest.mark.parametrize("flag", ["--json", "--num_samples=2", "--prompt=-"])
-def test_what_does_not_go_with_interactive_is_refused(flag: str, sampled) -> None:
-    status, _, err = sampled("run", "--interactive", flag)
-    assert status == 2
-    assert "one text at a time" in err
 
 
 @pytest.mark.slow

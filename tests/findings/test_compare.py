@@ -7,9 +7,13 @@ import pytest
 
 from compared_runs import complete, evaluated_by_window, falling, run, started
 from nanoscope.findings.compare import compare, compare_equally_long, comparison_json
-from nanoscope.findings.compare.declared import Confounded, Effect, Identical, NotComparable, Repeats, UnknownData
+from nanoscope.findings.compare.effects import Confounded, Effect, Identical, Repeats
+from nanoscope.findings.compare.runs import NotComparable, UnknownData
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.events import Resume
+from nanoscope.words.language import Language
+
+ENGLISH = Language("en")
 
 
 def compared(*runs):
@@ -88,7 +92,7 @@ def test_repeats_with_other_seeds_are_the_noise_that_a_setting_is_judged_by():
     comparison = compared(*seeds, complete(2.25, dropout=0.1))
     effect, repeats = the(comparison, Effect), the(comparison, Repeats)
 
-    assert (repeats.count, repeats.differ) == (4, "seed")
+    assert (len(repeats.runs), repeats.differ) == (4, "seed")
     assert repeats.spread == pytest.approx(0.17, abs=0.01)
     assert (effect.verdict, effect.noise_from) == ("within_noise", "repeats")
 
@@ -167,6 +171,28 @@ def test_an_effect_that_some_runs_show_names_these_runs():
     assert ("dropout", (1, 3)) in [(effect.setting, effect.among) for effect in effects]
 
 
+def test_a_setting_is_no_reason_why_steps_are_slower():
+    alone, others = complete(seconds=0.052, dropout=0.0), [complete(seconds=0.02, dropout=d) for d in (0.0, 0.2)]
+    comparison = compared(alone, *others)
+
+    assert sorted(row.step_seconds for row in comparison.rows) == pytest.approx([0.02, 0.02, 0.052], rel=0.05)
+    assert {finding.measure for finding in comparison.findings} == {"val"}
+
+
+def test_a_reason_that_leaves_the_best_run_out_names_the_runs_it_is_about():
+    best = complete(1.0, n_embd=64, learning_rate=0.1, batch_size=16)
+    (effect,) = found(compared(best, complete(2.0), complete(2.9, dropout=0.1)), Effect)
+
+    assert (effect.setting, effect.among) == ("dropout", (1, 2))
+
+
+def test_logs_of_other_trainers_or_without_settings_give_no_reason():
+    fairseq, ours = run(3.0, tokens_per_step=2981), run(2.0, tokens_per_step=2048)
+    fairseq.format = "fairseq"
+    for runs in ((fairseq, ours), (run(3.0, tokens_per_step=2981), ours), (run(3.0), run(2.0))):
+        assert not found(compared(*runs), Effect)
+
+
 # --- several settings ---
 
 
@@ -179,6 +205,7 @@ def test_several_settings_are_listed_with_the_run_that_would_tell_them_apart():
     assert confounded.tell_apart == (("n_embd", "64"),)
     assert abs(confounded.difference) == pytest.approx(0.5, abs=0.01)
     assert not confounded.device_differs  # one log does not say on which it ran
+    assert "device" not in ENGLISH.render(confounded.said("ab"), confounded)
 
 
 def test_a_third_run_tells_two_settings_apart():
@@ -277,6 +304,7 @@ def test_runs_without_a_step_in_common_are_not_compared_at_one():
     ("one", "two", "reason"),
     [
         ({"metric": "bpb"}, {}, "unit"),
+        ({"in_bits": True}, {}, "bits"),
         ({"vocab_size": 65}, {"vocab_size": 50257}, "vocabulary"),
         ({"dataset": "fineweb", "vocab_size": 50304}, {"dataset": "openwebtext", "vocab_size": 50304}, "data"),
         ({"vocab_size": 256, "train_tokens": 1000}, {"vocab_size": 256, "train_tokens": 9000}, "data"),

@@ -6,7 +6,7 @@ import math
 import random
 import shlex
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -34,26 +34,23 @@ class MadeUpArms:
         self.until = math.inf
         self.trained: list[TrainConfig] = []
 
-    def train(self, config: TrainConfig, windows: int = 0, evaluates: bool = False) -> Outcome:
+    def train(self, config: TrainConfig, windows: int = 0) -> Outcome:
         if len(self.trained) >= self.until:
             raise KeyboardInterrupt
         self.trained.append(config)
-        own = random.Random(f"{self._world} {config} {len(self.trained) if evaluates else ''}")
+        own = random.Random(f"{self._world} {config} ")
         loss = self._loss(config) + self._noise * own.gauss(0, 1)
-        evaluations = config.max_iters // config.eval_interval if evaluates else 0
-        return Outcome(loss, math.sqrt(config.batch_size), config.max_iters + 20 * evaluations * own.gauss(1, 0.01))
+        return Outcome(loss, math.sqrt(config.batch_size))
 
 
 def best_rate(best: float) -> Callable[[TrainConfig], float]:
     return lambda config: 2.0 + 0.2 * math.log10(config.lr_scale / best) ** 2 + 0.2 * (config.batch_size != 16)
 
 
-def tried(
-    arms: MadeUpArms, run: TrainConfig = RUN, iters: int = 1000, advised: Mapping[str, float | None] | None = None
-) -> Trial:
+def tried(arms: MadeUpArms, run: TrainConfig = RUN, iters: int = 1000, advised: Iterable[str] = ()) -> Trial:
     trial = Trial(arms.train, run)
     trial.iters, trial.confirmed_iters = iters, min(2 * iters, run.max_iters)
-    trial.ask_all(advised or {})
+    trial.ask_all(advised)
     return trial
 
 
@@ -112,15 +109,6 @@ def test_a_larger_batch_is_compared_at_equal_time_and_the_run_gets_shorter_by_it
     assert (proposed.batch_size, proposed.max_iters, proposed.warmup_iters, proposed.lr_scale) == (64, 500, 50, 2.0)
 
 
-def test_evaluating_less_is_judged_by_the_time_it_saves() -> None:
-    trial = tried(MadeUpArms(best_rate(1.0)), replace(RUN, eval_interval=5), advised={"raise_eval_interval": 50.0})
-    evaluation = trial.findings[0]
-    assert (evaluation.question, evaluation.verdict, trial.proposed.eval_interval) == ("evaluation", "helps", 50)
-    assert evaluation.best is not None
-    assert evaluation.best.gain is not None
-    assert evaluation.best.gain.mean == pytest.approx(1 - 70 / 250, abs=0.02)
-
-
 def test_when_it_is_stopped_what_is_known_is_kept_and_nothing_is_proposed_unconfirmed() -> None:
     arms = MadeUpArms(best_rate(0.1))
     arms.until = 9
@@ -129,27 +117,24 @@ def test_when_it_is_stopped_what_is_known_is_kept_and_nothing_is_proposed_unconf
         ("rate", "unfinished"),
         ("batch", "unfinished"),
     ]
-    assert (trial.proposed, trial.stopped, len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
-    best = trial.findings[0].best
-    assert best is not None
-    assert best.gain is not None
-    assert (best.factor, best.gain.pairs) == (0.1, 2)
+    assert (trial.proposed, str(trial.stopped), len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
+    assert trial.findings[0].best is None
 
 
 def test_advice_that_the_trials_do_not_bear_out_is_withdrawn() -> None:
-    advised = {"lower_learning_rate": None, "warm_up": None, "check_loader": None, "raise_eval_interval": 50.0}
-    trial = tried(MadeUpArms(best_rate(3.0)), replace(RUN, eval_interval=5), advised=advised)
+    advised = ["lower_learning_rate", "warm_up", "check_loader", "raise_eval_interval"]
+    trial = tried(MadeUpArms(best_rate(3.0)), advised=advised)
     assert {action: fate(action, trial) for action in advised} == {
         "lower_learning_rate": "withdrawn",
         "warm_up": "withdrawn",
         "check_loader": "not_tried",
-        "raise_eval_interval": "upheld",
+        "raise_eval_interval": "not_tried",
     }
 
 
 @pytest.mark.parametrize(("iters", "asked"), [(1000, True), (100, False)])
 def test_dropout_is_tried_only_in_runs_of_the_whole_length(iters: int, asked: bool) -> None:
-    trial = tried(MadeUpArms(best_rate(1.0)), iters=iters, advised={"regularise": None})
+    trial = tried(MadeUpArms(best_rate(1.0)), iters=iters, advised=["regularise"])
     assert ("dropout" in [each.question for each in trial.findings]) == asked
 
 
@@ -166,7 +151,7 @@ def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
         nonlocal clock
         seconds = config.max_iters * seconds_per_iteration
         clock += 1.0 * (seconds_per_iteration > 0.001) + seconds  # a second to set up and to evaluate
-        return Outcome(2.0, seconds_per_iteration, seconds)
+        return Outcome(2.0, seconds_per_iteration)
 
     monkeypatch.setattr(trying, "time", SimpleNamespace(monotonic=lambda: clock))
     trial = Trial(train, replace(RUN, max_iters=run_iters), 60 * minutes)
@@ -180,9 +165,9 @@ def test_a_shorter_run_has_the_schedule_of_the_run_in_small() -> None:
 
 
 def test_a_warm_up_is_tried_where_there_is_none_or_where_it_is_advised() -> None:
-    assert changes("warm_up", RUN, {}) == []
-    assert changes("warm_up", RUN, {"warm_up": None})[0][0].change == {"warmup_iters": 200}
-    assert changes("warm_up", replace(RUN, warmup_iters=0), {})[0][0].change == {"warmup_iters": 100}
+    assert changes("warm_up", RUN, []) == []
+    assert changes("warm_up", RUN, ["warm_up"])[0][0].change == {"warmup_iters": 200}
+    assert changes("warm_up", replace(RUN, warmup_iters=0), [])[0][0].change == {"warmup_iters": 100}
 
 
 # --- real runs ---
@@ -211,7 +196,7 @@ def test_an_arm_has_the_weights_of_such_a_run_to_the_last_bit_whatever_was_train
     with chdir(folder.path):
         config = replace(resolve(["run"]).config, dataset="data/tiny")
         arms = Arms(config)
-        arms.train(replace(config, seed=5, lr_scale=3.0, batch_size=2), windows=8, evaluates=True)
+        arms.train(replace(config, seed=5, lr_scale=3.0, batch_size=2), windows=8)
         arms.train(config)
     saved = load_file(folder.path / "run/checkpoints/step-000020/model.safetensors")
     assert arms.engine is not None

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanoscope.findings.analyse import analyse
 from nanoscope.runs.reader import read_lines
 
 
@@ -319,3 +320,102 @@ def test_steps_that_get_slower_line_by_line_with_a_few_stalls_are_no_clock(read)
     times = [5000 if i % 20 == 7 else 100 + i for i in range(100)]
     (run,) = read("".join(f"iter {i}: loss {4 - i / 100:.4f}, time {t}.00ms\n" for i, t in enumerate(times))).runs
     assert list(run.steps.time_s) == pytest.approx([t / 1000 for t in times])
+
+
+def test_regular_slow_lines_count_as_often_as_they_come(read) -> None:
+    """A line every 10 steps, 2 s more every 250: of 1,000 steps at 0.1 s that are left, four take longer."""
+    lines = [
+        f"iter {s}: loss {4 - s / 9999:.4f}, time {2100 if s % 250 == 0 else 100}.00ms\n" for s in range(0, 4001, 10)
+    ]
+    log = read("max_iters = 5000\n" + "".join(lines))
+    assert analyse(log.runs[0], log=log).eta.expected_s == pytest.approx(100 + 4 * 2, rel=0.05)
+
+
+def test_evaluations_that_only_the_clock_of_the_lines_shows_count_in_what_is_left(read) -> None:
+    text, now = "", 0.0
+    for epoch in range(1, 6):
+        for batch in range(10, 101, 10):
+            now += 10.0
+            text += f"{stamped(now)} - INFO - Epoch: [{epoch}/10][{batch}/100] loss: {5 - epoch / 3 - batch / 999:.4f} time: 1.0{batch % 3}\n"  # noqa: E501
+        text += f"{stamped(now)} - INFO - Start inference on 500 samples\n"
+        now += 50.0
+        text += f"{stamped(now)} - INFO - Epoch {epoch} val_loss: {5.2 - epoch / 3:.4f}\n"
+    log = read(text)
+    (run,) = log.runs
+    assert (run.total_steps, [e.step for e in run.evals]) == (1000, [100, 200, 300, 400, 500])
+    assert analyse(run, log=log).eta.expected_s == pytest.approx(5 * (100 + 50), rel=0.12)
+
+
+def test_a_collective_that_timed_out_ends_the_run(read) -> None:
+    text = "".join(f"step: {s}  loss: {4 - s / 99:.3f}  grad_norm: 1.1  tps: 900  mfu: 3.00%\n" for s in range(1, 20))
+    text += "[rank3]:[E ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE) ran for 600029 milliseconds before timing out.\n"  # noqa: E501
+    log = read(text)
+    assert [(error.kind, error.line) for error in log.errors] == [("exception", 20)]
+    assert log.runs[0].failed
+
+
+def test_a_norm_that_is_nan_and_a_loss_of_exactly_0_are_kept_as_they_are(read) -> None:
+    line = "{{'loss': {loss}, 'grad_norm': {norm}, 'learning_rate': 2e-05, 'epoch': 0.{s:02d}}}\n 1%|# | {s}/99 [00:{s:02d}<01:00, 1.00s/it]\n"  # noqa: E501
+    (run,) = read("".join(line.format(loss=2.1 if s < 5 else 0.0, norm="nan", s=s) for s in range(1, 12))).runs
+    assert list(run.steps.loss) == [2.1] * 4 + [0.0] * 7
+    assert not any(map(math.isfinite, run.steps.grad_norm))
+
+
+def test_a_loss_that_is_glued_to_the_next_text_is_read(read) -> None:
+    lines = [f"iter {s}: loss {4 - s / 99:.4f}, time 100.00ms, mfu 3.00%\n" for s in range(1, 12)]
+    lines[5] = (
+        lines[5].rstrip("\n")
+        + "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2031-01-01T10:00:00 DUE TO TIME LIMIT ***\n"
+    )
+    log = read("".join(lines[:6]))
+    assert log.runs[0].last_step == 6
+    assert [error.kind for error in log.errors] == ["killed"]
+
+
+def test_perplexities_of_validation_are_its_losses(read) -> None:
+    text = "".join(
+        f"epoch {e} | step {100 * e} | train loss {4 - e / 9:.3f}\nvalid ppl: {math.exp(4.1 - e / 9):.4f}\n"
+        for e in range(1, 8)
+    )  # fmt: skip
+    (run,) = read(text).runs
+    assert [e.val for e in run.evals] == pytest.approx([4.1 - e / 9 for e in range(1, 8)], abs=1e-4)
+
+
+def test_bits_per_byte_are_no_loss_in_nats(read) -> None:
+    (run,) = read(
+        "".join(f"step {s} | loss {3 - s / 99:.3f}\nval_bpb: {1.2 - s / 999:.4f}\n" for s in range(1, 9))
+    ).runs
+    assert {e.metric for e in run.evals} == {"bpb"}
+
+
+def test_a_checkpoint_is_of_the_step_before_it(read) -> None:
+    text = "".join(
+        f"step {s}: loss {4 - s / 99:.3f}\n" + ("model saved\n" if s % 20 == 0 else "") for s in range(5, 65, 5)
+    )
+    assert [saved.step for saved in read(text).runs[0].checkpoints] == [20, 40, 60]
+
+
+def test_a_line_that_says_finished_is_contradicted_by_the_counter(read) -> None:
+    lines = "".join(f"step {s}/1000: loss {4 - s / 999:.3f}, time 0.1s\n" for s in range(0, 401, 10))
+    (run,) = read(lines + "Training finished.\n").runs
+    assert not run.said_finished
+    assert [(doubt.name, doubt.refused) for doubt in run.doubts] == [
+        ("finished", [(1, "the counter is not at the total")])
+    ]
+    (run,) = read(lines.replace("/1000", "/400") + "Training finished.\n").runs
+    assert run.said_finished
+    assert not run.doubts
+
+
+def test_an_epoch_that_is_done_is_not_the_end(read) -> None:
+    text = "".join(
+        f"epoch {e} batch {b}/50 loss {4 - e - b / 99:.3f}\n" + ("Training done for this epoch\n" if b == 50 else "")
+        for e in (1, 2, 3) for b in range(10, 51, 10)
+    )  # fmt: skip
+    (run,) = read(text + "epoch 4 batch 10/50 loss 0.5\n").runs
+    assert not run.said_finished
+
+
+def test_tokens_per_second_tell_the_time_of_a_step(read) -> None:
+    text = "tokens per step: 32,768\n" + "".join(f"step {s} | loss {4 - s / 99:.3f} | 37.5k tok/s\n" for s in range(9))
+    assert list(read(text).runs[0].steps.time_s) == pytest.approx([0.8738] * 9, rel=1e-3)

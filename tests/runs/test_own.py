@@ -2,16 +2,28 @@
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from nanoscope.runs import growing
-from nanoscope.runs.events import EVENTS_VERSION, MAX_EXTRAS, NewerVersionError
+from nanoscope.runs.events import (
+    EVENTS_VERSION,
+    MAX_EXTRAS,
+    AnyEvent,
+    End,
+    Eval,
+    Iter,
+    NewerVersionError,
+    Resume,
+    Rollback,
+    Start,
+)
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.reader import read_log
-from nanoscope.runs.run import Log
+from nanoscope.runs.run import NOT_FINITE, Log
 from nanoscope.runs.summary import summary_of
-from written_runs import write_run
+from written_runs import EventFile, write_run
 
 EARLIER_RUN = Path(__file__).parent / "run_of_0.1.0"
 
@@ -233,3 +245,51 @@ def test_a_resumed_run_cuts_its_series_where_it_was_resumed(tmp_path: Path) -> N
         file.writelines(f"{json.dumps(record)}\n" for record in again)
     (run,) = OwnRun(folder).read().runs
     assert list(run.series["my_metric"].values) == [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -1.0]
+
+
+# --- sessions ---
+
+
+def test_a_start_begins_a_run_of_its_own_even_where_the_steps_would_go_on(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.write(Start(config={"seed": 1}), Iter(step=0, loss=4.0), Start(config={"seed": 2}), Eval(step=0, val_loss=4.5))
+    file.write(Iter(step=1, loss=3.0), Eval(step=2, val_loss=2.5))
+    first, second = OwnRun(tmp_path).read().runs
+    assert (list(first.steps.step), first.evals, first.config["seed"]) == ([0], [], 1)
+    assert (list(second.steps.step), [e.val for e in second.evals], second.config["seed"]) == ([1], [4.5, 2.5], 2)
+
+
+def test_a_resume_that_has_not_trained_yet_has_the_evaluations_before_its_checkpoint(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.write(Start(config={"max_iters": 40}), *(Iter(step=step, loss=4.0) for step in range(30)))
+    file.write(*(Eval(step=step, val_loss=4.0 - step / 10) for step in (0, 10, 20)))
+    file.write(Start(first_step=10, config={"max_iters": 60}), Resume(step=10))
+    (run,) = OwnRun(tmp_path).read().runs
+    assert [e.step for e in run.evals] == [0, 10]
+    assert (run.last_step, run.resumed_at, run.config["max_iters"]) == (29, [], 60)
+    file.write(Iter(step=10, loss=3.0))
+    (run,) = OwnRun(tmp_path).read().runs
+    assert (run.last_step, run.resumed_at) == (10, [10])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, seed: int) -> None:
+    chance, step, file = Random(seed), 0, EventFile(tmp_path)
+    file.write(Start(config={"max_iters": 100}))
+    for _ in range(60):
+        step += chance.randrange(1, 4)
+        back = max(0, step - chance.randrange(9))
+        kinds: list[list[AnyEvent]] = [
+            [Iter(step=step, loss=chance.random(), t=float(step))],
+            [Eval(step=step, val_loss=chance.choice([None, chance.random()]))],
+            [Start(first_step=back, config={"max_iters": step + 50}), Resume(step=back)] if back else [Start()],
+            [Rollback(step=step, to=back), Iter(step=back, loss=1.0)],
+            [End(reason=chance.choice(["finished", "interrupted", "non_finite"]), step=step)],
+        ]
+        which = chance.choices(range(5), weights=[60, 25, 5, 5, 5])[0]
+        step = step if which in (0, 1, 4) else back
+        file.write(*kinds[which])
+    file.write(Eval(step=step + 1, val_loss=0.9))
+    listed, evals = summary_of(tmp_path), OwnRun(tmp_path).read().runs[-1].evals
+    assert [vars(evaluation) for evaluation in listed.evaluations] == [vars(evaluation) for evaluation in evals]
+    assert listed.best_evaluation == min((e.val, e.step) for e in evals if e.val != NOT_FINITE)

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from nanoscope.findings.analyse import analyse
+from nanoscope.words.language import Language
 
 
 def minimind(left: list[int], batches: int, epochs: int) -> str:
@@ -127,3 +128,58 @@ iter 260: loss 2.0100, time 162.20ms, mfu 1.91%
     assert list(log.runs[0].steps.step) == [0, 10, 20, 250, 260]
     assert analysis.timing.typical_s == pytest.approx(0.1622, rel=0.02)
     assert [step.step for step in analysis.slow_steps] == [0, 250]
+
+
+BASE = "Total batch size 524,288 => gradient accumulation steps: 64\n" + "".join(
+    f"step {n:05d}/21400 (0.{n:02d}%) | loss: {9 - n / 30:.6f} | lrm: 1.00 | dt: 13850.{n}ms | tok/sec: 594 | mfu: 13.44 | total time: {n * 0.23:.2f}m\n"
+    for n in range(1, 40)
+)
+
+
+def test_tokens_per_second_that_contradict_the_batch_are_not_repeated(read) -> None:
+    log = read(BASE)
+    analysis = analyse(log.runs[0], log=log)
+
+    assert log.format == "nanochat"
+    assert analysis.timing.throughput_tok_s == pytest.approx(524_288 / 13.85, rel=0.02)
+
+
+def test_memory_that_runs_out_is_answered_in_the_trainers_own_flags(read) -> None:
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 23.5 GiB\n"
+    log = read(
+        "device_batch_size=32\n" + BASE + 'Traceback (most recent call last):\n  File "base_train.py", line 9\n' + error
+    )
+    analysis = analyse(log.runs[0], log=log)
+    (advice, *_) = analysis.advice
+
+    assert [problem.kind for problem in log.errors] == ["out_of_memory"]
+    assert "--device-batch-size" in Language("en").render(advice.text(), advice)
+
+
+def test_validation_between_the_steps_of_torchtitan_is_none_of_them(read) -> None:
+    text, now = "", 0
+    for n in range(1, 41):
+        now += 2
+        text += f"[titan] 2031-01-01 10:{now // 60:02d}:{now % 60:02d},500 - root - INFO - step: {n:2}  loss:  {9 - n / 20:.4f}  grad_norm:  1.1  memory: 1.0GiB(2.00%)  tps: 8,192  tflops: 1.0  mfu: 2.00%\n"
+        if n % 10 == 0:
+            now += 60
+            text += f"[titan] 2031-01-01 10:{now // 60:02d}:{now % 60:02d},500 - root - INFO - validate step: {n:2}  loss:  {9.1 - n / 20:.4f}  memory: 1.0GiB(2.00%)  tps: 8,192\n"
+    log = read(text)
+    (run,) = log.runs
+
+    assert (log.format, len(run.steps), run.last_step) == ("torchtitan", 40, 40)
+    assert [(e.step, e.val) for e in run.evals] == [(n, pytest.approx(9.1 - n / 20)) for n in (10, 20, 30, 40)]
+    assert analyse(run, log=log).timing.typical_s == pytest.approx(2.0, rel=0.02)
+
+
+def test_a_first_line_of_llm_c_before_its_z_scores_are_ready(read) -> None:
+    text = "val loss 11.0090\n" + "".join(
+        f"step {n:4d}/19560 | loss {11 - n / 20:.6f} ({'+nanz' if n < 3 else '+0.31z'})| norm 15.{n:04d} (+nanz)| lr 8.57e-07 | 4174.{n:02d} ms | 48.1% bf16 MFU | 125606 tok/s\n"
+        for n in range(1, 30)
+    )
+    log = read(text)
+    analysis = analyse(log.runs[0], log=log)
+
+    assert (log.format, log.runs[0].total_steps, len(log.runs[0].evals)) == ("llm.c", 19560, 1)
+    assert all(map(math.isfinite, log.runs[0].steps.loss))
+    assert analysis.timing.typical_s == pytest.approx(4.17, rel=0.01)

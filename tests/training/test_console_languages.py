@@ -185,7 +185,7 @@ def test_bench_prints_no_english(code: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("nanoscope.planning.bench.probe_cpu_dtype", lambda dtype: ProbeResult("", {}, 76.0))
     monkeypatch.setattr("nanoscope.hardware.probe.cpu_name", lambda: "CPU")
     monkeypatch.setattr("nanoscope.planning.bench.SHAPES", {})
-    out = Folder(tmp_path).run("bench", "--device=cpu", "--lang", code)
+    out = Folder(tmp_path).run("tune", "--bench", "--device=cpu", "--lang", code)
     assert "76" in out
     first, *rest = out.splitlines()
     assert not english_words("\n".join(line for line in [first, *rest] if "torch" not in line)), out

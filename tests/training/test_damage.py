@@ -9,8 +9,8 @@ from nanoscope.checkpoint_files import read_pointer
 from nanoscope.config_sources import resolve
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.training.console import PlainTerminal
+from nanoscope.training.launch import start
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.startup import start
 from nanoscope.training.stopping import StopRequest
 from small_runs import Folder
 

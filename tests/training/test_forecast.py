@@ -13,7 +13,7 @@ from nanoscope.runs.events import Forecast
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Evaluator
-from nanoscope.training.forecast import evaluation_seconds, sample_seconds, warnings
+from nanoscope.training.forecast import warnings
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import Memory
 from small_runs import Folder
@@ -34,7 +34,7 @@ def warned(
         seconds=days * 86400,
         step_seconds=config.sequences_per_step * seconds,
     )
-    return warnings(config, expected, Memory(2 * GB, int(gigabytes * GB)), batch_size)
+    return list(map(str, warnings(config, expected, Memory(2 * GB, int(gigabytes * GB)), batch_size)))
 
 
 def test_a_healthy_run_is_not_warned_of() -> None:
@@ -91,14 +91,6 @@ def small_evaluator(engine: Engine) -> Evaluator:
     )  # fmt: skip
 
 
-def test_measuring_an_evaluation_and_a_sample_changes_nothing_that_training_depends_on() -> None:
-    engine, random = small_engine("modern"), torch.get_rng_state()
-    assert evaluation_seconds(engine, small_evaluator(engine), engine.warm_up().fastest) > 0
-    assert sample_seconds(engine) > 0
-    assert engine.plain_model.training
-    assert torch.equal(torch.get_rng_state(), random)
-
-
 def test_the_memory_of_a_sequence_is_that_of_the_tensors_that_its_backward_pass_needs() -> None:
     logits = 2 * 4 * 8 * 11  # and their gradients
     narrow, wide = (small_engine("classic", width).warm_up().memory.each - logits for width in (16, 32))
@@ -122,14 +114,13 @@ def test_a_run_says_what_it_is_in_for_before_its_first_iteration_and_once(folder
     assert "warning" not in out
 
 
-def test_the_first_line_of_a_run_already_counts_the_evaluations_checkpoints_and_samples_to_come(folder: Folder) -> None:
-    folder.train("--eval_interval=8", "--sample_interval=6", "--eval_iters=20")
+def test_the_first_line_of_a_run_already_counts_the_evaluations_and_checkpoints_to_come(folder: Folder) -> None:
+    folder.train("--eval_interval=8", "--eval_iters=20")
     (forecast,) = folder.events(kind="forecast")
     first = folder.events(kind="iter")[0]
-    evaluation, checkpoint, sample = (forecast[f"{kind}_seconds"] for kind in ("eval", "checkpoint", "sample"))
-    assert min(evaluation, checkpoint, sample) > 0  # type: ignore[type-var]
-    # at 8, 16 and the end; samples at 6, 12 and 18
-    extras = 3 * evaluation + 3 * checkpoint + 3 * sample  # type: ignore[operator]
+    evaluation, checkpoint = (forecast[f"{kind}_seconds"] for kind in ("eval", "checkpoint"))
+    assert min(evaluation, checkpoint) > 0  # type: ignore[type-var]
+    extras = 3 * evaluation + 3 * checkpoint  # at 8, 16 and the end  # type: ignore[operator]
     assert first["eta_seconds"] >= 0.999 * (19 * first["seconds"] + extras)  # type: ignore[operator]
 
 

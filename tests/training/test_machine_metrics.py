@@ -5,8 +5,8 @@ import torch
 
 from nanoscope.runs.events import Iter
 from nanoscope.runs.own import OwnRun
-from nanoscope.training import machine_metrics
-from nanoscope.training.machine_metrics import MachineMetrics
+from nanoscope.training import machine
+from nanoscope.training.machine import MachineMetrics
 from small_runs import Folder
 
 
@@ -27,7 +27,7 @@ def test_between_two_samples_there_are_no_figures() -> None:
 
 
 def test_every_figure_is_a_field_of_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_metrics, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(machine, "INTERVAL_SECONDS", 0.0)
     assert (
         set(MachineMetrics(torch.device("cpu")).sample()) == {"process_gb", "cpu_share"} <= set(Iter.__struct_fields__)
     )
@@ -41,7 +41,7 @@ def test_the_memory_of_a_gpu_is_its_peak_since_the_last_sample(monkeypatch: pyte
         nonlocal peak
         peak = 2e9
 
-    monkeypatch.setattr(machine_metrics, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(machine, "INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2e9)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)

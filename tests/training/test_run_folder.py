@@ -115,7 +115,7 @@ def test_a_finished_run_whose_checkpoints_were_deleted_keeps_its_folder(folder: 
     assert "nanoscope 0.1.0: runs/laptop-tiny-2" in folder.run(*UNNAMED, SHORT, *words)
     assert contents(folder, "runs/laptop-tiny") == before
     out = folder.train(SHORT, *words, "--out_dir=runs/laptop-tiny", status=2)
-    assert "already holds a run, whose checkpoints are not there" in out
+    assert "already holds a run" in out
     assert contents(folder, "runs/laptop-tiny") == before
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.config_sources import resolve
+from nanoscope.training.launch import Started, start
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Terminal
-from nanoscope.training.startup import Started, start
 from small_runs import TINY, Folder
 
 

@@ -2,20 +2,22 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from nanoscope.messages import Shown
+
+
+def _warn(text: Shown) -> None:
+    warnings.warn(str(text), stacklevel=4)
 
 
 def prepare(
     *sources: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
-    tokenizer: str = "auto",
-    vocab_size: int | None = None,
-    field: str | None = None,
-    ext: Sequence[str] = (),
-    val_fraction: float = 0.1,
-    encoding: str = "utf-8",
-    overwrite: bool = False,
+    warn: Callable[[Shown], None] = _warn,
+    **options: Any,
 ) -> Path:
     """Convert text to a dataset of tokens, and return its folder.
 
@@ -29,18 +31,10 @@ def prepare(
     from nanoscope.training.console import StageDisplay
 
     if not sources:
-        raise UsageError("Nothing to prepare: name a corpus, file or folder, as in nanoscope.prepare('shakespeare')")
-    with StageDisplay() as display:
-        return prepare_dataset(
-            [os.fspath(source) for source in sources],
-            None if out is None else Path(out),
-            tokenizer=tokenizer,
-            vocab_size=vocab_size,
-            field=field,
-            ext=ext,
-            val_fraction=val_fraction,
-            encoding=encoding,
-            overwrite=overwrite,
-            on_progress=display.show,
-            on_warning=lambda text: warnings.warn(str(text), stacklevel=2),
+        raise UsageError(
+            "Nothing to prepare: name a corpus, file or folder. For example: nanoscope prepare shakespeare"
         )
+    given = [os.fspath(source) for source in sources]
+    folder = None if out is None else Path(out)
+    with StageDisplay() as display:
+        return prepare_dataset(given, folder, on_progress=display.show, on_warning=warn, **options)

@@ -1,18 +1,18 @@
 """`nanoscope.evaluate`: how well models predict a text. The command prints the same."""
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable
+from functools import partial
+from typing import Literal
 
-from nanoscope.api.shown import Shown
+from nanoscope.api.shown import Answer
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
-from nanoscope.findings.scores import Score, ScoreDifference, Scores, scores_json
+from nanoscope.findings.scores import Scores, scores_json
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.messages import Message
 from nanoscope.views.scores import print_scores
-from nanoscope.views.terminal_page import Page
-from nanoscope.words.language import Language, choose_language
+from nanoscope.words.language import choose_language
 
 
 def evaluate(
@@ -25,15 +25,16 @@ def evaluate(
     device: str = "auto",
     dtype: str = "auto",
     lang: str | None = None,
-) -> "Evaluation":
+) -> Answer[Scores]:
     """Measure the loss of a model over a whole split, or compare several models in the same windows.
 
-    >>> nanoscope.evaluate("runs/laptop").loss
+    >>> nanoscope.evaluate("runs/laptop").found.scores[0].loss
     >>> print(nanoscope.evaluate(["runs/a", "runs/b"], dataset="book.txt"))
 
     Models are given as to `load`; a folder of runs stands for the runs in it. `dataset` is a prepared dataset, a corpus
     or a text file; by default the data that the models were trained on. `windows`: measure only so many windows, spread
-    evenly over the text. Ctrl-C returns what was measured so far.
+    evenly over the text. `found.scores` has a score for each model, the best first; `found.differences` says how much
+    worse the others are, and whether that is more than noise. Ctrl-C returns what was measured so far.
     """
     given = [models] if isinstance(models, str | os.PathLike) else list(models)
     if not given:
@@ -55,52 +56,5 @@ def evaluate(
         text = open_text(opened, os.fspath(dataset), split, display.show)
         found = rank(*score(opened, text, choice, windows, display.show))
     problems = [Message("warning: {text}", text=problem) for model in opened for problem in model.problems]
-    return Evaluation(found, language, [*problems, *notes])
-
-
-class Evaluation(Shown):
-    """Models on the same text. `notes` says if something had to be used instead of what was asked for."""
-
-    def __init__(self, found: Scores, language: Language, notes: Sequence[Message | str] = ()) -> None:
-        self.found, self.language = found, language
-        self.notes = [language.render(note) if isinstance(note, Message) else note for note in notes]
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """One for each model, the best first: loss, error, perplexity, bits per character and byte."""
-        return self.found.scores
-
-    @property
-    def differences(self) -> tuple[ScoreDifference, ...]:
-        """How much worse than the best each other model is, and whether that is more than noise."""
-        return self.found.differences
-
-    @property
-    def loss(self) -> float | None:
-        """Of the (best) model, in nats per token; None if it is not a number."""
-        return self.scores[0].loss
-
-    @property
-    def error(self) -> float | None:
-        """The standard error of `loss`."""
-        return self.scores[0].error
-
-    @property
-    def perplexity(self) -> float | None:
-        return self.scores[0].perplexity
-
-    @property
-    def complete(self) -> bool:
-        """Whether all windows were measured: Ctrl-C stops before."""
-        return self.found.complete
-
-    def json(self) -> dict[str, Any]:
-        """The document of `nanoscope eval --json`."""
-        return scores_json(self.found)
-
-    def print_to(self, page: Page) -> None:
-        print_scores(self.found, page)
-
-    def __repr__(self) -> str:
-        names = ", ".join(score.name for score in self.scores)
-        return f"<Evaluation of {names} on {self.found.text}: loss {self.loss} ± {self.error}>"
+    said = [language.render(note) if isinstance(note, Message) else note for note in [*problems, *notes]]
+    return Answer(found, said, language, print_scores, partial(scores_json, found))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nanoscope.api.logs import Source, read
 from nanoscope.api.shown import Shown
-from nanoscope.api.sources import Source, read_source
 from nanoscope.findings.analyse import Analysis, Options, analyse, analyse_nothing, log_errors, main_run
 from nanoscope.findings.declared import Advice, Finding, NoteFinding, Verdict
 from nanoscope.runs.run import Log, Run, Traits
@@ -31,7 +31,7 @@ def explain(
     of your locale. `max_iters` (how many steps the run will take) and `device` ('RTX 4070 Ti') say what the log
     doesn't. In a notebook, the result shows itself.
     """
-    return Explanation(read_source(log), choose_language(lang), Options(max_iters, device))
+    return Explanation(read(log), choose_language(lang), Options(max_iters, device))
 
 
 class Explanation(Shown):

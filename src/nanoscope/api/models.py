@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
@@ -34,56 +34,19 @@ def load(
     return Model(open_model(os.fspath(model), checkpoint), choice, notes)
 
 
-class Options(TypedDict, total=False):
-    """How the next token is chosen, as in `nanoscope sample`."""
-
-    max_new_tokens: int
-    temperature: float
-    top_k: int
-    top_p: float
-    seed: int
-
-
 class Model:
-    """A trained model. `module` is the torch module; `notes` says what differs from what was asked for."""
+    """A trained model: `module` is the torch module; `opened` has its name, its `step` and its `val_loss`.
+
+    `notes` say what differs from what was asked for.
+    """
 
     def __init__(self, opened: "OpenedModel", choice: "DeviceConfig", notes: Sequence[object]) -> None:
-        self._opened, self._choice = opened, choice
+        self.opened, self._choice = opened, choice
         self.notes = [*map(str, opened.problems), *map(str, notes)]
         self.module: LanguageModel = opened.build(choice.device)
 
-    @property
-    def name(self) -> str:
-        return self._opened.name
-
-    @property
-    def step(self) -> int | None:
-        """How many iterations it was trained for, if known."""
-        return self._opened.step
-
-    @property
-    def val_loss(self) -> float | None:
-        """Its validation loss as measured in training, if known. `nanoscope.evaluate` measures it anew."""
-        return self._opened.val_loss
-
-    @property
-    def parameters(self) -> int:
-        return self.module.parameter_count()
-
-    @property
-    def device(self) -> str:
-        return self._choice.device
-
-    @overload
-    def generate(self, prompt: str = ..., *, num_samples: None = ..., **sampling: Unpack[Options]) -> str: ...
-
-    @overload
-    def generate(self, prompt: str = ..., *, num_samples: int, **sampling: Unpack[Options]) -> list[str]: ...
-
-    def generate(
-        self, prompt: str = "\n", *, num_samples: int | None = None, **sampling: Unpack[Options]
-    ) -> str | list[str]:
-        """Continue a prompt. Returns the text, which begins with the prompt; with `num_samples`, a list of texts.
+    def generate(self, prompt: str = "\n", **sampling: Any) -> str:
+        """Continue a prompt. Returns the text, which begins with the prompt.
 
         max_new_tokens: how many tokens to generate, 500 by default.
         temperature: lower values are more predictable; 0 takes the most likely token. Default: 0.8.
@@ -91,15 +54,18 @@ class Model:
         top_p: sample from the most likely tokens with this total probability. Default: 1.
         seed: the same seed gives the same text.
         """
-        count = 1 if num_samples is None else num_samples
+        return self.samples(prompt, 1, **sampling)[0]
+
+    def samples(self, prompt: str, count: int, **sampling: Any) -> list[str]:
+        """Continue a prompt several times, in parallel."""
         if count < 1:
-            raise UsageError(POSITIVE.refusal("num_samples", count))
+            raise UsageError(POSITIVE.refusal("count", count))
         texts = [""] * count
         for number, piece in self._pieces(prompt, sampling, count):
             texts[number] += piece
-        return texts[0] if num_samples is None else texts
+        return texts
 
-    def stream(self, prompt: str = "\n", **sampling: Unpack[Options]) -> Iterator[str]:
+    def stream(self, prompt: str = "\n", **sampling: Any) -> Iterator[str]:
         """The text that `generate` returns, piece by piece as it is generated; the first piece is the prompt.
 
         >>> for piece in model.stream("ROMEO:"):
@@ -107,11 +73,11 @@ class Model:
         """
         return (piece for _, piece in self._pieces(prompt, sampling, 1))
 
-    def _pieces(self, prompt: str, sampling: Options, count: int) -> Iterator[tuple[int, str]]:
+    def _pieces(self, prompt: str, sampling: dict[str, Any], count: int) -> Iterator[tuple[int, str]]:
         from nanoscope.generation.sampler import Sampling, generate_pieces
         from nanoscope.hardware.device import autocast
 
-        tokenizer = self._opened.known_tokenizer()
+        tokenizer = self.opened.known_tokenizer()
         pieces = generate_pieces(self.module, tokenizer, prompt, Sampling(**sampling), count)
         while True:
             with autocast(self._choice):  # not while the caller has the piece
@@ -121,7 +87,4 @@ class Model:
             yield found
 
     def __repr__(self) -> str:
-        facts = [f"{self.parameters:,} parameters"]
-        facts += [] if self.step is None else [f"{self.step} iterations"]
-        facts += [] if self.val_loss is None else [f"val loss {self.val_loss:.4f}"]
-        return f"<Model {self.name}: {', '.join(facts)}>"
+        return f"<Model {self.opened.describe()}: {self.module.parameter_count():,} parameters>"

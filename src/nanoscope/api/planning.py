@@ -1,13 +1,21 @@
-"""`nanoscope.plan`: what a run will take. The command prints the same."""
+"""`nanoscope.plan` and `nanoscope.try_`: what a run will take, and what would help it. The commands print the same."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.config_sources import resolve
+from nanoscope.api.runs import words_of
+from nanoscope.config_sources import read_run_config, resolve
+from nanoscope.errors import JobError, UsageError
+from nanoscope.findings.declared import Advice
 from nanoscope.hardware.probe import make_cpu_ready
+from nanoscope.messages import Message, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.planning.plan import Plan
+    from nanoscope.planning.trying import Trial
 
 
 def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
@@ -19,11 +27,88 @@ def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
     `preset` and the settings are those of `train`; `device` may also be one that is not here. The figures are described
     in docs/plan.md. `seconds` is None if the run does not fit.
     """
-    given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
-    words = [os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())]
+    words = words_of(preset, settings)
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype, training=True)  # before torch is imported
 
     from nanoscope.planning.plan import plan_for
 
     return plan_for(words)
+
+
+def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
+    """Try what could be changed about a run, in short runs with and without each change.
+
+    >>> print(nanoscope.try_("runs/laptop", minutes=20))
+
+    Nothing in the run's folder changes. Ctrl-C returns what is known by then.
+    """
+    from nanoscope.findings.analyse import analyse
+    from nanoscope.runs.reader import read_log
+    from nanoscope.training.console import StageDisplay
+
+    if not 0 < minutes < float("inf"):
+        raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
+    folder = _find_run(os.fspath(run))
+    log = read_log(str(folder))
+    advice = analyse(log.runs[-1], log=log).advice if log.runs else ()
+    config = resolve([str(folder)]).config
+    make_cpu_ready(config.device, config.dtype, training=True)
+
+    from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
+
+    with StageDisplay() as display:
+        trial = try_run(folder, [each.action for each in advice], minutes, display.show)
+    return Tried(folder, trial, advice)
+
+
+@dataclass
+class Tried:
+    """What was tried about a run, and what became of the advice. As a text, what `nanoscope try` prints."""
+
+    folder: Path
+    trial: "Trial"
+    advice: Sequence[Advice]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was tried: Ctrl-C stops before."""
+        return self.trial.stopped != Message("interrupted")
+
+    def json(self) -> dict[str, object]:
+        """The document of `nanoscope try --json`."""
+        from nanoscope.planning.trying_report import document
+
+        return document(self.folder, self.trial, [each.action for each in self.advice])
+
+    def __str__(self) -> str:
+        from nanoscope.planning.trying_report import FATES, command, fate, lines
+        from nanoscope.words.language import choose_language
+        from nanoscope.words.sentences import sentence
+
+        language = choose_language()
+        said = [("" if indent else "\n") + "  " * indent + on_terminal(text) for indent, text in lines(self.trial)]
+        for each in self.advice:
+            said.append(f"  {on_terminal(FATES[fate(each.action, self.trial)])} {sentence(each, language)}")
+        if (use := command(self.folder, self.trial)) is not None:
+            said.append("\n" + on_terminal(Message("Train with what was confirmed:\n  {command}", command=use)))
+        return "\n".join(said)
+
+
+def _find_run(name: str) -> Path:
+    """The folder of a run of ours. Says what to do where there is none."""
+    from nanoscope.runs.reader import read_log
+
+    path = Path(name)
+    folder = path.parent if path.name in ("events.jsonl", "console.log", "config.toml") else path
+    if (folder / "events.jsonl").is_file() and read_run_config(folder)[0]:
+        return folder
+    if name != "-" and not path.exists():
+        read_log(name)  # which says what is missing, and what may be meant
+    raise JobError(
+        "{path} is not the folder of a nanoscope run: a log or a checkpoint of nanoGPT doesn't hold the settings "
+        "and the text to train it again.\n"
+        "Train it with nanoscope (nanoGPT's config files work), then try that run:\n"
+        "  nanoscope train config/CONFIG.py && nanoscope try runs/CONFIG",
+        path=name,
+    )

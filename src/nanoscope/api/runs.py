@@ -1,18 +1,20 @@
-"""`nanoscope.train` and what it returns: a handle of a run on disk."""
+"""`nanoscope.train`, `sweep` and what they return: runs on disk."""
 
 import gc
+import math
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError
 from nanoscope.files import RUNS
+from nanoscope.messages import on_terminal
 from nanoscope.runs import listing
 from nanoscope.runs.summary import RunSummary, State, summary_of
 from nanoscope.training.phases import PhaseClock
@@ -21,9 +23,7 @@ from nanoscope.training.stopping import SIGNALS
 from nanoscope.views.closing import closing_lines
 
 if TYPE_CHECKING:
-    from nanoscope.api.evaluating import Evaluation
     from nanoscope.api.explaining import Explanation
-    from nanoscope.api.logs import Log
     from nanoscope.api.models import Model
 
 
@@ -38,8 +38,7 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     KeyboardInterrupt. Wrong settings raise `UsageError`, a run that fails raises `JobError`.
     """
     clock = PhaseClock()
-    given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in settings.items()}
-    resolved = resolve_and_make_ready([os.fspath(preset), *(f"--{key}={value}" for key, value in given.items())])
+    resolved = resolve_and_make_ready(words_of(preset, settings))
 
     from nanoscope.training.launch import report_nothing_to_train, train_run
 
@@ -52,6 +51,30 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
         signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end
     return Run(trained.folder.path)
+
+
+def sweep(preset: str | os.PathLike[str] = "laptop", *, jobs: int = 1, **settings: Any) -> "list[Run]":
+    """Train one run for each combination of settings, and return the finished ones, the best first.
+
+    >>> best = nanoscope.sweep("laptop", learning_rate=[1e-3, 1e-2], seed=[1, 2, 3])[0]
+
+    A list holds the values of a setting. The same call again resumes the sweep, as `nanoscope sweep` does.
+    """
+    from nanoscope.training.sweep import plan_sweep, run_sweep
+
+    planned = plan_sweep(words_of(preset, settings))
+    run_sweep(planned, jobs, lambda text: print(on_terminal(text)))
+    finished = [Run(run.folder) for run in planned.runs if run.look() == "finished"]
+    return sorted(finished, key=lambda run: math.inf if run.best_val_loss is None else run.best_val_loss)
+
+
+def words_of(preset: str | os.PathLike[str], settings: Mapping[str, Any]) -> list[str]:
+    """The words of a command that has this preset and these settings."""
+
+    def text(value: Any) -> str:
+        return f"[{','.join(map(text, value))}]" if isinstance(value, list | tuple) else str(value)
+
+    return [os.fspath(preset), *(f"--{key}={text(value)}" for key, value in settings.items())]
 
 
 @contextmanager
@@ -96,39 +119,34 @@ class Run(os.PathLike[str]):
         return str(self.folder)
 
     @property
-    def name(self) -> str:
-        return self.folder.resolve().name
-
-    @property
     def config(self) -> TrainConfig:
         """The settings of the run."""
         return resolve([str(self.folder)]).config
 
     @property
+    def summary(self) -> RunSummary:
+        """How it is doing at this moment: `state`, `step`, `total`, `loss`, `best`, `eta_seconds`, …"""
+        return summary_of(self.folder, self.folder.resolve().name)
+
+    @property
     def state(self) -> State:
         """'starting', 'live', 'stalled', 'finished', 'stopped', 'failed' or 'unreadable'."""
-        return self._summary().state
+        return self.summary.state
 
     @property
     def step(self) -> int:
         """How many iterations are done."""
-        return self._summary().step or 0
-
-    @property
-    def updated(self) -> float:
-        """When the last event was written, in seconds since 1970."""
-        return self._summary().updated
+        return self.summary.step or 0
 
     @property
     def best_val_loss(self) -> float | None:
         """The lowest validation loss so far; None before the first evaluation."""
-        return self._summary().best
+        return self.summary.best
 
-    def log(self) -> "Log":
-        """Its steps and evaluations, as `nanoscope.read` returns them."""
-        from nanoscope.api.logs import read
-
-        return read(self)
+    def row(self) -> dict[str, Any]:
+        """What `nanoscope.frame` shows of it: how it is doing, and its settings."""
+        seen = self.summary
+        return listing.run_json(seen, ()) | seen.settings
 
     def explain(self, *, lang: str | None = None) -> "Explanation":
         """What happened, as `nanoscope.explain` says it."""
@@ -146,19 +164,6 @@ class Run(os.PathLike[str]):
 
         return load(self, checkpoint=checkpoint, device=device, dtype=dtype)
 
-    def evaluate(
-        self, *, dataset: str | os.PathLike[str] = "", split: Literal["val", "train"] = "val", checkpoint: str = "best"
-    ) -> "Evaluation":
-        """Its loss over a whole split, as `nanoscope.evaluate` measures it."""
-        from nanoscope.api.evaluating import evaluate
-
-        return evaluate(self, dataset=dataset, split=split, checkpoint=checkpoint)
-
     def __repr__(self) -> str:
-        seen = self._summary()
-        of = f" of {seen.total}" if seen.total else ""
-        reached = "" if seen.best is None else f", best val loss {seen.best:.4f}"
-        return f"<Run {self.folder}: {seen.state}, step {seen.step or 0}{of}{reached}>"
-
-    def _summary(self) -> RunSummary:
-        return summary_of(self.folder)
+        seen = self.summary
+        return f"<Run {self.folder}: {seen.state}, step {seen.step} of {seen.total}, best val loss {seen.best}>"

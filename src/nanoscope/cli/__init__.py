@@ -5,7 +5,6 @@ A command's module is imported only when the command is called, so that `explain
 
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 import traceback
@@ -14,114 +13,114 @@ from importlib import import_module
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from nanoscope import messages
-from nanoscope.cli.languages import EnglishHelp, help_writer, other_languages, with_language
 from nanoscope.errors import JobError, UsageError
 from nanoscope.interrupts import INTERRUPTED, exit_quietly
 from nanoscope.messages import Message, to_print
 from nanoscope.suggest import did_you_mean
 from nanoscope.version import __version__
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 PURPOSE = "Train a small GPT on the machine you have, and understand every line the run prints."
 
+GROUPS = {
+    "Start": {
+        "demo": "The one-minute tour: prepare, train, explain, sample, report.",
+        "prepare": "Turn text into token shards that training reads.",
+        "train": "Train a GPT: from a preset, or on your own text.",
+        "resume": "Train a run on from its last checkpoint: the latest run, or the one you name.",
+        "sample": "Generate text with a trained model.",
+    },
+    "Look": {
+        "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
+        "runs": "List the runs of a folder: state, step, best loss, time left.",
+        "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
+        "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
+        "compare": "Why do two runs differ?",
+        "eval": "Measure how well models predict a text, and which is better.",
+        "eta": "How long is left?",
+        "what": "What a number means: loss, perplexity, MFU and about 40 others, with a run's own numbers.",
+    },
+    "Improve": {
+        "plan": "What a run will take before you start it: memory, time, disk.",
+        "tune": "Find the fastest way to train on this machine: batch split, dtype, compiling, threads.",
+        "try": "Try what could be changed about a run, in short paired runs: what helps, and by how much?",
+        "sweep": "Train one run for each combination of settings, and rank them.",
+    },
+    "Tools": {
+        "presets": "List the presets of train, or print one.",
+        "completion": "Print the script that completes commands, options and runs in your shell.",
+        "help": "Show the help of a command.",
+    },
+}
+COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
+HIDDEN = ("completion",)
 EXAMPLES = """\
 Examples:
-  nanoscope demo                                    the one-minute tour
-  nanoscope train laptop                            a minute without a GPU
-  nanoscope prepare book.txt                        your own text: then train laptop --dataset=data/book-char
-  nanoscope train config/train_shakespeare_char.py --device=cpu --max_iters=500
-  nanoscope sample runs/laptop --prompt "ROMEO:"    text from the trained model
-  nanoscope eval runs/laptop runs/other             which model is better, and is that more than noise?
-  nanoscope explain train.log                       any training log, or a run: what happened?
-  nanoscope report runs/laptop                      the same as an HTML page with charts
-  nanoscope watch                                   all runs in the browser, live
-"""
-
+  nanoscope demo                       the one-minute tour
+  nanoscope train book.txt             a GPT that writes like your own text
+  nanoscope explain train.log          any training log, or a run: what happened?"""
 EPILOGUE = f"""\
 {EXAMPLES}
+
 Run 'nanoscope COMMAND --help' for the options of a command.
+
 Flags are spelled as in nanoGPT: --batch_size=12 --compile=False"""
-
-FIRST_SCREEN = f"""\
-{PURPOSE}
-
-{EXAMPLES}
-  nanoscope help                                    all commands
-  nanoscope help train                              the options of one
-  nanoscope presets                                 the presets of train"""
-
-COMMANDS = {
-    "demo": "The one-minute tour: prepare, train, explain, sample, report.",
-    "prepare": "Turn text into token shards that training reads.",
-    "plan": "What a run will take before you start it: memory, time, disk.",
-    "tune": "Find the fastest way to train on this machine: batch split, dtype, compiling, threads.",
-    "train": "Train a GPT, or resume a run.",
-    "sample": "Generate text with a trained model.",
-    "eval": "Measure how well models predict a text, and which is better.",
-    "explain": "Explain a training log or a run: speed, slow steps, time left, learning, advice.",
-    "what": "What a number means: loss, perplexity, MFU and about 40 others, with a run's own numbers.",
-    "eta": "How long is left?",
-    "try": "Try what could be changed about a run, in short paired runs: what helps, and by how much?",
-    "compare": "Why do two runs differ?",
-    "report": "Write an HTML page about one or more runs: charts, explanations, advice.",
-    "runs": "List the runs of a folder: state, step, best loss, time left.",
-    "sweep": "Train one run for each combination of settings, and rank them.",
-    "watch": "Show the runs of a folder live in your browser, and explain any log pasted there.",
-    "bench": "Measure how fast this machine trains.",
-    "presets": "List the presets of train, or print one.",
-    "completion": "Print the script that completes commands, options and runs in your shell.",
-    "help": "Show the help of a command.",
-}
+NEXT = """\
+  nanoscope help                       what each command does
+  nanoscope help train                 the options of one"""
+MEANT = {"bench": ("tune", "--bench"), "teach": ("explain", "--teach")}
+"""Words that are no commands, and the command and option that do it."""
 EXTRAS = {
     **dict.fromkeys(("torch", "safetensors", "tokenizers", "huggingface_hub"), "train"),
     **dict.fromkeys(("pyarrow", "tiktoken"), "data"),
     "tensorboard": "tensorboard",
 }
 """Package → the extra of pyproject.toml that brings it."""
-HELP_COLUMNS = 136  # the longest line of a docstring behind the name of its option
-TRAINING = ("demo", "plan", "tune", "train", "sample", "eval", "try", "sweep", "bench")  # they need torch
-OWN_HELP = ("train",)  # its options are the settings of the configuration
+TRAINING = ("demo", "plan", "tune", "train", "resume", "sample", "eval", "try", "sweep")  # they need torch
+HELP, HELP_ALL = ("--help", "-h"), "--help_all"
 COMPLETE = "__complete"  # what a completion script calls
 
 
-def _app(called: str = "", *, completing: bool = False) -> App:
-    writer = help_writer()
-    app = App(
+def app(called: str = "", *, shown: bool = False, everything: bool = False) -> App:
+    """All commands. `shown`: for help or completion, the called one, or each, has the options that it parses itself."""
+    from nanoscope.cli.help_text import LANGUAGE, Help, with_options
+
+    found = App(
         name="nanoscope",
         help=PURPOSE,
-        help_epilogue=f"{writer.text(EPILOGUE)}\n\n{other_languages()}" if called.startswith("-") else None,
         help_format="plaintext",
-        help_formatter="plain" if isinstance(writer, EnglishHelp) else writer,
+        help_formatter=Help(),
         version=f"nanoscope {__version__}",
         # Flags keep nanoGPT's underscores, and booleans have no second form (--no-…).
         default_parameter=Parameter(name_transform=lambda name: name, negative=()),
         result_action="return_value",
         suppress_keyboard_interrupt=False,  # run() reports it
     )
-    for number, (name, summary) in enumerate(COMMANDS.items()):
-        function = f"{name}_" if iskeyword(name) else name
-        module = f"nanoscope.cli.{'completion' if completing and name in OWN_HELP else function}"
-        loaded = completing or (name == called and name not in OWN_HELP)
-        app.command(
-            with_language(getattr(import_module(module), function)) if loaded else f"{module}:{function}",
-            name=name,
-            sort_key=number,
-            help=None if name == called else summary,  # the called one shows its docstring
-            help_flags=[] if name in OWN_HELP else app.help_flags,
-        )
-    return app
-
-
-def completing_app() -> App:
-    """Return the commands as completion sees them: the settings of `train` are its options."""
-    return _app(completing=True)
+    found["--help"].show = found["--version"].show = False
+    for number, (title, commands) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=number)
+        for name, summary in commands.items():
+            function = f"{name}_" if iskeyword(name) else name
+            module = f"nanoscope.cli.{function}"
+            command: Any = f"{module}:{function}"
+            if shown and called in (name, ""):
+                command = getattr(import_module(module), function)
+                if name in ("train", "resume"):
+                    command = import_module("nanoscope.cli.train").with_settings(command, everything)
+                command = with_options(command, {"lang": LANGUAGE})
+            found.command(
+                command,
+                name=name,
+                group=group,
+                sort_key=list(COMMANDS).index(name),
+                help=None if name == called else summary,  # the called one shows its docstring
+                show=name not in HIDDEN,
+            )
+    return found
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -141,11 +140,11 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
     words, wanted = _without_language([_underscored(word) for word in arguments])
     called = words[0] if words else ""
-    before = os.environ.get(messages.VARIABLE)
+    before = os.environ.get(messages.VARIABLE, "")
     try:
         _choose_language(wanted)
         if called == COMPLETE:
-            completing_app()(arguments, exit_on_error=False, print_error=False)
+            app(shown=True, everything=True)(arguments, exit_on_error=False, print_error=False)
             return 0
         status = call(words)
         sys.stdout.flush()
@@ -158,33 +157,50 @@ def run(arguments: list[str]) -> int:
         return _fail(usage_error(error, called).text, 2)
     except KeyboardInterrupt:
         return _fail(Message("interrupted"), INTERRUPTED)
-    except ModuleNotFoundError as error:
-        return _fail(_missing_package(error), 1)
     except (BrokenPipeError, SystemExit):  # '| head' has read enough; rich turns that into an exit
         _discard_output(sys.stdout, sys.stderr)
         return 0
     except Exception as error:
-        return _fail(_bug_report(error), 1)
+        return _fail(_unexpected(error), 1)
     finally:
         messages.use(None)
-        if wanted is not None:
-            os.environ.pop(messages.VARIABLE)
-            if before is not None:
-                os.environ[messages.VARIABLE] = before
+        os.environ[messages.VARIABLE] = before
 
 
 def call(words: list[str]) -> int:
     """Call one command in the language in use, and return its status."""
     if not words:
-        print(help_writer().text(FIRST_SCREEN), other_languages(), sep="\n\n")
+        print(_first_screen())
         return 0
     called = words[0]
-    if called not in (*COMMANDS, "--help", "-h", "--version"):
+    if called not in (*COMMANDS, *HELP, "--version"):
         raise _unknown_command(words)
-    if called in TRAINING and find_spec("torch") is None and not {"--help", "-h"} & set(words):
+    asked = {*HELP, HELP_ALL} & set(words)
+    if called in TRAINING and find_spec("torch") is None and not asked:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")  # before anything is prepared or written
-    status = _app(called)(words, console=_help_console(words), exit_on_error=False, print_error=False)
+    commands = app(called, shown=bool(asked), everything=HELP_ALL in asked)
+    status = commands([called, HELP[0]] if asked else words, exit_on_error=False, print_error=False)
+    if called in HELP:
+        print(_closing(EPILOGUE))
     return int(status or 0)
+
+
+def _closing(examples: str) -> str:
+    from nanoscope.cli.help_text import Help, other_languages
+
+    return f"{Help().text(examples)}\n\n{other_languages()}"
+
+
+def _first_screen() -> str:
+    """What it is, the commands by name, and the first things to type."""
+    from nanoscope.cli.help_text import Help
+
+    help = Help()
+    groups = [
+        help.entry(help.translated(title), ", ".join(name for name in names if name not in HIDDEN), 12)
+        for title, names in GROUPS.items()
+    ]
+    return "\n\n".join([help.text(PURPOSE), "\n".join(groups), _closing(f"{EXAMPLES}\n{NEXT}")])
 
 
 def _without_language(words: list[str]) -> tuple[list[str], str | None]:
@@ -222,32 +238,29 @@ def _unknown_command(words: list[str]) -> UsageError:
     """The error about a first word that is no command: perhaps it was left out before a preset or a path."""
     from nanoscope.config_sources import presets
 
-    called, path = words[0], Path(words[0])
+    called, path, rest = words[0], Path(words[0]), words[1:]
     if called.startswith("-"):
-        options = ("--help", "--version")
-        hint = did_you_mean(called, options)
+        hint = did_you_mean(called, (HELP[0], "--version"))
         return UsageError("there is no option {called}.{hint}\nSee: nanoscope --help", called=called, hint=hint)
-    meant = ""
-    if called in presets() or (path.suffix in (".py", ".toml") and path.is_file()):
-        meant = "train"
+    meant: list[str] = []
+    if path.suffix == ".py" and path.stem in COMMANDS:  # of nanoGPT
+        meant = [path.stem, *rest]
+    elif called in MEANT:
+        command, option = MEANT[called]
+        meant = [command, *rest, option]
+    elif called in presets() or (path.suffix in (".py", ".toml") and path.is_file()):
+        meant = ["train", *words]
     elif path.is_file() or (path / "events.jsonl").is_file():
-        meant = "explain"
+        meant = ["explain", *words]
     hint = did_you_mean(called, COMMANDS)
     if meant:
-        hint = Message(" Did you mean: {command}", command=shlex.join(["nanoscope", meant, *words]))
+        hint = Message(" Did you mean: {command}", command=shlex.join(["nanoscope", *meant]))
     return UsageError(
         "there is no command {called!r}.{hint}\nCommands: {commands}",
-        called=called, hint=hint, commands=", ".join(COMMANDS),
-    )  # fmt: skip
-
-
-def _help_console(words: list[str]) -> "Console | None":
-    """Where help is printed: wide enough for its examples, so that a narrow terminal or a pipe breaks no command."""
-    if not {"--help", "-h"} & set(words):
-        return None
-    from rich.console import Console
-
-    return Console(width=max(HELP_COLUMNS, shutil.get_terminal_size().columns))
+        called=called,
+        hint=hint,
+        commands=", ".join(COMMANDS),
+    )
 
 
 def _utf8_if_unset(encoding: str | None) -> dict[str, str]:
@@ -280,37 +293,25 @@ def _discard_output(*streams: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _missing_package(error: ModuleNotFoundError) -> Message:
-    """The message about a package that is not installed: the line that installs the extra which brings it."""
-    package = (error.name or "").partition(".")[0]
-    extra = EXTRAS.get(package)
-    if extra is None:
-        return _bug_report(error)
-    return Message(
-        "this command needs the package {package}, which is not installed.\nInstall it: {command}",
-        package=package,
-        command=f"pip install 'nanoscope[{extra}]'",
-    )
-
-
-def _bug_report(error: Exception) -> Message:
-    """The message about an unexpected exception. Its details go to a file, not to the screen."""
+def _unexpected(error: Exception) -> Message:
+    """The message about a package that is missing, or about a bug, whose details go to a file and not to the screen."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in EXTRAS:
+        return Message(
+            "this command needs the package {package}, which is not installed.\nInstall it: {command}",
+            package=package,
+            command=f"pip install 'nanoscope[{EXTRAS[package]}]'",
+        )
     if os.environ.get("NANOSCOPE_DEBUG"):
         traceback.print_exc()
-    unexpected = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    try:
-        handle, name = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
+    details: Message | str = Message("NANOSCOPE_DEBUG=1 prints them")
+    with suppress(OSError):  # a full disk may be the cause of it all
+        handle, details = tempfile.mkstemp(prefix="nanoscope-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"nanoscope {__version__}, python {sys.version}, {sys.platform}\n{sys.argv}\n\n")
             traceback.print_exc(file=file)
-    except OSError:  # a full disk may be the cause of it all
-        return Message(
-            "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on.\n"
-            "NANOSCOPE_DEBUG=1 prints the details; please attach them to your report.",
-            error=unexpected,
-        )
     return Message(
-        "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on. Details are in {file}\n"
-        "Please attach that file to your report; NANOSCOPE_DEBUG=1 prints them here.",
-        error=unexpected, file=name,
-    )  # fmt: skip
+        "unexpected {error}\nThis is a bug in nanoscope, or in what it runs on. Details, for your report: {details}",
+        error=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        details=details,
+    )

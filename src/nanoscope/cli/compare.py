@@ -3,18 +3,15 @@
 import sys
 from json import dumps
 
-from nanoscope.cli.logs import LogPath, check_logs, warn
+from nanoscope.cli.logs import LogPath, check_options, warn
 
 
 def compare(*logs: LogPath, json: bool = False) -> None:
     """Compare runs at equal steps, and say what explains the difference.
 
-    Examples:
-
+    For example:
       nanoscope compare laptop.log gpu.log
-
       nanoscope compare runs/small runs/large --json
-
       nanoscope compare runs
 
     Parameters
@@ -25,12 +22,13 @@ def compare(*logs: LogPath, json: bool = False) -> None:
     json
         Print the comparison as JSON (schema nanoscope.compare/3).
     """
-    from nanoscope.api.comparing import Comparison
+    from nanoscope.api.comparing import compare as compare_logs
     from nanoscope.views.terminal_page import Page
-    from nanoscope.words.language import choose_language
 
-    check_logs(logs, compare)
-    comparison = Comparison(logs, choose_language(), warn)
+    check_options(logs, compare)
+    comparison = compare_logs(logs)
+    for note in comparison.notes:
+        warn(note)
     if json:
         sys.stdout.write(dumps(comparison.json(), indent=1, allow_nan=False) + "\n")
     else:

@@ -1,26 +1,13 @@
-"""`nanoscope completion`, and what each argument completes to.
+"""`nanoscope completion`, and what each argument completes to. Cyclopts writes the scripts."""
 
-Cyclopts writes the scripts. A script has the names of commands and options in it, and asks `nanoscope __complete` for
-what depends on the folder: runs, and presets.
-"""
-
-import inspect
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
-from nanoscope.cli.options import TUNE_HELP
-from nanoscope.config import KEYS, TYPES
 from nanoscope.config_sources import preset_note, presets
 from nanoscope.files import RUNS
-
-Shell = Literal["bash", "zsh", "fish"]
-SHELL_COMPLETES_FILES = "NANOSCOPE_SHELL_COMPLETES_FILES"
 
 
 def complete_preset(_: Any) -> dict[str, str]:
@@ -28,62 +15,26 @@ def complete_preset(_: Any) -> dict[str, str]:
 
 
 def complete_path(context: Any) -> Iterator[str]:
-    """Yield the runs in runs/, then the files and folders that begin with what was typed."""
-    yield from _runs()
-    yield from _files(context.incomplete)
+    """Yield the runs in runs/, and the files and folders that begin with what was typed."""
+    typed = context.incomplete
+    folder = Path(typed if typed.endswith("/") else typed.rpartition("/")[0])
+    with suppress(OSError):
+        for path in sorted({*RUNS.glob("*"), *folder.glob("[!.]*")}):
+            yield path.as_posix() + "/" * (path.is_dir() and not (path / "events.jsonl").is_file())
 
 
 def complete_source(context: Any) -> Iterator[str | tuple[str, str]]:
-    """Yield what `train` can start from: presets, runs, config files."""
+    """Yield what `train` can start from: presets, runs, config files and texts."""
     yield from complete_preset(context).items()
-    yield from _runs()
-    yield from (name for name in _files(context.incomplete) if name.endswith((".py", ".toml", "/")))
+    yield from complete_path(context)
 
 
-def _runs() -> list[str]:
-    return sorted(events.parent.as_posix() for events in RUNS.glob("*/events.jsonl"))
-
-
-def _files(typed: str) -> Iterator[str]:
-    """Yield the entries of the folder that is being typed, unless the shell itself completes file names."""
-    if os.environ.get(SHELL_COMPLETES_FILES):
-        return
-    head = typed[: typed.rfind("/") + 1]
-    with suppress(OSError):
-        for entry in sorted(Path(head or ".").iterdir()):
-            if not entry.name.startswith("."):
-                yield head + entry.name + "/" * entry.is_dir()
-
-
-def train(*sources: Annotated[str, Parameter(completer=complete_source)]) -> None:
-    """Stand in for `train`, which parses its own words: here, its settings are options that can be completed."""
-
-
-_SETTINGS = {
-    name: Annotated[TYPES[name], Parameter(help=key.metadata["help"], negative=())] for name, key in KEYS.items()
-}
-_SETTINGS["tune"] = Annotated[bool, Parameter(help=TUNE_HELP, negative=())]
-train.__annotations__ |= _SETTINGS
-train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        *inspect.signature(train).parameters.values(),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
-            for name, kind in _SETTINGS.items()
-        ),
-    ]
-)
-
-
-def completion(shell: Shell) -> None:
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the script that lets a shell complete commands, options, presets and runs.
 
     For example:
-
       source <(nanoscope completion bash)      in ~/.bashrc
-
       nanoscope completion zsh > ~/.zfunc/_nanoscope
-
       nanoscope completion fish > ~/.config/fish/completions/nanoscope.fish
 
     The folder must exist (mkdir -p). zsh needs these lines in ~/.zshrc:
@@ -97,12 +48,11 @@ def completion(shell: Shell) -> None:
     shell
         bash, zsh or fish.
     """
-    from nanoscope.cli import completing_app
+    from nanoscope.cli import app
 
-    script = completing_app().generate_completion(prog_name="nanoscope", shell=shell)
-    if shell == "bash":  # where nothing else fits, bash completes file names, and adds no space to those of folders
-        script = script.replace("complete -F ", "complete -o default -F ")
-        script = script.replace('"$_cmd" __complete', f'{SHELL_COMPLETES_FILES}=1 "$_cmd" __complete')
+    script = app(shown=True, everything=True).generate_completion(prog_name="nanoscope", shell=shell)
+    if shell == "bash":  # adds no space to the names of folders
+        script = script.replace("complete -F ", "complete -o filenames -F ")
     elif shell == "zsh":  # calls a function by the name of its file
         script = script.replace("_cyclopts_nanoscope", "_nanoscope")
     sys.stdout.write(script)

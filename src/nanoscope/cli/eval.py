@@ -6,23 +6,27 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from nanoscope.cli.completion import complete_path
+from nanoscope.cli.logs import Json, latest_run
+from nanoscope.messages import on_terminal
+
 
 def eval(
-    *models: str,
+    *models: Annotated[str, Parameter(completer=complete_path)],
     dataset: Annotated[str, Parameter(show_default=False)] = "",
     split: Literal["val", "train"] = "val",
     checkpoint: str = "best",
     windows: int | None = None,
     device: str = "auto",
     dtype: str = "auto",
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: Json = False,
 ) -> int:
     """Measure how well models predict a text: loss, perplexity, bits per character and byte, over the whole split.
 
     Several models are measured in the same windows and compared window by window, which shows whether a difference is
     more than noise. Nothing is written into a run.
 
-    Examples:
+    For example:
       nanoscope eval runs/laptop
       nanoscope eval runs/a runs/b out-shakespeare-char --dataset=shakespeare
       nanoscope eval gpt2 gpt2-medium --dataset=book.txt --windows=200
@@ -31,7 +35,8 @@ def eval(
     Parameters
     ----------
     models
-        Runs, folders of runs, checkpoints, nanoGPT's ckpt.pt, gpt2, gpt2-medium, gpt2-large, gpt2-xl.
+        Runs, folders of runs, checkpoints, nanoGPT's ckpt.pt, gpt2, gpt2-medium, gpt2-large, gpt2-xl. Default: the
+        latest run.
     dataset
         A prepared dataset, a corpus or a text file. Default: the data that the models were trained on.
     split
@@ -48,16 +53,21 @@ def eval(
         Print one JSON object (schema nanoscope.eval/1).
     """
     from nanoscope.api.evaluating import evaluate
-    from nanoscope.messages import on_terminal
     from nanoscope.views.terminal_page import Page
 
     found = evaluate(
-        models, dataset=dataset, split=split, checkpoint=checkpoint, windows=windows, device=device, dtype=dtype,
-    )  # fmt: skip
+        models or [latest_run("checkpoints/last")],
+        dataset=dataset,
+        split=split,
+        checkpoint=checkpoint,
+        windows=windows,
+        device=device,
+        dtype=dtype,
+    )
     for note in found.notes:
         print(on_terminal(note), file=sys.stderr)
     if as_json:
         print(dumps(found.json(), ensure_ascii=False, allow_nan=False))
     else:
         found.print_to(Page(found.language))
-    return 0 if found.complete else 130
+    return 0 if found.found.complete else 130

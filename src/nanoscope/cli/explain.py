@@ -1,22 +1,22 @@
 """`nanoscope explain`: what a training log says, and what it means."""
 
 import sys
+from collections.abc import Sequence
 from io import BytesIO
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath, check_logs, check_max_iters
+from nanoscope.cli.logs import LogPath, check_max_iters, logs_named, read_named
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Message, joined
+from nanoscope.messages import joined
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from nanoscope.api.explaining import Explanation
     from nanoscope.findings.analyse import Analysis, Options
     from nanoscope.views.terminal_page import Page
-
+    from nanoscope.words.language import Language
 
 ANY = "any"  # of --fail_on
 
@@ -32,22 +32,19 @@ def explain(
 ) -> None:
     """Explain training logs: speed, slow steps, time left, learning, and what to do next.
 
-    Examples:
-
+    For example:
       nanoscope explain train.log
-
-      pbpaste | nanoscope explain - --lang hi
-
+      nanoscope explain logs runs/laptop      a line about each of several logs
+      pbpaste | nanoscope explain --lang hi
       nanoscope explain train.log --annotate
-
       nanoscope explain train.log --teach
-
       nanoscope explain train.log --json --fail_on=any
 
     Parameters
     ----------
     logs
-        Log files, runs (of nanoscope, W&B, MLflow, TensorBoard or trackio), or '-' for standard input.
+        Log files, runs (of nanoscope, W&B, MLflow, TensorBoard or trackio), folders of them, or '-' for standard input.
+        Default: standard input if something is piped in, else the latest run.
     annotate
         Print the log with explanations: each kind of line where it first appears, and every slow step.
     teach
@@ -61,34 +58,56 @@ def explain(
     fail_on
         Exit with status 1 if one of these verdicts is found, as in 'error,non_finite'; 'any' is every bad one. For CI.
     """
+    from nanoscope.api.explaining import Explanation
     from nanoscope.findings.analyse import Options
+    from nanoscope.views.terminal_page import Page
+    from nanoscope.words.language import choose_language
 
-    check_logs(logs, explain)
     check_max_iters(max_iters)
     unwanted = _verdict_codes(fail_on)
-    options = Options(max_iters, device)
+    options, language = Options(max_iters, device), choose_language()
     if teach and (json or annotate):
-        raise UsageError(Message(
+        raise UsageError(
             "--teach adds to the report, which {other} does not print.\nThe concepts alone: {command}",
-            other="--json" if json else "--annotate", command="nanoscope what --json" if json else "nanoscope what",
-        ))  # fmt: skip
+            other="--json" if json else "--annotate",
+            command="nanoscope what --json" if json else "nanoscope what",
+        )
+    given = logs_named(logs, explain)
     found: dict[str, Sequence[Analysis]] = {}
-    if json:
-        found = _print_json(logs, options)
+    if annotate:
+        page = Page(language)
+        found = {path: _annotate(path, options, page) for path in given}
     else:
-        from nanoscope.views.terminal_page import Page
-        from nanoscope.words.language import choose_language
-
-        page = Page(choose_language())
-        for number, path in enumerate(logs):
-            if number:
-                page.line()
-            found[path] = _annotate(path, options, page) if annotate else _report(path, options, page, teach)
+        explained = {path: Explanation(log, language, options) for named in given for path, log in read_named(named)}
+        _print(explained, json, teach, language)
+        found = {path: each.analyses or [each.analysis] for path, each in explained.items()}
     codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
     wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
-        more = [Message("and {n} more log", "and {n} more logs", n=len(wrong) - 2)] if len(wrong) > 2 else []
-        raise JobError(joined("\n", [*wrong[:2], *more]))
+        raise JobError(joined("\n", wrong))
+
+
+def _print(explained: "dict[str, Explanation]", json: bool, teach: bool, language: "Language") -> None:
+    """Each log in full; of several, a line each."""
+    from nanoscope.runs.load_many import names_of
+    from nanoscope.views.concepts import print_lessons
+    from nanoscope.views.terminal import print_how_to_go_on, runs_table
+    from nanoscope.views.terminal_page import Page
+
+    if json:
+        documents = [each.json() for each in explained.values()]
+        sys.stdout.write(dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False) + "\n")
+        return
+    page = Page(language)
+    if len(explained) > 1 and not teach:
+        runs_table(names_of(list(explained)), [each.analysis for each in explained.values()], page)
+        return
+    for each in explained.values():
+        each.print_to(page)
+        if teach:
+            print_lessons(each.numbers, page)
+        else:
+            print_how_to_go_on(page)
 
 
 def _verdict_codes(text: str | None) -> set[str]:
@@ -100,8 +119,10 @@ def _verdict_codes(text: str | None) -> set[str]:
     for name in sorted(named - known):
         raise UsageError(
             "--fail_on: there is no verdict {name!r}.{hint}\nVerdicts: {known}",
-            name=name, hint=did_you_mean(name, known), known=", ".join(sorted(known)),
-        )  # fmt: skip
+            name=name,
+            hint=did_you_mean(name, known),
+            known=", ".join(sorted(known)),
+        )
     return named
 
 
@@ -111,61 +132,21 @@ def _unwanted(analyses: "Sequence[Analysis]", codes: set[str]) -> set[str]:
     return {v.code for v in verdicts if v.code in codes or (ANY in codes and v.tone == "bad")}
 
 
-def _print_json(logs: "Sequence[str]", options: "Options") -> "dict[str, Sequence[Analysis]]":
-    from nanoscope.findings.analyse import analyse, analyse_nothing
-    from nanoscope.findings.schema import explain_json
-    from nanoscope.runs.reader import read_log
-
-    documents = []
-    found: dict[str, Sequence[Analysis]] = {}
-    for path in logs:
-        log = read_log(path)
-        analyses = [analyse(run, options, log) for run in log.runs]
-        documents.append(explain_json(log, analyses))
-        found[path] = analyses or [analyse_nothing(log, options)]
-    text = dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False)
-    sys.stdout.write(text + "\n")
-    return found
-
-
-def _report(path: str, options: "Options", page: "Page", teach: bool) -> "Sequence[Analysis]":
-    from nanoscope.api.explaining import Explanation
-    from nanoscope.runs.reader import read_log
-
-    explanation = Explanation(read_log(path), page.language, options)
-    explanation.print_to(page)
-    if teach:
-        from nanoscope.views.concepts import print_lessons
-
-        print_lessons(explanation.numbers, page)
-    else:
-        from nanoscope.views.terminal import print_how_to_go_on
-
-        print_how_to_go_on(page)
-    return explanation.analyses or [explanation.analysis]
-
-
 def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
-    """Read the log twice: first to understand it, then to print it."""
+    """Print the log with explanations: its lines are read once to understand them, and once to print them."""
     from nanoscope.findings.analyse import analyse, analyse_nothing
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
     from nanoscope.runs.trackers import open_lines
     from nanoscope.views.annotate import print_annotated
 
-    again: BinaryIO
-    if path == "-":
-        pasted = sys.stdin.buffer.read()
-        log, again = read_stream(BytesIO(pasted), path, keep_rows=True), BytesIO(pasted)
-    else:
-        console = Path(path) / "console.log"  # of a run: its events are not for people
-        path = str(console) if console.is_file() else path
-        log = read_log(path)
-        events = Path(path) / "events.jsonl"
-        with open_lines(events if events.is_file() else Path(path)) as stream:
-            log.rows = read_stream(stream, path, keep_rows=True).rows
-        again = open_lines(events if events.is_file() else Path(path))
+    files = [Path(path) / name for name in ("console.log", "events.jsonl")]  # of a run: its events are not for people
+    source = next((str(file) for file in files if file.is_file()), path)
+    with sys.stdin.buffer if path == "-" else open_lines(Path(source)) as stream:
+        text = stream.read()
+    shown = read_stream(BytesIO(text), source, keep_rows=True)
+    log = shown if path == "-" else read_log(source)
+    log.rows = shown.rows
     analyses = [analyse(run, options, log) for run in log.runs]
-    with again:
-        print_annotated(clean_lines(again), log, analyses, page)
+    print_annotated(clean_lines(BytesIO(text)), log, analyses, page)
     return analyses or [analyse_nothing(log, options)]

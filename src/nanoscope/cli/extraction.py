@@ -42,7 +42,7 @@ class _Recorder(Language):
 def pieces() -> list[str]:
     """All pieces of help, and of the comments of presets."""
     recorder = _Recorder()
-    shown = [[], ["--help"], *([command, "--help"] for command in cli.COMMANDS)]
+    shown = [[], ["--help"], ["train", "--help"], *([command, cli.HELP_ALL] for command in cli.COMMANDS)]
     shown += [["presets"], *(["presets", preset] for preset in presets())]
     messages.use(recorder)
     try:

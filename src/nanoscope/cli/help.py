@@ -11,9 +11,7 @@ def help(command: Annotated[str | None, Parameter(completer=lambda _: cli.COMMAN
     """Show the help of a command, or the list of commands.
 
     For example:
-
       nanoscope help
-
       nanoscope help train
 
     Parameters

@@ -1,25 +1,109 @@
-"""What the commands that read logs share: the arguments that name logs."""
+"""What commands share: the arguments that name logs and runs, and lines on standard error."""
 
+import os
+import stat
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_path
-from nanoscope.cli.options import check_options
-from nanoscope.errors import UsageError
-from nanoscope.messages import Message, to_print
+from nanoscope.errors import JobError, UsageError
+from nanoscope.files import RUNS
+from nanoscope.messages import Message, Shown, on_terminal, to_print
+from nanoscope.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from nanoscope.runs.run import Log
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
+RunPath = Annotated[str | None, Parameter(completer=complete_path)]
+LOG_SUFFIXES = (".log", ".out", ".err", ".txt", ".jsonl", ".json", ".csv")  # of the logs in a folder
+TEXT_IN_OTHER_FORMS = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")  # gzip, UTF-16
+Json = Annotated[bool, Parameter(name="--json")]
 
 
-def check_logs(logs: tuple[str, ...], command: Callable[..., None]) -> None:
-    """Refuse mistyped options, and a call without logs."""
+def logs_named(logs: tuple[str, ...], command: Callable[..., object]) -> tuple[str, ...]:
+    """The logs that were given; without any, what is piped in, or else the latest run."""
     check_options(logs, command)
-    if not logs:
-        raise UsageError("Which log? Give a file, the directory of a run, or '-' for standard input.")
+    if logs:
+        return logs
+    if _is_piped():
+        warn(Message("reading the log from standard input"))
+        return ("-",)
+    return (latest_run(),)
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file; a job without a terminal has neither."""
+    with suppress(OSError):
+        mode = os.fstat(0).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+    return False
+
+
+def latest_run(holding: str = "events.jsonl") -> str:
+    """The run in runs/ that trained last, which is said; `holding`: a file or folder that it must have."""
+    from nanoscope.runs.summary import find_runs  # late: psutil takes a while
+
+    written = {path: (path / holding).stat().st_mtime for path in find_runs(RUNS).values() if (path / holding).exists()}
+    if not written:
+        raise UsageError(
+            "There is no run in {folder} yet: name a log or a run, or train one: nanoscope train laptop",
+            folder=f"{RUNS}/",
+        )
+    newest = max(written, key=lambda path: written[path])
+    warn(Message("the latest run: {run}", run=newest))
+    return str(newest)
+
+
+def read_named(path: str) -> "Sequence[tuple[str, Log]]":
+    """The log at a path; of a folder that is none itself, the logs and runs in it, without those that don't train."""
+    from nanoscope.runs.reader import read_log
+
+    folder = Path(path)
+    try:
+        log = read_log(path)
+    except JobError:
+        from nanoscope.runs.summary import find_runs  # late: psutil takes a while
+
+        files = sorted(each for each in folder.glob("*") if each.suffix in LOG_SUFFIXES)
+        logs = [(str(each), read_log(str(each))) for each in (*find_runs(folder).values(), *files)]
+        if not logs:
+            raise
+        return [(name, log) for name, log in logs if log.runs] or logs
+    if not log.runs and folder.is_file():
+        _refuse_what_is_no_text(folder)
+    return [(path, log)]
+
+
+def _refuse_what_is_no_text(file: Path) -> None:
+    """Say what a file is in which no training was found."""
+    with file.open("rb") as stream:
+        head = stream.read(1024)
+    if head.startswith(b"%PDF"):
+        raise JobError("{name} is a PDF, not a log. Copy its text into a file, and explain that.", name=file)
+    if b"\0" in head and not head.startswith(TEXT_IN_OTHER_FORMS):
+        raise JobError("{name} is a binary file, not a log.", name=file)
+
+
+def check_options(paths: tuple[str, ...], command: Callable[..., object]) -> None:
+    """Refuse mistyped options, which arrive among the paths of a command that accepts '-'."""
+    for path in paths:
+        if path.startswith("-") and path != "-":
+            typed = path.split("=")[0]
+            named = (each.name for each in signature(command).parameters.values() if each.kind is each.KEYWORD_ONLY)
+            raise UsageError(
+                "There is no option {typed}.{hint}\nSee: nanoscope {command} --help",
+                typed=typed,
+                hint=did_you_mean(typed, ["--lang", *(f"--{name.removeprefix('as_')}" for name in named)]),
+                command=command.__name__,
+            )
 
 
 def check_max_iters(max_iters: int | None) -> None:
@@ -28,6 +112,21 @@ def check_max_iters(max_iters: int | None) -> None:
         raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
-def warn(text: Message) -> None:
+def warn(text: Shown) -> None:
     """Print a warning to standard error."""
     print(f"nanoscope: {to_print(text).splitlines()[0]}", file=sys.stderr)
+
+
+def check_folder(folder: Path, command: str) -> None:
+    """Refuse what is no directory of runs."""
+    if folder != RUNS and not folder.is_dir():
+        raise UsageError(
+            "{folder} is no directory: {command} takes that of your runs. For a log: nanoscope explain FILE",
+            folder=folder,
+            command=command,
+        )
+
+
+def progress(text: Message) -> None:
+    """Print a line about what is being done to standard error."""
+    print(on_terminal(text), file=sys.stderr, flush=True)

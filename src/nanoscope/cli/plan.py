@@ -1,32 +1,25 @@
 """`nanoscope plan`."""
 
 import sys
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from nanoscope.cli.completion import complete_source
+from nanoscope.cli.logs import Json, progress
+from nanoscope.cli.train import Words
 from nanoscope.errors import JobError
 from nanoscope.messages import Message, on_terminal
 
 
 def plan(
-    *words: Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_source)],
+    *words: Words,
     all_devices: bool = False,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: Json = False,
 ) -> int:
     """What a run will take before you start it: memory, time, disk.
 
-    Examples:
-
+    For example:
       nanoscope plan laptop
-
       nanoscope plan babygpt --batch_size=64 --max_iters=5000
-
       nanoscope plan gpt2-124m --device="RTX 4090"       a device that is not here
-
       nanoscope plan gpt2-124m --all_devices             a table of all that are known
-
       nanoscope plan runs/laptop --max_iters=2000        what is left of a run
 
     On this machine it measures some seconds of real steps in a process of its own, and leaves nothing behind. Nothing
@@ -54,7 +47,7 @@ def plan(
     from nanoscope.units import short_bytes
 
     if all_devices:
-        _progress(Message("computing for every device that is known"))
+        progress(Message("computing for every device that is known"))
         plans = plans_everywhere(words)
         if as_json:
             sys.stdout.write(encoded(plans))
@@ -62,7 +55,7 @@ def plan(
             for line in table(plans):
                 print(on_terminal(line))
         return 0
-    found = plan_for(words, _progress)
+    found = plan_for(words, progress)
     if as_json:
         sys.stdout.write(encoded(found))
     else:
@@ -75,7 +68,3 @@ def plan(
             advice=found.advice[0],
         )  # fmt: skip
     return 0
-
-
-def _progress(text: Message) -> None:
-    print(on_terminal(text), file=sys.stderr, flush=True)

@@ -7,12 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.options import check_options
-from nanoscope.data.prepare import in_words, summary
-from nanoscope.data.prepare import prepare as prepare_dataset
-from nanoscope.errors import UsageError
+from nanoscope.cli.logs import Json, check_options
 from nanoscope.messages import Shown
-from nanoscope.training.console import StageDisplay
 
 
 def prepare(
@@ -25,22 +21,16 @@ def prepare(
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: Json = False,
 ) -> None:
     """Convert text to a dataset of tokens for training.
 
-    Examples:
-
+    For example:
       nanoscope prepare shakespeare
-
       nanoscope prepare book.txt --out data/book --tokenizer bpe --vocab_size 2048
-
       nanoscope prepare posts.jsonl more/*.csv --field body
-
       nanoscope prepare project/ --ext py,md
-
       nanoscope prepare https://example.org/novel.txt --out data/novel
-
       zcat articles.txt.gz | nanoscope prepare - --out data/articles
 
     Files may be text of any kind, JSON Lines, a JSON array, CSV, TSV or
@@ -70,26 +60,23 @@ def prepare(
     as_json
         Print the summary, with its warnings, as a JSON object.
     """
+    from nanoscope.api.datasets import prepare as prepare_dataset
+    from nanoscope.data.prepare import in_words, summary
+
     check_options(sources, prepare)
-    if not sources:
-        raise UsageError(
-            "Nothing to prepare: name a corpus, file or folder. For example: nanoscope prepare shakespeare"
-        )
     started = time.monotonic()
     warnings: list[Shown] = []
-    with StageDisplay() as display:
-        out = prepare_dataset(
-            sources,
-            out,
-            tokenizer=tokenizer,
-            vocab_size=vocab_size,
-            field=field,
-            val_fraction=val_fraction,
-            encoding=encoding,
-            ext=ext or (),
-            overwrite=overwrite,
-            on_progress=display.show,
-            on_warning=warnings.append,
-        )
-    result = summary(out, time.monotonic() - started, warnings)
+    folder = prepare_dataset(
+        *sources,
+        out=out,
+        warn=warnings.append,
+        tokenizer=tokenizer,
+        vocab_size=vocab_size,
+        field=field,
+        val_fraction=val_fraction,
+        encoding=encoding,
+        ext=ext or (),
+        overwrite=overwrite,
+    )
+    result = summary(folder, time.monotonic() - started, warnings)
     print(json.dumps(result, ensure_ascii=False, default=str) if as_json else in_words(result))

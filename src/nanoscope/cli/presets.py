@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from nanoscope import messages
 from nanoscope.cli.completion import complete_preset
-from nanoscope.cli.languages import help_writer
+from nanoscope.cli.help_text import Help
+from nanoscope.cli.logs import Json
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names
 from nanoscope.errors import UsageError
@@ -22,16 +24,13 @@ ROW = "{name:<16} {parameters:>10}  {block_size:>10}  {max_iters:>9} "
 def presets(
     name: Annotated[str | None, Parameter(completer=complete_preset)] = None,
     *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the presets of `train`: what each is for, its size, and how long it takes.
 
-    Examples:
-
+    For example:
       nanoscope presets
-
       nanoscope presets laptop
-
       nanoscope presets laptop > mine.toml      to edit, and train mine.toml
 
     Parameters
@@ -68,7 +67,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    help = help_writer()
+    help = Help()
     head = {"name": "preset", "parameters": "parameters", "block_size": "block_size", "max_iters": "max_iters"}
     lines = []
     for row in ({**head, "note": "what for"}, *rows):
@@ -79,7 +78,9 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _toml(text: str) -> str:
     """A preset with its comments in the user's language."""
-    help = help_writer()
+    if messages.writer() is None:
+        return text
+    help = Help()
     comment, settings = re.fullmatch(r"((?:#.*\n)*)((?s:.*))", text).groups()  # type: ignore[union-attr]
     note = help.text(re.sub("^# ?", "", comment, flags=re.MULTILINE))
     settings = re.sub("(?<= # ).+", lambda behind: help.translated(behind[0]), settings)

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.completion import complete_path
+from nanoscope.cli.logs import Json, RunPath, latest_run
 from nanoscope.errors import UsageError
 
 
 def sample(
-    model: Annotated[str | None, Parameter(completer=complete_path)] = None,
+    model: RunPath = None,
     *,
     prompt: Annotated[
         str, Parameter(name=("--prompt", "--start"), allow_leading_hyphen=True, show_default=False)
@@ -26,11 +26,11 @@ def sample(
     init_from: str = "resume",
     out_dir: str | None = None,
     interactive: bool = False,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: Json = False,
 ) -> None:
     """Generate text with a trained model.
 
-    Examples:
+    For example:
       nanoscope sample runs/laptop
       nanoscope sample runs/laptop --prompt "ROMEO:" --num_samples=3 --temperature=0.7
       nanoscope sample runs/laptop --prompt FILE:begin.txt --max_new_tokens=2000
@@ -78,12 +78,19 @@ def sample(
     make_cpu_ready(device, dtype)  # before torch is imported
 
     from nanoscope.generation.sampler import Sampling
-    from nanoscope.generation.write import newest_run, write_samples
+    from nanoscope.generation.write import write_samples
 
     named = [name for name in (model, out_dir, "" if init_from == "resume" else init_from) if name]
     if len(named) > 1:
         raise UsageError("name one model, not {one} and {other}", one=", ".join(named[:-1]), other=named[-1])
     write_samples(
-        named[0] if named else newest_run(), prompt, Sampling(max_new_tokens, temperature, top_k, top_p, seed),
-        count=num_samples, checkpoint=checkpoint, device=device, dtype=dtype, as_json=as_json, interactive=interactive,
-    )  # fmt: skip
+        named[0] if named else latest_run("checkpoints/last"),
+        prompt,
+        Sampling(max_new_tokens, temperature, top_k, top_p, seed),
+        count=num_samples,
+        checkpoint=checkpoint,
+        device=device,
+        dtype=dtype,
+        as_json=as_json,
+        interactive=interactive,
+    )

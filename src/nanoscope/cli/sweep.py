@@ -2,9 +2,9 @@
 
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from json import dumps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -24,12 +24,9 @@ def sweep(
 ) -> int:
     """Train one run for each combination of settings, and rank them.
 
-    Examples:
-
+    For example:
       nanoscope sweep laptop --learning_rate=1e-3,1e-2,3e-2 --seed=1,2,3
-
       nanoscope sweep laptop --learning_rate=1e-4,1e-3,1e-2 --n_layer=2,4,6 --jobs 2
-
       nanoscope sweep quick --dataset=[shakespeare,data/mine] --out_dir=runs/two-texts
 
     A number or a fixed word may have several values, separated by commas; a text (dataset, init_from, device) only in
@@ -61,35 +58,20 @@ def sweep(
     def say(text: Message) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
-    for line in _introduction(planned, jobs, dry_run):
-        say(line)
+    swept = ", ".join(planned.swept)
+    say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, jobs, say)
-        finished = [run for run in planned.runs if run.look() == "finished"]
-        if not json and signal is None and len(finished) > 1:
-            _print_ranking(finished)
-        for line in _conclusion(planned, len(finished), command):
-            say(line)
+    finished = [run for run in planned.runs if run.look() == "finished"]
+    if len(finished) > 1 and not (json or dry_run or signal):
+        _print_ranking(finished)
+    for line in _conclusion(planned, len(finished), command):
+        say(line)
     if json:
         print(dumps(_document(planned, command), indent=1, allow_nan=False, default=str))
     if signal is not None:
         return 128 + signal
-    return 0 if dry_run or all(run.status == "finished" for run in planned.runs) else 1
-
-
-def _introduction(sweep: "Sweep", jobs: int, dry_run: bool) -> list[Message]:
-    """How many runs there are, and what is left to do; about each run if nothing will be done."""
-    from nanoscope.training.sweep import STATES
-
-    settings = ", ".join(sweep.swept)
-    count = Counter(run.look() for run in sweep.runs)
-    parts = [Message("{n:d} {state}", n=count[status], state=STATES[status]) for status in STATES if count[status]]
-    if jobs > 1:
-        parts.append(Message("{n:d} at a time", n=jobs))
-    title = Message("{n:d} runs in {folder}: {settings}", n=len(sweep.runs), folder=sweep.folder, settings=settings)
-    width = max(len(run.name) for run in sweep.runs)
-    each = [Message("{name}  {state}", name=f"{run.name:<{width}}", state=STATES[run.status]) for run in sweep.runs]
-    return [title, joined(", ", parts), *(each if dry_run else [])]
+    return int(len(finished) < len(planned.runs) and not dry_run)
 
 
 def _print_ranking(finished: Sequence["SweepRun"]) -> None:
@@ -104,49 +86,31 @@ def _print_ranking(finished: Sequence["SweepRun"]) -> None:
     print()
 
 
-def _conclusion(sweep: "Sweep", finished: int, command: str) -> list[Message]:
-    """What failed and why, what can be resumed and how, where to see more."""
+def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message]:
+    """What is not finished and why, how to resume it, where to see more."""
     from nanoscope.training.sweep import DONE, STATES
 
-    lines = [
-        Message("{name}: {how}: {reason}", name=run.name, how=STATES["failed"], reason=run.reason)
-        for run in sweep.runs
-        if run.status == "failed"
-    ]
-    total, folder = len(sweep.runs), shlex.quote(str(sweep.folder))
-    if all(run.status in DONE for run in sweep.runs):
-        lines.append(
-            Message(
-                "{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder
-            )
-        )
-    else:
-        lines.append(
-            Message(
-                "{finished:d} of {total:d} runs finished; what was trained is saved. Resume with:\n  {command}",
-                finished=finished,
-                total=total,
-                command=command,
-            )
-        )
+    for run in sweep.runs:
+        if run.status != "finished":
+            state = [STATES[run.status], *([run.reason] if run.reason else [])]
+            yield joined(": ", [run.name, *state])
+    folder, total = shlex.quote(str(sweep.folder)), len(sweep.runs)
+    yield Message("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
+    if any(run.status not in DONE for run in sweep.runs):
+        yield Message("What was trained is saved. Train the rest: {command}", command=command)
     if finished:
-        commands = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
-        lines.append(Message("More: {commands}", commands=commands))
-    return lines
+        more = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
+        yield Message("More: {commands}", commands=more)
 
 
 def _document(sweep: "Sweep", command: str) -> dict[str, Any]:
     """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
     keys = ("name", "settings", "status", "reason", "step", "best_val_loss")
-    ranked = sorted(
-        (run.best_val_loss, run.name)
-        for run in sweep.runs
-        if run.status == "finished" and run.best_val_loss is not None
-    )
+    measured = [run for run in sweep.runs if run.status == "finished" and run.best_val_loss is not None]
     return {
         "schema": "nanoscope.sweep/1",
         "folder": str(sweep.folder),
         "command": command,
         "runs": [{"path": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in sweep.runs],
-        "ranking": [name for _, name in ranked],
+        "ranking": [run.name for run in sorted(measured, key=attrgetter("best_val_loss", "name"))],
     }

@@ -1,41 +1,64 @@
-"""`nanoscope train`."""
+"""`nanoscope train`, whose words are sources and settings."""
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from nanoscope.cli.languages import LANGUAGE_HELP, help_writer
-from nanoscope.cli.options import TUNE_HELP
-from nanoscope.config import KEYS
-from nanoscope.config_sources import preset_note, presets
-from nanoscope.errors import UsageError
-from nanoscope.messages import LANGUAGES, Message
+from nanoscope.cli.completion import complete_source
+from nanoscope.cli.help_text import with_options
+from nanoscope.cli.logs import progress
+from nanoscope.config import KEYS, TYPES
+from nanoscope.messages import Message
 
 if TYPE_CHECKING:
-    from dataclasses import Field
-
     from nanoscope.config_sources import Resolved
 
-TUNE = "--tune"
+BEGINNERS = (
+    "dataset", "max_iters", "max_minutes", "batch_size", "block_size", "n_layer", "n_head", "n_embd", "learning_rate",
+    "eval_interval", "device", "out_dir",
+)  # fmt: skip
+SETTINGS_GROUP = "Settings"
+Words = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_source)]
 
 
-def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-    """Train a GPT, or resume a run."""
-    if "--help" in words or "-h" in words:
-        print(help_text())
-        return 0
+def train(*sources: Words, tune: bool = False) -> int:
+    """Train a GPT.
+
+    A source is a preset, a text file (it is prepared first), a TOML file, nanoGPT's config/*.py (read, never executed)
+    or a run's folder. Later sources override earlier ones, flags override all. The default source is the preset laptop.
+    'nanoscope presets' lists the presets; each has its own values in place of the defaults below.
+
+    For example:
+      nanoscope train laptop
+      nanoscope train book.txt
+      nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
+      nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
+      nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
+      nanoscope train babygpt --tune               find the fastest settings for this machine first
+      nanoscope train laptop --init_from=auto      resume if there is a checkpoint, else begin
+      torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt
+
+    Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
+
+    Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N.
+
+    'nanoscope train --help-all' lists all settings.
+
+    Parameters
+    ----------
+    sources
+        Presets, texts, config files or runs.
+    tune
+        Find the fastest settings for this machine first, in about 2 minutes (docs/tune.md).
+    """
     from nanoscope.training.phases import PhaseClock, seconds_since_process_start
     from nanoscope.training.resume import resolve_and_make_ready
 
-    kept, minutes = _without_tune(words)
-    if minutes is None:
-        clock = PhaseClock(seconds_since_process_start())
-        resolved = resolve_and_make_ready(words)
-    else:
-        resolved = resolve_and_make_ready(kept, partial(_tuned, minutes=minutes))
+    clock = PhaseClock(seconds_since_process_start())
+    resolved = resolve_and_make_ready(_prepared(sources), _tuned if tune else None)
+    if tune:
         clock = PhaseClock()  # the run begins here
 
     from nanoscope.training.launch import launch  # loads torch, after the environment is set up
@@ -44,84 +67,61 @@ def train(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     return launch(resolved, clock, closing_lines)
 
 
-def _without_tune(words: Sequence[str]) -> tuple[list[str], float | None]:
-    """Take --tune or --tune=MINUTES, which is no setting of a run, out of the words; None if it is not there."""
-    from nanoscope.cli.tune import checked_minutes
+def with_settings(command: Callable[..., Any], everything: bool) -> Callable[..., Any]:
+    """The command with settings as its options, for help and completion: it parses its words itself."""
 
-    asked = [word for word in words if word == TUNE or word.startswith(f"{TUNE}=")]
-    if not asked:
-        return list(words), None
-    text = asked[-1].removeprefix(TUNE).removeprefix("=")
-    try:
-        minutes = checked_minutes(float(text) if text else None, TUNE)
-    except ValueError:
-        raise UsageError("invalid value for {option}: {text!r} is not a number", option=TUNE, text=text) from None
-    return [word for word in words if word not in asked], minutes
+    names = list(KEYS) if everything else BEGINNERS
+    groups = {name: KEYS[name].metadata["group"].capitalize() if everything else SETTINGS_GROUP for name in names}
+    order = {title: Group(title, sort_key=number) for number, title in enumerate(dict.fromkeys(groups.values()))}
+    settings = {
+        name: Annotated[
+            TYPES[name],
+            Parameter(
+                help=KEYS[name].metadata["help"],
+                group=order[groups[name]],
+                negative=(),
+                show_choices=False,
+                show_default=str(KEYS[name].default) or False,
+            ),
+        ]
+        for name in names
+    }
+    return with_options(command, settings)
 
 
-def _tuned(resolved: "Resolved", minutes: float) -> "Resolved":
+def _prepared(words: Sequence[str]) -> list[str]:
+    """The words with a dataset in place of each text: `train book.txt` prepares it, then trains."""
+    from nanoscope.data.sources import SUFFIXES
+
+    return [
+        f"--dataset={_dataset_of(word)}" if Path(word).suffix in SUFFIXES and Path(word).is_file() else word
+        for word in words
+    ]
+
+
+def _dataset_of(text: str) -> Path:
+    """The dataset of a text, which is made unless it is there and newer than the text."""
+    from nanoscope.cli.prepare import prepare
+    from nanoscope.data.dataset import META
+    from nanoscope.data.prepare import default_folder
+
+    metas = [default_folder(text, kind) / META for kind in ("char", "bpe")]
+    newer = [meta.is_file() and meta.stat().st_mtime >= Path(text).stat().st_mtime for meta in metas]
+    if not any(newer):
+        prepare(text)
+        newer = [meta.is_file() for meta in metas]
+    return metas[newer.index(True)].parent
+
+
+def _tuned(resolved: "Resolved") -> "Resolved":
     """The same with the settings that are the fastest here."""
-    from nanoscope.cli.tune import progress
-    from nanoscope.planning.tuning import tune
+    from nanoscope.planning.tuning import MINUTES, tune
     from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
-        progress(Message("{option} is ignored: a resumed run keeps its settings", option=TUNE))
+        progress(Message("{option} is ignored: a resumed run keeps its settings", option="--tune"))
         return resolved
-    tuned = tune(resolved, minutes, progress)
+    tuned = tune(resolved, MINUTES, progress)
     for text in (Message("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
         progress(text)
     return with_settings(resolved, tuned)
-
-
-USAGE = "nanoscope train [PRESET|CONFIG ...] [--key=value ...]"
-INTRODUCTION = """\
-Train a GPT, or resume a run. A source is a preset, a TOML file, nanoGPT's config/*.py (read, never executed) or a
-run's folder. Later sources override earlier ones, flags override all. The default source is the preset laptop.
-
-Presets:"""
-EXAMPLES = """\
-Examples:
-  nanoscope train laptop
-  nanoscope train config/train_shakespeare_char.py --device=cpu --compile=False --max_iters=500
-  nanoscope train laptop --dataset=data/mine --n_layer=6 --n_embd=192 --n_head=6 --max_minutes=30
-  nanoscope train runs/laptop --init_from=resume --max_iters=4000
-  nanoscope train laptop --init_from=runs/laptop --dataset=data/mine      fine-tune the model of a run on other text
-  nanoscope train out-shakespeare-char --init_from=resume --max_iters=9000   continue a run of nanoGPT from its ckpt.pt
-  nanoscope train babygpt --tune               find the fastest settings for this machine first
-  nanoscope train laptop --init_from=auto      for jobs that are restarted: resume if there is a checkpoint, else begin
-  torchrun --standalone --nproc_per_node=2 -m nanoscope train babygpt"""
-CLOSING = """\
-A flag typed on a resume changes the run for good, except those marked (once), which hold for this invocation only.
-The options of the command hold for one invocation whenever they are typed.
-Ctrl-C stops after the current micro-batch, saves, and prints the command that resumes the run exactly there.
-Exit status: 0 done, 1 failed, 2 invalid usage, 128 + N if stopped by signal N."""
-MARKS = {"run": "", "invocation": "(once)"}
-PRESET_COLUMNS, KEY_COLUMNS = 15, 30
-
-
-def help_text() -> str:
-    """Presets, examples, and every key with its help and default."""
-    help = help_writer()
-
-    def settings(group: str, keys: Iterable["Field[Any]"]) -> str:
-        return "\n".join([help.text(f"{group.capitalize()}:"), *map(setting, keys)])
-
-    def setting(key: "Field[Any]") -> str:
-        default = "" if key.default == "" else f"[{key.default}]"
-        words = (help.translated(key.metadata["help"]), default, help.translated(MARKS[key.metadata["holds"]]))
-        return help.entry(f"--{key.name}", " ".join(filter(None, words)), KEY_COLUMNS)
-
-    listed = [help.entry(name, help.translated(preset_note(name)), PRESET_COLUMNS) for name in presets()]
-    groups = groupby(KEYS.values(), key=lambda key: str(key.metadata["group"]))
-    tune = help.entry(f"{TUNE}[=MINUTES]", help.translated(TUNE_HELP), KEY_COLUMNS)
-    language = help.entry(f"--lang {'|'.join(LANGUAGES)}", help.translated(LANGUAGE_HELP), KEY_COLUMNS)
-    parts = [
-        help.usage(USAGE),
-        "\n".join([help.text(INTRODUCTION), *listed]),
-        help.text(EXAMPLES),
-        *(settings(*group) for group in groups),
-        f"{tune}\n{language}",
-        help.text(CLOSING),
-    ]
-    return "\n\n".join(parts)

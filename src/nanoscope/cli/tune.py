@@ -3,37 +3,35 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
-from nanoscope.cli.completion import complete_source
+from nanoscope.cli.logs import Json, progress
+from nanoscope.cli.train import Words
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message, on_terminal
 
 
 def tune(
-    *words: Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_source)],
-    minutes: float | None = None,
+    *words: Words,
+    minutes: float = 2.0,
     out: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    bench: bool = False,
+    as_json: Json = False,
 ) -> int:
     """Find the fastest way to carry out a run on this machine, and write it to a file for train.
 
-    Examples:
-
+    For example:
       nanoscope tune laptop                              writes tuned-laptop.toml, which train takes
-
       nanoscope tune babygpt --dataset=data/mine --minutes=5 --out=mine.toml
-
       nanoscope tune laptop --threads=2                  everything else may change
-
       nanoscope train laptop --tune                      tune first, then train with the result
+      nanoscope tune --bench                             how fast is this machine?
 
     Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads, and the batch of
     evaluations. Each candidate is measured in turns with the best so far; all changes together are then
     measured again in fresh processes, and used only if they save more than the noise and at least 2 percent of the run.
+
     What is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
 
     Ctrl-C ends the search, and nothing is written. Exit status: 0 done, 1 failed, 2 invalid usage, 130 stopped by
@@ -44,17 +42,26 @@ def tune(
     words
         A preset or config files, as for train, and settings: --key=value.
     minutes
-        About how long to search; default: 2. Where an iteration takes long, more is needed.
+        About how long to search. Where an iteration takes long, more is needed.
     out
-        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
+        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that exists.
+    bench
+        Only measure how fast this machine multiplies matrices and trains, in about half a minute.
     as_json
         Print the result as one JSON document (schema nanoscope.tune/2, see docs/tune.md).
     """
     from nanoscope.config_sources import resolve
+
+    resolved = resolve(words)
+    if bench:
+        from nanoscope.cli.bench import measure
+
+        return measure(resolved.config, as_json)
+
     from nanoscope.planning import tuning, tuning_file
 
-    minutes = checked_minutes(minutes, "--minutes")
-    resolved = resolve(words)
+    if not 0 < minutes < float("inf"):
+        raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
     tuning.check_can_tune(resolved)
     path = out or Path(f"tuned-{resolved.name}.toml")
     tuning_file.check_file(path, overwrite=resolved.config.overwrite)
@@ -69,20 +76,3 @@ def tune(
     for text in (tuning_file.in_one_line(tuned), *tuning_file.lines(tuned), written):
         print(on_terminal(text))
     return 0
-
-
-def checked_minutes(minutes: float | None, option: str) -> float:
-    """The minutes that were typed, or the default."""
-    from nanoscope.planning.tuning import MINUTES
-
-    if minutes is None:
-        return MINUTES
-    if not 0 < minutes < float("inf"):
-        raise UsageError(
-            "invalid value for {option}: {minutes} is not a positive number", option=option, minutes=minutes
-        )
-    return minutes
-
-
-def progress(text: Message) -> None:
-    print(on_terminal(text), file=sys.stderr, flush=True)

@@ -1,19 +1,17 @@
 """`nanoscope watch`: all runs of a folder in the browser."""
 
-import shlex
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from nanoscope.errors import JobError, UsageError
+from nanoscope.cli.logs import check_folder
+from nanoscope.errors import UsageError
+from nanoscope.files import RUNS
 
 DEFAULT_PORT = 8642
 PORTS_TRIED = 20
 
 
 def watch(
-    folder: Annotated[Path | None, Parameter(show_default=False)] = None,
+    folder: Path = RUNS,
     *,
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
@@ -25,22 +23,17 @@ def watch(
 
     It only reads, at low priority, so that training is not slowed down. Stop it with Ctrl-C.
 
-    Examples:
-
+    For example:
       nanoscope watch
-
       nanoscope watch experiments --port 9000 --open
-
       nanoscope watch --host 0.0.0.0      for other machines; they need the token in the printed address
-
       ssh -L 8642:localhost:8642 gpu-box nanoscope watch      the safer way to watch another machine
-
       nanoscope watch --notify 'notify-send nanoscope'      a command when a run breaks, stalls or ends
 
     Parameters
     ----------
     folder
-        The directory of the runs, or of one run; default: runs.
+        The directory of the runs, or of one run.
     host
         The address to listen on. Any other than the default accepts remote connections, with a token.
     port
@@ -54,31 +47,19 @@ def watch(
     open
         Open the page in your browser.
     """
-    from nanoscope.words.language import choose_language
-
-    language = choose_language()
     if not 0 <= port <= 65535:
         raise UsageError("--port={port}: a port is a number from 0 to 65535", port=port)
-    if folder is not None and folder.is_file():
-        raise UsageError(
-            "{folder} is a file: {command} takes a directory.\nFor a log: nanoscope explain {quoted}",
-            folder=folder, quoted=shlex.quote(str(folder)), command="watch",
-        )  # fmt: skip
-    if folder is not None and not folder.is_dir():
-        raise JobError(
-            "There is no directory {folder}.\nGive the directory of your runs: nanoscope {command} DIR",
-            folder=folder,
-            command="watch",
-        )
+    check_folder(folder, "watch")
     from nanoscope.views.dashboard.serve import serve
+    from nanoscope.words.language import choose_language
 
     serve(
-        folder or Path("runs"),
+        folder,
         host,
         port,
         PORTS_TRIED if port == DEFAULT_PORT else 1,
         token,
-        language.code,
+        choose_language().code,
         open,
         notify,
     )

@@ -6,8 +6,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath
-from nanoscope.cli.options import check_options
+from nanoscope.cli.logs import LogPath, check_options
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message
 
@@ -19,14 +18,10 @@ if TYPE_CHECKING:
 def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
     """Say what a number means, in general or in a run: loss, perplexity, MFU, gradient norm and about 40 others.
 
-    Examples:
-
+    For example:
       nanoscope what
-
       nanoscope what mfu
-
       nanoscope what learning rate train.log
-
       nanoscope what --markdown --lang hi
 
     Parameters
@@ -70,14 +65,6 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
         ))  # fmt: skip
     if len(words) == 1 or find_concept(" ".join(words)):
         return concept_named(" ".join(words)), NOTHING_KNOWN
-    from nanoscope.findings.analyse import analyse, main_run
-    from nanoscope.findings.known import known_numbers
-    from nanoscope.runs.reader import read_log
+    from nanoscope.api.explaining import explain
 
-    concept = concept_named(" ".join(words[:-1]))
-    log = read_log(words[-1])
-    analyses = [analyse(run, log=log) for run in log.runs]
-    if not analyses:
-        return concept, NOTHING_KNOWN
-    shown = main_run(analyses)
-    return concept, known_numbers(log.runs[shown], analyses[shown])
+    return concept_named(" ".join(words[:-1])), explain(words[-1]).numbers

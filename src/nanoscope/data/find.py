@@ -20,7 +20,7 @@ def find_dataset(
 ) -> Path:
     """Return the folder of a dataset: `name` is a path, a name under data/, or a corpus, which is then prepared.
 
-    `run` is the folder of a run: its dataset is found from any folder, also if the project was moved.
+    `run` is the folder of a run: its dataset is found from any folder, where it was last seen.
     """
     if (found := find_prepared(name, tokenizer, run=run)) is not None:
         return found
@@ -49,11 +49,12 @@ def find_prepared(name: str, tokenizer: str = "auto", *, run: Path | None = None
     places, fingerprint = [Path(name), DATA / name], ""
     if corpus in CORPORA:
         places.append(default_folder(corpus, kind))
-    if run:
-        more, fingerprint = _places_of_run(run, name, places)
-        places += more
+    if run and (config := read_run_config(run)[0]).get("dataset") == name:  # else another one was chosen since
+        notes = config.get(RUN_NOTES, {})
+        places += [Path(str(notes["data_folder"]))] if notes.get("data_folder") else []
+        fingerprint = notes.get("dataset_fingerprint", "")
     found = [place for place in places if is_dataset(place)]
-    if run and len(found) > 1:  # the run's own data first
+    if fingerprint and len(found) > 1:  # the run's own data first
         found.sort(key=lambda folder: open_dataset(folder).fingerprint != fingerprint)
     if not found:
         return None
@@ -67,24 +68,6 @@ def corpus_and_tokenizer(name: str, tokenizer: str) -> tuple[str, str]:
     if corpus is None:
         return name, tokenizer
     return corpus.name, corpus.tokenizer if tokenizer == "auto" else tokenizer
-
-
-def _places_of_run(run: Path, name: str, folders: list[Path]) -> tuple[list[Path], str]:
-    """Return where else the data of a run may be, and its fingerprint, "" if it is not known.
-
-    Each folder is looked for where the run was started, if it is still there, and where its data was last seen.
-    """
-    config, _ = read_run_config(run)
-    if config.get("dataset") != name:  # another one was chosen since
-        return [], ""
-    notes = config.get(RUN_NOTES, {})
-    out_dir, here = Path(str(config.get("out_dir", ""))), run.resolve()
-    places = []
-    if out_dir.parts and not out_dir.is_absolute() and here.parts[-len(out_dir.parts) :] == out_dir.parts:
-        places = [here.parents[len(out_dir.parts) - 1] / folder for folder in folders]
-    if notes.get("data_folder"):
-        places.append(Path(str(notes["data_folder"])))
-    return places, notes.get("dataset_fingerprint", "")
 
 
 def missing(name: str, tokenizer: str) -> UsageError:

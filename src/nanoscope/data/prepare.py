@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
-from nanoscope.config_sources import DEFAULT_PRESET, resolve
+from nanoscope.config_sources import DEFAULT_PRESET
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import (
     META,
@@ -44,7 +44,6 @@ from nanoscope.data.tokenizer import (
 )
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA, sync_to_disk
-from nanoscope.ladder import Ladder, knowledge
 from nanoscope.messages import Message, Shown, on_terminal
 from nanoscope.suggest import did_you_mean
 
@@ -275,23 +274,6 @@ def summary(folder: Path, seconds: float, warnings: list[Shown]) -> dict[str, An
     """Return the summary of a dataset that has just been prepared, as --json prints it."""
     meta, ladder = read_meta(folder), stored_ladder(open_dataset(folder))
     train, val = meta.splits["train"], meta.splits["val"]
-    command = ["nanoscope", "train", DEFAULT_PRESET, f"--dataset={folder.as_posix()}"]
-    shortest = min(SPLITS, key=lambda name: meta.splits[name].tokens)
-    tokens, wanted = meta.splits[shortest].tokens, resolve([]).config.block_size
-    if tokens <= wanted:
-        block_size = 1 << (tokens - 1).bit_length() - 1  # a window needs one token more
-        command.append(f"--block_size={block_size}")
-        warnings = [
-            *warnings,
-            Message(
-                "very little text: the {split} split has {tokens:,} tokens, and the preset {preset} reads windows of "
-                "{wanted:d}. Use a block_size below {tokens:d}, or prepare more text",
-                split=shortest,
-                tokens=tokens,
-                preset=DEFAULT_PRESET,
-                wanted=wanted,
-            ),
-        ]
     return {
         "dataset": folder.as_posix(),
         "tokenizer": meta.tokenizer["kind"],
@@ -305,7 +287,7 @@ def summary(folder: Path, seconds: float, warnings: list[Shown]) -> dict[str, An
         "ladder": asdict(ladder) if ladder else None,
         "seconds": round(seconds, 2),
         "warnings": warnings,
-        "next": shlex.join(command),
+        "next": shlex.join(["nanoscope", "train", DEFAULT_PRESET, f"--dataset={folder.as_posix()}"]),
     }
 
 
@@ -319,26 +301,7 @@ def in_words(summary: dict[str, Any]) -> str:
             **summary,
         ),
         Message("  documents   {documents:,}", **summary),
-        *_to_beat(summary["ladder"]),
         *(Message("warning: {text}", text=warning) for warning in summary["warnings"]),
         Message("next: {command}", command=summary["next"]),
     ]
     return "\n".join(map(on_terminal, lines))
-
-
-def _to_beat(measured: dict[str, Any] | None) -> list[Message]:
-    """Some rungs of the ladder: guessing, the last token, the last three, and the best."""
-    ladder = Ladder(**measured) if measured else None
-    rungs = ladder.rungs() if ladder else []
-    if ladder is None or len(rungs) < 5:  # too little text for models to differ
-        return []
-    values: dict[str, object] = {"guessing": ladder.guessing}
-    for name, rung in {"last": rungs[2], "three": rungs[min(4, len(rungs) - 2)], "best": rungs[-1]}.items():
-        values |= {name: knowledge(rung.known or 0, ladder.unit), f"{name}_loss": rung.loss}
-    return [
-        Message(
-            "  to beat     val loss {guessing:.2f} by guessing, {last_loss:.2f} knowing {last}, {three_loss:.2f} "
-            "{three}, {best_loss:.2f} {best}",
-            **values,
-        )
-    ]

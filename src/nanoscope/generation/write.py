@@ -10,7 +10,6 @@ from pathlib import Path
 from nanoscope.config import POSITIVE
 from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.files import RUNS
 from nanoscope.generation.sampler import DEFAULT_PROMPT, Sampling, generate_pieces
 from nanoscope.hardware.device import autocast, set_up_device
 from nanoscope.interop.models import open_model
@@ -108,17 +107,6 @@ def _ask(is_terminal: bool) -> str | None:
             if not is_terminal:
                 raise
             print(f"\n{on_terminal(HELP)}", file=sys.stderr)
-
-
-def newest_run() -> Path:
-    """Return the run under runs/ with the latest checkpoint."""
-    checkpoints = [folder for folder in RUNS.glob("*/checkpoints") if any(folder.glob("step-*"))]
-    if not checkpoints:
-        raise UsageError(
-            "no run with a checkpoint in {folder}: name one, or train one with: nanoscope train laptop",
-            folder=f"{RUNS}/",
-        )
-    return max(checkpoints, key=lambda folder: folder.stat().st_mtime).parent
 
 
 def read_prompt(prompt: str) -> str:

@@ -26,10 +26,9 @@ from nanoscope.model.checkpoint import TrainingState
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.planning.request import with_shape_of_weights
 from nanoscope.planning.rig import Facts, Figures, Job
-from nanoscope.training.data import open_loader
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
-from nanoscope.training.evaluate import Evaluator
+from nanoscope.training.evaluate import Evaluator, open_loader
 from nanoscope.training.forecast import first_seconds
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
@@ -160,7 +159,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
             compiling + left.step * step + left.eval * evaluation,
             startup=startup,
             checkpoint=expected["checkpoint"],
-            sample=expected["sample"],
+            sample=expected.get("sample"),
             steps=len(timing.update),
             eval_windows=sum(evaluator.shares),
             micro_batch=timing.micro_batch,

@@ -7,12 +7,12 @@ Nothing is written: no folder, no checkpoint.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
@@ -21,11 +21,11 @@ from nanoscope.messages import Message, Shown
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.paired import Difference, paired, settle
 from nanoscope.planning.measure import Workplace
+from nanoscope.planning.tuning import Settings, flags
 from nanoscope.training.engine import Engine
 
-Settings = dict[str, Any]
-Question = Literal["evaluation", "warm_up", "rate", "batch", "dropout"]
-QUESTIONS: tuple[Question, ...] = ("evaluation", "warm_up", "rate", "batch", "dropout")
+Question = Literal["warm_up", "rate", "batch", "dropout"]
+QUESTIONS: tuple[Question, ...] = ("warm_up", "rate", "batch", "dropout")
 
 RATES = (0.3, 0.1, 0.03, 0.01), (3.0, 10.0, 30.0, 100.0)
 BATCHES = (4.0, 16.0, 64.0), (0.25, 0.0625)
@@ -36,21 +36,18 @@ FEWEST_ITERS = 40  # of a trial, unless the run has fewer: shorter ones say noth
 LONGER = 2  # times: the length of the runs that confirm, unless the trials are as long as the run already
 LOOKS = 3, 5, 8  # pairs that confirm; more only if fewer leave it open
 SURE = 0.995  # one-sided, at each look
-WORTH, WORTH_TIME = 0.005, 0.02  # of the loss, of the time: what gains less is not worth a change
+WORTH = 0.005  # of the loss: what gains less is not worth a change
 PACE_ITERS, PACE_PAIRS = 10, 3
 WINDOWS = 256  # of the validation split, on which trials are compared
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What an arm, one short run, came to."""
 
     loss: float
     """On some validation windows, at the end; that of guessing, if training broke down."""
     step_seconds: float = 0.0
     """The median."""
-    seconds: float = 0.0
-    """Of all iterations and evaluations; not of the loss at the end."""
 
 
 class Arms:
@@ -60,24 +57,20 @@ class Arms:
         self.place = Workplace(run, run.dataset)
         self.engine: Engine | None = None
 
-    def train(self, config: TrainConfig, windows: int = 0, evaluates: bool = False) -> Outcome:
-        """`windows`: 0 if only the time is wanted. `evaluates`: whether it also evaluates as such a run does."""
+    def train(self, config: TrainConfig, windows: int = 0) -> Outcome:
+        """`windows`: 0 if only the time is wanted."""
         self.engine, loader = self.place.set_up(config)
         engine, guessing = self.engine, math.log(self.place.dataset.vocab_size)
-        evaluator = self.place.evaluator(engine, config.eval_windows) if evaluates else None
-        times, began = list[float](), time.perf_counter()
+        times = []
         with closing(loader):
             for step in range(config.max_iters):
                 done = engine.step(loader.next(), step, learning_rate(step, config))
                 if not done or not done.finite:
                     return Outcome(guessing)
                 times.append(done.seconds)
-                if evaluator and (step + 1) % config.eval_interval == 0:
-                    evaluator.evaluate(engine.plain_model)
-        seconds = time.perf_counter() - began
         found = self.place.evaluator(engine, windows, "val").evaluate(engine.plain_model) if windows else None
         loss = found["val"].loss if found else 0.0
-        return Outcome(loss if math.isfinite(loss) else guessing, median(times), seconds)
+        return Outcome(loss if math.isfinite(loss) else guessing, median(times))
 
 
 @dataclass
@@ -88,7 +81,7 @@ class Change:
     time_ratio: float = 1.0
     """Iterations with the change that take as long as one without it."""
     gain: Difference | None = None
-    """By how much the loss is lower; of evaluations, the share of the time that is saved."""
+    """By how much the loss is lower."""
 
 
 @dataclass
@@ -101,7 +94,7 @@ class Finding:
     """Of the run without a change, in the trials."""
     tried: list[Change] = field(default_factory=list)
     best: Change | None = None
-    """Its gain is that of the confirmation, with seeds that had no part in choosing it."""
+    """With the gain of the confirmation, with seeds that had no part in choosing it."""
 
 
 class NoTimeLeftError(Exception):
@@ -125,13 +118,13 @@ class Trial:
         whole, began = self.run.max_iters, time.monotonic()
         arm = self._arm(replace(self.run, max_iters=PACE_ITERS), windows=WINDOWS)
         ready = time.monotonic()
-        besides = ready - began - arm.seconds  # setting up and the loss at the end: for each arm, however short
-        fitting = min(((self._deadline - ready) / ARMS - besides) / arm.seconds * PACE_ITERS, whole)
+        besides = ready - began - PACE_ITERS * arm.step_seconds  # setting up and the loss at the end: for each arm
+        fitting = min(((self._deadline - ready) / ARMS - besides) / arm.step_seconds, whole)
         self.iters = min(max(int(fitting), FEWEST_ITERS), whole)
         self.confirmed_iters = min(LONGER * self.iters, whole)
 
-    def ask_all(self, advised: Mapping[str, float | None]) -> None:
-        """`advised`: the actions that explain advises, with the values it names."""
+    def ask_all(self, advised: Iterable[str]) -> None:
+        """`advised`: the actions that explain advises."""
         for question in QUESTIONS:
             if question == "dropout" and self.iters < self.run.max_iters:
                 continue  # overfitting shows only in runs of the whole length
@@ -146,16 +139,15 @@ class Trial:
 
     def _ask(self, finding: Finding, directions: list[list[Change]]) -> None:
         """Go on in each direction while that helps, with one seed; then confirm the best change with others."""
-        question = finding.question
         finding.loss = self._loss(self.proposed, self.iters)
-        worth = WORTH_TIME if question == "evaluation" else WORTH * finding.loss
+        worth = WORTH * finding.loss
         best, most = None, worth / 2
         for direction in directions:
             last = 0.0
             for change in direction:
-                if question == "batch":
+                if finding.question == "batch":
                     change.time_ratio = self._time_ratio(change)
-                gain = self._gain(question, change, 0, self.iters)
+                gain = self._gain(change, 0, self.iters)
                 finding.tried.append(replace(change, gain=paired([gain])))
                 best, most = (change, gain) if gain > most else (best, most)
                 if gain <= last:
@@ -164,34 +156,22 @@ class Trial:
         if best is None:
             finding.verdict = "nothing_better"
             return
-        finding.best, gains = replace(best, gain=paired([most])), list[float]()
-
-        def pair(seed: int) -> float:
-            gains.append(self._gain(question, best, seed + 1, self.confirmed_iters))
-            finding.best = replace(best, gain=paired(gains))  # what is known if there is no time for more
-            return gains[-1]
-
-        confirmed = settle(pair, LOOKS, worth, SURE)
-        finding.verdict = "helps" if confirmed.verdict(worth, SURE) == "better" else "not_confirmed"
-        if finding.verdict == "helps":
+        best.gain = settle(lambda seed: self._gain(best, seed + 1, self.confirmed_iters), LOOKS, worth, SURE)
+        finding.best, finding.verdict = best, "not_confirmed"
+        if best.gain.verdict(worth, SURE) == "better":
+            finding.verdict = "helps"
             changed = replace(self.proposed, **best.change)
             self.proposed = with_length(changed, best.time_ratio * changed.max_iters)
 
-    def _gain(self, question: Question, change: Change, seed: int, iters: int) -> float:
-        """By how much the loss is lower after the same iterations or the same time; or the share of time saved."""
+    def _gain(self, change: Change, seed: int, iters: int) -> float:
+        """By how much the loss is lower after the same iterations, or the same time."""
         run = replace(self.proposed, seed=self.run.seed + seed)
-        changed = replace(run, **change.change)
-        if question != "evaluation":
-            return self._loss(run, iters) - self._loss(changed, change.time_ratio * iters)
-        both = (replace(each, max_iters=changed.eval_interval) for each in (run, changed))
-        before, after = (self._arm(each, evaluates=True).seconds for each in both)
-        return 1 - after / before
+        return self._loss(run, iters) - self._loss(replace(run, **change.change), change.time_ratio * iters)
 
     def _time_ratio(self, change: Change) -> float:
         """Measured in turns."""
-        both = [
-            replace(each, max_iters=PACE_ITERS) for each in (self.proposed, replace(self.proposed, **change.change))
-        ]
+        short = replace(self.proposed, max_iters=PACE_ITERS)
+        both = short, replace(short, **change.change)
         pairs = ([self._arm(each).step_seconds for each in both] for _ in range(PACE_PAIRS))
         return median(before / after for before, after in pairs)
 
@@ -208,9 +188,7 @@ class Trial:
         return self._train(config, **options)
 
 
-def try_run(
-    folder: Path, advised: Mapping[str, float | None], minutes: float, on_progress: Callable[[Shown, float], None]
-) -> Trial:
+def try_run(folder: Path, advised: Iterable[str], minutes: float, on_progress: Callable[[Shown, float], None]) -> Trial:
     """Train the trials of a run, in at most about so many minutes. Its folder is only read."""
     began, run = time.monotonic(), resolve([str(folder)]).config
     data = str(find_dataset(run.dataset, run.tokenizer, run=folder))
@@ -220,7 +198,7 @@ def try_run(
 
     def train(config: TrainConfig, **options: Any) -> Outcome:
         spent = (time.monotonic() - began) / 60 / minutes
-        on_progress(Message("trying {settings}", settings=" ".join(flags(config, run))), min(spent, 1.0))
+        on_progress(Message("trying {settings}", settings=flags(differences(config, run))), min(spent, 1.0))
         return arms.train(config, **options)
 
     trial = Trial(train, run, began + 60 * minutes)
@@ -229,19 +207,15 @@ def try_run(
     return trial
 
 
-def flags(config: TrainConfig, run: TrainConfig) -> list[str]:
-    """How settings differ from a run's, as flags of `train`."""
-    changed = {key: value for key, value in vars(config).items() if value != getattr(run, key)}
-    return [f"--{key}={value:g}" if isinstance(value, float) else f"--{key}={value}" for key, value in changed.items()]
+def differences(config: TrainConfig, run: TrainConfig) -> Settings:
+    """The settings in which a configuration differs from a run's."""
+    return {key: value for key, value in vars(config).items() if value != getattr(run, key)}
 
 
-def changes(question: Question, config: TrainConfig, advised: Mapping[str, float | None]) -> list[list[Change]]:
+def changes(question: Question, config: TrainConfig, advised: Iterable[str]) -> list[list[Change]]:
     """What to try for a run: lists of changes that go on in one direction."""
     iters = config.max_iters
     match question:
-        case "evaluation":
-            keys = {"raise_eval_interval": "eval_interval", "lower_eval_iters": "eval_iters"}
-            return [[Change({keys[each]: int(value)})] for each, value in advised.items() if each in keys and value][:1]
         case "warm_up":
             longer = max(round(WARM_UP * iters), 2 * config.warmup)
             wanted = config.warmup < NO_WARM_UP * iters or "warm_up" in advised

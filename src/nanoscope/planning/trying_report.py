@@ -5,39 +5,34 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nanoscope.messages import Message, Shown
-from nanoscope.planning.trying import Change, Finding, Question, Trial, flags
-from nanoscope.planning.tuning import described
+from nanoscope.planning.trying import Change, Question, Trial, differences
+from nanoscope.planning.tuning import flags
 
 TITLES: dict[Question, Message] = {
     "warm_up": Message("Warm-up"),
     "rate": Message("Learning rates"),
     "batch": Message("Tokens per iteration, at equal training time"),
     "dropout": Message("Dropout"),
-    "evaluation": Message("Evaluations"),
 }
 QUESTION_OF: dict[str, Question] = {
     "warm_up": "warm_up",
     "lower_learning_rate": "rate",
     "lower_accumulation": "batch",
     "regularise": "dropout",
-    "raise_eval_interval": "evaluation",
-    "lower_eval_iters": "evaluation",
 }
 """The question that a piece of advice asks; the others can't be tried in short runs."""
 FATES = {
     "upheld": Message("holds:"),
     "withdrawn": Message("withdrawn, because the trials don't bear it out:"),
     "unfinished": Message("not decided:"),
-    "not_tried": Message("not tried, short runs can't show it:"),
+    "not_tried": Message("not tried:"),
 }
-
 
 ANSWERS = {
     "helps": Message("{label} helps: {amount}"),
     "not_confirmed": Message("nothing to change: {label} looked best, but with other seeds: {amount}"),
     "nothing_better": Message("nothing to change: no change is better by more than the noise"),
-    "unfinished": Message("not finished ({reason}): {label} looked best, {amount}, and is not confirmed yet"),
-    "nothing_known": Message("not finished: {reason}"),
+    "unfinished": Message("not finished: {reason}"),
 }
 
 
@@ -55,9 +50,8 @@ def lines(trial: Trial) -> Iterator[tuple[int, Message]]:
     for finding in trial.findings:
         yield 0, TITLES[finding.question]
         for each in sorted(finding.tried, key=lambda each: each.factor):
-            yield 1, Message("{label}: {amount}", **_words(finding, each))
-        answer = finding.verdict if finding.best or finding.verdict != "unfinished" else "nothing_known"
-        yield 1, Message(ANSWERS[answer].template, **_words(finding, finding.best), reason=trial.stopped)
+            yield 1, Message("{label}: {amount}", **_words(each))
+        yield 1, Message(ANSWERS[finding.verdict].template, **_words(finding.best), reason=trial.stopped)
     if trial.iters < trial.run.max_iters:
         yield (
             0,
@@ -70,18 +64,11 @@ def lines(trial: Trial) -> Iterator[tuple[int, Message]]:
         )
 
 
-def _words(finding: Finding, change: Change | None) -> dict[str, Shown]:
+def _words(change: Change | None) -> dict[str, Shown]:
     """A change and its gain, with the standard error; a single pair has none."""
     if change is None or change.gain is None:
-        return {"label": "", "amount": ""}
-    gain, factor = change.gain, change.factor
-    label: Message | str = " ".join(f"{key}={value}" for key, value in change.change.items())
-    if finding.question == "rate":
-        label = Message("learning rates × {factor:g}", factor=factor)
-    elif finding.question == "batch":
-        label = Message("tokens per iteration × {factor:g} ({settings})", factor=factor, settings=label)
-    if finding.question == "evaluation":
-        return {"label": label, "amount": described(gain)}
+        return {}
+    gain, label = change.gain, flags(change.change)
     size = f"{abs(gain.mean):.3f}" if gain.pairs == 1 else f"{abs(gain.mean):.3f} ± {gain.error:.3f}"
     pairs = Message("{n} pair of runs", "{n} pairs of runs", n=gain.pairs)
     if gain.mean < 0:
@@ -100,10 +87,10 @@ def fate(action: str, trial: Trial) -> str:
 
 def command(folder: Path, trial: Trial) -> str | None:
     """How to train the run with what was confirmed; None if nothing was."""
-    words = flags(trial.proposed, trial.run)
+    changed = flags(differences(trial.proposed, trial.run))
     out = folder.parent / f"{folder.resolve().name}-tried"
-    where = [str(folder), f"--out_dir={out}", f"--dataset={trial.run.dataset}"]
-    return shlex.join(["nanoscope", "train", *where, *words]) if words else None
+    where = ["nanoscope", "train", str(folder), f"--out_dir={out}", f"--dataset={trial.run.dataset}"]
+    return f"{shlex.join(where)} {changed}" if changed else None
 
 
 def document(folder: Path, trial: Trial, actions: Iterable[str]) -> dict[str, object]:

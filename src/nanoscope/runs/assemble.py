@@ -19,7 +19,7 @@ from itertools import compress, count, islice, pairwise
 from operator import le, ne
 from typing import Any, Literal
 
-from nanoscope.runs.claims import Reading, Rows, scaled, settle
+from nanoscope.runs.claims import Reading, Rows, middle, scaled, settle
 from nanoscope.runs.columns import Tables, missing
 from nanoscope.runs.meaning import Understanding, understand
 from nanoscope.runs.run import (
@@ -56,6 +56,7 @@ INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
 MOST_STEPS = 10**13  # a number beyond this is none of a step
 TINY, HUGE = 1e-9, 1e9  # seconds and nats beyond these are damage to the log, not measurements
+LEAST_SHOWN_S = 2.0  # by a clock that shows whole seconds
 ROUNDED_S = 6e-4  # a time that is quoted in whole milliseconds may be off by so much
 MOST_QUOTED = 200  # lines of excerpts that may be out of order: nobody quotes more
 SAME_LOSS = 0.25  # a resumed run prints about the loss it had at that step; another run may print any loss
@@ -101,8 +102,7 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
 def _columns(rows: Rows) -> Track:
     """The columns of training rows, without rows that are none of training."""
     table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
-    nothing = missing(size)  # one for all: a log may have a million rows
-    found: Track = {"at": table.at, "step": steps, **dict.fromkeys(NAMES[1:], nothing)}
+    found: Track = {"at": table.at, "step": steps, **{name: missing(0) for name in NAMES[1:]}}
     found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
     if counted and counted.totals and size and math.isfinite(max(counted.totals.values)):
         found["total"] = array("d", (value if value == value else 0 for value in counted.totals.values))
@@ -116,9 +116,12 @@ def _columns(rows: Rows) -> Track:
     for name, values in printed.items():
         if values:
             found[name] = _within(values, *BOUNDS[name]) if name in BOUNDS else values
+    found |= {name: missing(size) for name in NAMES[1:] if not found[name]}
     for role, name, factor in SERIES:
         if (column := table.get(role)) and name not in found:
             found[name] = array("d", (value * factor for value in scaled(column)))
+    if (stamp := table.stamp()) is not None:
+        found["stamp"] = stamp.values
     if rows.kept is None and (not size or (min(steps) >= 0 and max(steps) < MOST_STEPS)):
         return found
     return _chosen(found, [i for i in rows.kept or range(size) if 0 <= steps[i] < MOST_STEPS])
@@ -204,14 +207,17 @@ class Assembler:
             if start == end:
                 return
         for name, column in zip(NAMES, run.steps.columns(), strict=True):
-            column.extend(track[name][start:end])
+            if end - start == len(track["step"]):
+                setattr(run.steps, name, track[name])  # a log of one run, which may be very long
+            else:
+                column.extend(track[name][start:end])
         if self.main and (times := self.main.times):
             run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
             if times.spans and times.source != "printed" and track["step"][start] in run.resumed_at[-1:]:
                 run.steps.time_s[start - end] = MISSING  # the clock went on while the run stood still
         total = track["total"][end - 1]
         run.total_steps = int(total) if 0 < total < MOST_STEPS else run.total_steps
-        for name in (name for name in track if name not in ("at", "total", *NAMES)):
+        for name in (name for name in track if name not in ("at", "total", "stamp", *NAMES)):
             for step, value in zip(track["step"][start:end], track[name][start:end], strict=True):
                 if math.isfinite(value):
                     run.series.setdefault(name, Series()).append(step, value)
@@ -382,9 +388,17 @@ class Assembler:
         error, took = table.part_of(rows.val, "error"), table.get("eval_s")
         evaluation = Evaluation(step, val if -HUGE < val < HUGE else NOT_FINITE, metric=rows.metric)
         evaluation.train_loss = train if train == train and train != LEFT_OUT else None
-        evaluation.seconds = took.values[index] * took.factor if took else None
+        evaluation.seconds = took.values[index] * took.factor if took else self._on_the_clock(rows, index, after, step)
         evaluation.stderr = error.values[index] if error else None
         run.evals.append(evaluation)
+
+    def _on_the_clock(self, rows: Rows, index: int, after: int, step: int) -> float | None:
+        """What passed on the clock of the lines between a step, whose own time is printed, and its evaluation."""
+        stamp, stamps, times = rows.table.stamp(), self.track.get("stamp"), self.main.times if self.main else None
+        if not (stamp and stamps and after and times) or times.spans or step > self.track["step"][after - 1]:
+            return None
+        seconds = stamp.values[index] - stamps[after - 1]
+        return seconds if seconds > LEAST_SHOWN_S else None
 
     def _owner(self, after: int, step: int | None) -> Run | None:
         """The run of an evaluation between two rows: that whose steps are nearer to its own."""
@@ -495,6 +509,13 @@ def _settle(run: Run, meaning: Understanding, language: bool) -> None:
         run.is_language_model = True
     each = any(table.get("tok_s_each") for table in tables) and not any(table.get("tok_s") for table in tables)
     run.tok_s_per_device = run.traits.tok_s_per_device or each
+    speed = middle([speed for speed in run.steps.tok_s[:1000] if speed > 0])
+    claim = settle(
+        "throughput_tok_s", [Reading(speed, "the printed tokens per second", "printed", speed)] if speed else [], run
+    )
+    if claim.refused:
+        run.steps.tok_s = missing(len(run.steps))
+        run.doubts.append(claim.doubt())
     run.loss_is_average = meaning.averaged or bool(_AVERAGE.search(labels)) or any(map(_is_mean, training))
     run.unused_columns = tuple(name for name in unused if not _NO_MEASURE.fullmatch(name))[:50]
     for rows in training:

@@ -18,6 +18,7 @@ from nanoscope.runs.run import LINE_BITS, Doubt, Run, TimeSource
 
 SAMPLE = 2000
 CLOCK_MAY_DIFFER = 1.4
+TOKENS_MAY_DIFFER = 10  # by the number of devices, or by what a step is said to be
 FIRST_IS_SHORT = 0.3  # of a usual line's time: start-up and one step took less than that
 LONG_LINE = 5  # steps from line to line, from which a time may be that of all of them
 NAN = float("nan")
@@ -152,7 +153,7 @@ def fits_the_clock(times: Reading, rows: Rows) -> bool:
     if times.descent not in ("printed", "lines", "thousandths") or not times.size:
         return True
     if rows.pace is None:
-        return times.descent != "thousandths"
+        return True
     least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
     return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
@@ -195,10 +196,19 @@ def counter_at_total(finished: Reading, run: Run) -> bool:
     return steps[-1] + (steps[-1] - steps[-2] if len(steps) > 1 else 1) >= 0.98 * total
 
 
+def fits_the_batch(speed: Reading, run: Run) -> bool:
+    """the tokens of a step over its time are another speed"""
+    tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
+    if not isinstance(tokens, int) or not each or run.tok_s_per_device:
+        return True
+    return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
+
+
 VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
     "step": (tells_rows_apart, counts_no_lines, is_a_number),
     "total_steps": (not_below_a_step,),
     "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
+    "throughput_tok_s": (fits_the_batch,),
     "finished": (nothing_follows, counter_at_total),
 }
 

@@ -123,14 +123,15 @@ class Table:
         """The first column with one of these roles."""
         return next((column for role in roles for column in self.columns if column.role == role), None)
 
+    def stamp(self) -> Column | None:
+        """The clock of the logger."""
+        return next((column for column in self.columns if column.part == "stamp"), None)
+
     @property
     def is_record(self) -> bool:
         """Whether these are lines of a trainer, not sentences with numbers."""
         roles = {column.role for column in self.columns}
         return bool(roles & LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
-
-    def has_label(self, label: str) -> bool:
-        return any(column.label == label for column in self.columns)
 
     def part_of(self, column: Column, part: str) -> Column | None:
         """The 'of' or 'mean' behind a column."""
@@ -241,7 +242,8 @@ class Collector:
         for number, line in lines:
             found = match(line)
             if found is not None:
-                at = max(at + 1, number << LINE_BITS)
+                place = number << LINE_BITS
+                at = place if place > at else at + 1
                 take(at, found.groups())
                 continue
             self._at = at

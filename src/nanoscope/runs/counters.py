@@ -59,10 +59,10 @@ class Counters:
 
     def _heading_epoch(self, table: Table, counter: Column) -> Column | None:
         """The epoch of the headings above the rows, where the counter restarts."""
-        restarts = any(b < a for a, b in pairwise(counter.values))
-        for heading in self.headings if restarts else ():
+        for heading in self.headings:
             epoch = heading.get("epoch")
-            if epoch is not None and epoch.is_whole() and len(heading) > 1:
+            restarts = epoch is not None and any(b < a for a, b in pairwise(counter.values))
+            if epoch is not None and restarts and epoch.is_whole() and len(heading) > 1:
                 above = epoch.empty()
                 known = [NAN, *epoch.values]
                 above.values.extend(known[bisect_right(heading.at, at)] for at in table.at)

@@ -35,7 +35,7 @@ def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
             text = _notebook(_document(whole, b'"nbformat"'))
         elif b'"event"' not in head[:200] and _TRAINER_STATE.search(head):
             text = _trainer_state(_document(whole, b'"log_history"'))
-    yield from clean_lines(io.BytesIO(text.encode()) if text is not None else whole)
+    return clean_lines(io.BytesIO(text.encode()) if text is not None else whole)
 
 
 def unpacked(stream: BinaryIO) -> BinaryIO:

@@ -114,10 +114,10 @@ def _number(value: Any) -> float | None:
 
 def listing_json(root: Path, runs: Sequence[RunSummary], columns: Sequence[str]) -> dict[str, Any]:
     """The document of `runs --json`."""
-    return {"schema": SCHEMA, "folder": str(root), "runs": [_run_json(run, columns) for run in runs]}
+    return {"schema": SCHEMA, "folder": str(root), "runs": [run_json(run, columns) for run in runs]}
 
 
-def _run_json(run: RunSummary, columns: Sequence[str]) -> dict[str, Any]:
+def run_json(run: RunSummary, columns: Sequence[str]) -> dict[str, Any]:
     return {
         "name": run.name,
         "path": str(run.folder),

@@ -27,7 +27,7 @@ def trained_runs(logs: Sequence[str], warn: Warn) -> list[NamedRun]:
     """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in and below it."""
     found = [read for log in logs for read in _read(log, warn)]
     several, named = len(found) > 1, []
-    names = _names([path for path, _ in found])
+    names = names_of([path for path, _ in found])
     for (path, log), name in zip(found, names, strict=True):
         runs = _trained(log)
         for number, run in enumerate(runs, start=1) if not several else [(len(runs), runs[-1])]:
@@ -73,7 +73,7 @@ def _trained(log: Log) -> list[Run]:
     return [run for run in log.runs if run.steps or run.evals]
 
 
-def _names(paths: list[str]) -> list[str]:
+def names_of(paths: list[str]) -> list[str]:
     """The names of the files or folders, with as many of the folders around them as tell them apart."""
     names = [_short_name(path) for path in paths]
     for parts in range(2, max((len(Path(path).parts) for path in paths), default=0) + 1):

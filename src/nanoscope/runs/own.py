@@ -31,6 +31,7 @@ from nanoscope.runs.run import (
 from nanoscope.runs.windows import read_windows
 
 MAX_NOTES = 200
+MAX_EVALUATIONS = 100_000
 MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
 RECENT_STEPS = 3  # a step written again within this many is a copy
@@ -62,10 +63,7 @@ class EventReader:
         self.runs: list[Run] = []
         self.errors: list[LoggedError] = []
         self.details = RunDetails()
-        self._settings: dict[str, Setting] = {}  # of a session that has not trained yet
-        self._begins = self._resumes = self._rolled_back = False  # a session does, after the last step
-        self._waiting: list[Evaluation | SavedCheckpoint] = []  # for the first step of the session
-        self._run_before: Run | None = None  # the last run before the one that the current session belongs to
+        self._back: e.Event | None = None  # what sent the run back to an earlier step, until it trains again
         self._stepped = False  # whether the current session has trained
         self._session: dict[str, float] = {}  # seconds by phase, and "wall", of the current session
         self._earlier: dict[str, float] | None = {}  # the same for earlier sessions of the run; None if unknown
@@ -101,27 +99,23 @@ class EventReader:
 
     def _add_steps(self, found: list[e.Iter]) -> None:
         """Add iterations whose steps rise, to the run that the first of them belongs to."""
-        run, begins, resumes = self.run, self._begins, self._resumes
-        recent = run.steps.step[-RECENT_STEPS:] if run and not begins else ()
+        run, back = self.run or self._new_run({}), self._back
+        recent = run.steps.step[-RECENT_STEPS:] if back is None else ()
         new = found
         while new and new[0].step in recent:
             new = new[1:]
-        if run is not None:
-            run.duplicates_dropped += len(found) - len(new)
+        run.duplicates_dropped += len(found) - len(new)
         if not new:
             return
-        self._begins = self._resumes = False
-        step = new[0].step
-        if run is None or run.last_step is None:
-            run = run or self._new_run()
-            run.begins_with_resume = resumes and step > 1
-        elif resumes or (step <= run.last_step and not begins and step > run.steps.step[0]):
+        self._back, step, last = None, new[0].step, run.last_step
+        if last is None:
+            run.begins_with_resume = back is not None and step > 1
+        elif back is not None or run.steps.step[0] < step <= last:
             run.cut_from(step)
-            run.resumed_at = [at for at in run.resumed_at if at < step] + ([] if self._rolled_back else [step])
-            run.config |= self._settings
-            self._settings = {}
-        elif step <= run.last_step:
-            run = self._new_run()
+            again = [] if isinstance(back, e.Rollback) else [step]
+            run.resumed_at = [at for at in run.resumed_at if at < step] + again
+        elif step <= last:
+            run = self._new_run({})
         else:
             run.last_error = None  # it goes on
         run.steps.extend(
@@ -133,93 +127,77 @@ class EventReader:
             _column([each.tokens_per_second for each in new], above=0),
             _column([each.mfu for each in new], scale=100),
         )
-        self._attach_waiting(run)
         _add_series(run, new)
 
-    def _new_run(self) -> Run:
-        run = Run(OWN_FORMAT, OWN_TRAITS, config=dict(self._settings), is_language_model=True)
-        self._settings = {}
+    def _new_run(self, settings: dict[str, Setting]) -> Run:
+        run = Run(OWN_FORMAT, OWN_TRAITS, config={**settings}, is_language_model=True)
         self.runs.append(run)
         return run
-
-    def _attach_waiting(self, run: Run) -> None:
-        for item in self._waiting:
-            _attach(run, item)
-        self._waiting = []
 
     # --- what else happens ---
 
     def _take(self, event: e.AnyEvent, line: int) -> None:
         """Add one event that is no iteration."""
-        run = self.run
+        if isinstance(event, e.Start):
+            self._begin_session(event)
+        run = self.run or self._new_run({})
         match event:
-            case e.Start():
-                self._begin_session(event)
             case e.Forecast():
                 self.details.forecast = event
             case e.Eval(step=step, val_loss=val):
-                if val is None or abs(val) >= MOST_LOSS:
-                    val = NOT_FINITE
-                item = Evaluation(step, val, event.train_loss, "loss", event.seconds, event.val_stderr)
-                waits = run is None or step < (run.last_step or 0) or (self._begins and bool(run.steps))
-                self._place(item, waits)
-            case e.Checkpoint():
-                self._place(SavedCheckpoint(event.step, event.seconds), bool(self._waiting))
-            case e.Resume() | e.Rollback():
-                self._boundary(resumes=True, rolled_back=isinstance(event, e.Rollback))
+                known = NOT_FINITE if val is None or abs(val) >= MOST_LOSS else val
+                if not run.evals or (run.evals[-1].step != step and len(run.evals) < MAX_EVALUATIONS):
+                    run.evals.append(Evaluation(step, known, event.train_loss, "loss", event.seconds, event.val_stderr))
+            case e.Checkpoint(step=step):
+                if not run.checkpoints or run.checkpoints[-1].step != step:
+                    run.checkpoints.append(SavedCheckpoint(step, event.seconds))
+            case e.Resume(step=step) | e.Rollback(to=step):
+                self._go_back(run, event, step)
                 if isinstance(event, e.Resume) and event.changed:
                     self.details.resumes.append(event)
             case e.NonFinite(step=step):
-                if run is None or run.last_step is None or run.last_step < step:
+                if run.last_step is None or run.last_step < step:
                     self._add_steps([e.Iter(step=step, loss=None)])
-                if self.run is not None:
-                    self.run.failed = True
-            case e.Sample() if run is not None:
+                run.failed = True
+            case e.Sample():
                 run.samples += 1
-            case e.End() if run is not None:
+            case e.End():
                 self._end_run(run, event, line)
         if isinstance(event, NoteEvent) and len(self.details.notes) < MAX_NOTES:
             self.details.notes.append(event)
         self._count_time(event)
 
-    def _place(self, item: Evaluation | SavedCheckpoint, waits: bool) -> None:
-        if waits or self.run is None:
-            self._waiting.append(item)
-        else:
-            _attach(self.run, item)
-
     def log(self, source: str, lines: int) -> Log:
         """All runs so far, in order of appearance; more events may follow."""
-        if self._waiting:  # no step followed
-            self._attach_waiting(self.run or self._new_run())
         runs = [run for run in self.runs if run.steps or run.evals]
         self._close_session()
         return Log(source, OWN_FORMAT if runs else "none", runs, self.errors, lines)
 
-    def _boundary(self, resumes: bool, rolled_back: bool = False) -> None:
-        """A session begins here, or the run goes back by itself."""
-        self._begins, self._rolled_back = True, rolled_back
-        self._resumes = self._resumes or resumes
+    def _go_back(self, run: Run, event: e.Event, step: int) -> None:
+        """The run continues from an earlier step: what it evaluates later than that is evaluated again."""
+        self._back = event
+        run.evals = [evaluation for evaluation in run.evals if evaluation.step <= step]
 
     def _begin_session(self, start: e.Start) -> None:
         self._close_session()
-        resuming = start.first_step > 0
-        if resuming:
+        said = {name: getattr(start, name) for name in _START_FACTS} | {"peak_dtype": start.dtype}
+        settings = safe_settings(start.config) | safe_settings(said)
+        if start.first_step > 0:
             self._earlier = self._seconds() if self._session else {}
             before, self.details.start, self.details.forecast = self.details.start, start, None
             if before.dataset_fingerprint != start.dataset_fingerprint:
                 self.details.ladder = None
+            run = self.run or self._new_run({})
+            run.config |= settings
+            self._go_back(run, start, start.first_step)
         else:
-            self._run_before = self.run
-            self._earlier = {}
+            self._earlier, self._back = {}, None
             self.details = RunDetails(start, ladder=start.ladder)
+            self._new_run(settings)
         if start.tokens_per_step is not None:
             earlier = [batch for batch in self.details.batches if batch[0] < start.first_step]
             self.details.batches = [*earlier, (start.first_step, start.tokens_per_step)]
         self._session, self._stepped = {}, False
-        self._boundary(resuming)
-        said = {name: getattr(start, name) for name in _START_FACTS} | {"peak_dtype": start.dtype}
-        self._settings |= safe_settings(start.config) | safe_settings(said)
 
     def _end_run(self, run: Run, end: e.End, line: int) -> None:
         run.said_finished, self.details.end = end.reason in e.COMPLETE, end
@@ -227,7 +205,6 @@ class EventReader:
         if end.reason == "finished" and "max_iters" not in run.config:
             run.total_steps = end.step
         if end.reason == "interrupted":
-            self._begins = True
             self.errors.append(LoggedError(line, "interrupted", f"stopped at iteration {end.step}", run))
             run.last_error = run.last_error or self.errors[-1]
 
@@ -252,7 +229,7 @@ class EventReader:
     def _close_session(self) -> None:
         """Give the run what was recorded so far. What precedes a session's first step is not counted yet."""
         run = self.run
-        if run is None or run is self._run_before:
+        if run is None:
             return
         run.details = self.details
         seconds = self._seconds() if self._stepped else None
@@ -360,10 +337,3 @@ def _add_series(run: Run, found: list[e.Iter]) -> None:
             series = run.series.setdefault(name, Series())
             series.steps.extend(step for step, _ in points)
             series.values.extend(value for _, value in points)
-
-
-def _attach(run: Run, item: Evaluation | SavedCheckpoint) -> None:
-    """Add what is not there yet."""
-    known: list[Any] = run.evals if isinstance(item, Evaluation) else run.checkpoints
-    if not known or known[-1].step != item.step:
-        known.append(item)

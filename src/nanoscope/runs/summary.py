@@ -10,8 +10,6 @@ import platform
 import re
 import stat
 import time
-from array import array
-from bisect import bisect_right
 from collections import deque
 from contextlib import suppress
 from itertools import pairwise
@@ -38,12 +36,13 @@ from nanoscope.runs.events import (
     decode,
 )
 from nanoscope.runs.growing import GrowingFile
+from nanoscope.runs.own import EventReader
+from nanoscope.runs.run import NOT_FINITE, Evaluation
 
 State = Literal["starting", "live", "stalled", "finished", "stopped", "failed", "unreadable"]
 ALIVE: tuple[State, ...] = ("starting", "live", "stalled")
 """The states of a run whose process runs."""
 
-MAX_EVALUATIONS = 100_000
 LAST_LINES = 40  # by which the usual time between two lines is judged
 SPARK_POINTS = 28
 SPARK_BYTES = 2048  # between two lines whose training loss is kept; twice as far whenever there are many
@@ -77,6 +76,7 @@ class RunSummary:
         self.reason: str | None = None
         """Why it is unreadable, if known."""
         self.sessions = 0
+        self._reader = EventReader()  # of all events but the iterations
         self._next_loss = 0  # where in the file the next training loss is read
         self._begin()
 
@@ -93,13 +93,17 @@ class RunSummary:
         self.tok_s: float | None = None
         self.nan_step: int | None = None
         """Where the loss was not finite."""
-        self._steps, self._vals = array("q"), array("d")  # of the evaluations; NaN: not finite
         self._losses: list[tuple[int, float]] = []  # step and training loss, from all over the file
         self._apart = SPARK_BYTES
         self._last_lines: deque[float] = deque(maxlen=LAST_LINES)  # `t` of the last iterations
         self._line_seconds = self._eval_seconds = 0.0  # until the next line; of an evaluation
 
     # --- what is known ---
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Those that count: what a resume repeats does not."""
+        return self._reader.run.evals if self._reader.run else []
 
     @property
     def total(self) -> int | None:
@@ -109,13 +113,13 @@ class RunSummary:
 
     @property
     def best(self) -> float | None:
-        """The lowest validation loss of the evaluations that count: what a resume repeats does not."""
+        """The lowest validation loss."""
         return self.best_evaluation[0]
 
     @property
     def best_evaluation(self) -> tuple[float, int | None] | tuple[None, None]:
         """The lowest validation loss and its step."""
-        finite = [(val, step) for step, val in zip(self._steps, self._vals, strict=True) if val == val]
+        finite = [(each.val, each.step) for each in self.evaluations if each.val != NOT_FINITE]
         if not finite and self.end is not None and self.end.best_val_loss is not None:
             return self.end.best_val_loss, self.end.best_step
         return min(finite, default=(None, None))
@@ -123,7 +127,9 @@ class RunSummary:
     @property
     def spark(self) -> list[float | None]:
         """A few validation losses from the whole run; without evaluations, training losses."""
-        losses = self._vals if len(self._vals) >= 2 else array("d", (loss for _, loss in self._losses))
+        losses = [each.val for each in self.evaluations]
+        if len(losses) < 2:
+            losses = [loss for _, loss in self._losses]
         count = len(losses)
         places = range(count) if count <= SPARK_POINTS else [count * i // SPARK_POINTS for i in range(SPARK_POINTS)]
         return [_rounded(losses[i]) for i in (*places, *([count - 1] if count > SPARK_POINTS else []))]
@@ -164,7 +170,7 @@ class RunSummary:
             reason = self.end.reason
             return "finished" if reason in COMPLETE else "stopped" if reason == "interrupted" else "failed"
         if not _is_alive(self.folder, self.updated):
-            return "stopped" if self.start is not None or self.step is not None or self._steps else "unreadable"
+            return "stopped" if self.start is not None or self.step is not None or self.evaluations else "unreadable"
         if not self.trained:
             return "starting"
         return "stalled" if time.time() - self.updated > self.patience_seconds else "live"
@@ -197,7 +203,7 @@ class RunSummary:
         self.trained = self.trained or last > begun
         if last > ended:
             self.end = None
-        if len(self._vals) < 2:
+        if len(self.evaluations) < 2:
             self._keep_losses(lines, self._events.offset - len(lines))
         return begun
 
@@ -208,28 +214,21 @@ class RunSummary:
             self.reason = str(error).splitlines()[0]
             return None
 
-    def _note(self, event: Any) -> None:
+    def _note(self, event: AnyEvent | None) -> None:
+        self._reader.take_lines([event], 0)
         match event:
             case Eval(step=step, val_loss=val):
-                if self._steps and self._steps[-1] == step:
-                    self._cut(step - 1)
-                if len(self._steps) < MAX_EVALUATIONS:
-                    self._steps.append(step)
-                    self._vals.append(math.nan if val is None else val)
                 if val is None and self.nan_step is None:
                     self.nan_step = step
                 self.val, self.end, self._eval_seconds = val, None, event.seconds or 0.0
             case Start():
-                if event.first_step:
-                    self._cut(event.first_step)
-                else:
+                if not event.first_step:
                     self._begin()
                 self._last_lines.clear()
                 self.start, self.end, self.trained, self.nan_step, self.eta_seconds = event, None, False, None, None
                 self.sessions += 1
                 self.settings = safe_settings(event.config)
-            case Resume(step=step) | Rollback(to=step):
-                self._cut(step)
+            case Resume() | Rollback():
                 self.nan_step = None
             case NonFinite(step=step):
                 self.nan_step = step
@@ -248,11 +247,6 @@ class RunSummary:
             self.tok_s = event.tokens_per_second
         every = self.settings.get("log_interval")
         self._line_seconds = (event.seconds or 0.0) * (every if isinstance(every, int | float) else 1)
-
-    def _cut(self, step: int) -> None:
-        """Forget evaluations after `step`: they are done again."""
-        keep = bisect_right(self._steps, step)
-        del self._steps[keep:], self._vals[keep:]
 
     def _keep_losses(self, lines: bytes, begin: int) -> None:
         """Keep the training losses of a few lines; `begin` is where these lines stand in the file."""
@@ -278,7 +272,7 @@ def summary_of(folder: Path, name: str = "") -> RunSummary:
 
 
 def _rounded(value: float) -> float | None:
-    return float(f"{value:.5g}") if value == value else None
+    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 # --- processes ---

@@ -16,7 +16,7 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
     """All that the rows, and the bar that moves with them, tell about the time of a step. The first descent that says
     anything decides; the clock refuses what does not fit it, and decides where nothing is printed."""
     table, steps = rows.table, rows.steps or array("q")
-    stamp = next((column for column in table.columns if column.part == "stamp"), None)
+    stamp = table.stamp()
     rows.pace = _pace(stamp, steps)
     speed = table.get("tok_s")
     rate = middle([v for v in scaled(speed)[1:SAMPLE] if v > 0]) if speed else None
@@ -52,20 +52,17 @@ def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero
         elapsed and (len(values) <= 3 or column.rises() >= 0.5)
     ):
         return [_clock(values, steps, "the running time that is printed", "cumulative", resolution, begins_at_zero)]
-    each = middle([t for t in values[1:SAMPLE] if t > 0])
-    gaps = [b - a for a, b in pairwise(steps)]
-    line = array("d", [values[0] if steps[0] <= 1 else NAN])
-    line.extend(t / gap if gap > 0 else NAN for t, gap in zip(values[1:], gaps, strict=True))
-    size = each or 0.0
-    of_step = Reading(Times(values, "printed", False, resolution), "the printed times", "printed", size)
-    of_line = Reading(Times(line, "printed", True, resolution), "the printed times, each of all steps since the line before", "lines", size / every)  # noqa: E501  # fmt: skip
-    thousandth = array("d", (t / 1000 for t in values))
-    in_ms = Reading(
-        Times(thousandth, "printed", False, resolution), "the printed times in ms", "thousandths", size / 1000
-    )
-    if every < LONG_LINE or "time_of_step" in means:
-        return [of_step, in_ms]
-    return [of_line] if "time_of_line" in means else [of_step, of_line, in_ms]
+    size = middle([t for t in values[1:SAMPLE] if t > 0]) or 0.0
+    found = [Reading(Times(values, "printed", False, resolution), "the printed times", "printed", size)]
+    if every >= LONG_LINE and "time_of_step" not in means:
+        line = array("d", [values[0] if steps[0] <= 1 else NAN])
+        line.extend(t / (b - a) if b > a else NAN for t, (a, b) in zip(values[1:], pairwise(steps), strict=True))
+        times = Times(line, "printed", True, resolution)
+        found.append(Reading(times, "the printed times, of all steps since the line before", "lines", size / every))
+    if rows.pace:
+        times = Times(array("d", (t / 1000 for t in values)), "printed", False, resolution)
+        found.append(Reading(times, "the printed times in milliseconds", "thousandths", size / 1000))
+    return found[1:2] if "time_of_line" in means and every >= LONG_LINE else found
 
 
 def _is_mean(values: Sequence[float], rows: Rows, column: Column) -> bool:

@@ -7,24 +7,14 @@ line of JSON, then the numbers of the windows (32-bit, unsigned) and their losse
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import msgspec
 
 from nanoscope.errors import JobError
 from nanoscope.files import read_small
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 FOLDER = "windows"
 NAMES = ("last.bin", "best.bin")
 MOST_WINDOWS = 1 << 16  # more make a file too large to keep; the mean of so many is exact enough
 MOST_BYTES = 1024 + 8 * MOST_WINDOWS
-
-
-class _Header(msgspec.Struct):
-    step: Count
-    block_size: Count
-    windows: Count
 
 
 @dataclass(eq=False, repr=False)
@@ -38,27 +28,34 @@ class WindowLosses:
 
 def encode_windows(step: int, block_size: int, numbers: list[int], losses: list[float]) -> bytes:
     """The content of a file."""
-    import numpy as np  # late, here and below: logs are explained without it
+    import json  # late, here and below: logs are explained without these
 
-    header = msgspec.json.encode(_Header(step, block_size, len(numbers)))
-    return header + b"\n" + np.array(numbers, "<u4").tobytes() + np.array(losses, "<f4").tobytes()
+    import numpy as np
+
+    header = {"step": step, "block_size": block_size, "windows": len(numbers)}
+    line = json.dumps(header, separators=(",", ":")).encode()
+    return line + b"\n" + np.array(numbers, "<u4").tobytes() + np.array(losses, "<f4").tobytes()
 
 
 def decode_windows(content: bytes) -> WindowLosses | None:
     """The inverse; None if it is damaged."""
-    line, _, body = content.partition(b"\n")
-    try:
-        header = msgspec.json.decode(line, type=_Header)
-    except (ValueError, RecursionError):
-        return None
-    if len(body) != 8 * header.windows:
-        return None
+    import json
+
     import numpy as np
 
+    line, _, body = content.partition(b"\n")
+    try:
+        header = json.loads(line)
+        step, block_size, count = (header[name] for name in ("step", "block_size", "windows"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    counts = all(type(each) is int and each >= 0 for each in (step, block_size, count))
+    if not counts or len(body) != 8 * count:
+        return None
     numbers, losses = np.frombuffer(body[: len(body) // 2], "<u4"), np.frombuffer(body[len(body) // 2 :], "<f4")
     if not np.isfinite(losses).all():
         return None
-    return WindowLosses(header.step, header.block_size, dict(zip(numbers.tolist(), losses.tolist(), strict=True)))
+    return WindowLosses(step, block_size, dict(zip(numbers.tolist(), losses.tolist(), strict=True)))
 
 
 def read_windows(run: Path) -> list[WindowLosses]:

@@ -1,7 +1,9 @@
-"""The loss on fixed windows of each split. They are the same every time, so that evaluations can be compared."""
+"""What a run reads: batches to train on, and fixed windows of each split to evaluate on.
+
+The windows are the same every time, so that evaluations can be compared.
+"""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nanoscope.config import Auto
-from nanoscope.data.dataset import TokenSplit
-from nanoscope.data.loader import check_length, windows_at
+from nanoscope.config import Auto, TrainConfig
+from nanoscope.data.dataset import Dataset, TokenSplit
+from nanoscope.data.loader import BatchLoader, check_length, windows_at
 from nanoscope.hardware.memory import SequenceTooLargeError, release
+from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.engine import until_it_fits
 from nanoscope.training.machine import Machine
 
@@ -114,14 +117,6 @@ class Evaluator:
         self.batch //= 2
         release(self.device)
 
-    @torch.no_grad()
-    def seconds_of(self, model: nn.Module, windows: int) -> float:
-        """What it takes to evaluate so many windows at once."""
-        began = time.perf_counter()
-        with evaluating(model):
-            self._next_losses(model, "val", self.starts["val"][:windows]).cpu()
-        return time.perf_counter() - began
-
     def _next_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         """The losses of the first of these windows, as many as are evaluated at once."""
         tokens, targets = windows_at(self.splits[name], starts[: self.batch], self.block_size)
@@ -147,3 +142,47 @@ def _estimate(losses: list[float]) -> Estimate:
     mean = math.fsum(losses) / count
     variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
     return Estimate(mean, math.sqrt(variance / count), losses)
+
+
+class Data:
+    """A dataset, read from where a run is; `vocab_size` is that of the model."""
+
+    def __init__(
+        self, config: TrainConfig, dataset: Dataset, machine: Machine, vocab_size: int, state: TrainingState
+    ) -> None:
+        self.config, self.dataset, self.machine = config, dataset, machine
+        self.evaluator = Evaluator(
+            {name: dataset.split(name) for name in ("train", "val")},
+            block_size=config.block_size,
+            windows=config.eval_windows,
+            vocab_size=vocab_size,
+            machine=machine,
+            batch=config.eval_batch_size,
+        )
+        self.evaluation = f"{len(self.evaluator.starts['val'])} windows of data {dataset.fingerprint[:12]}"
+        """What validation losses are measured on."""
+        self.loader = open_loader(config, dataset, state, machine)
+
+    def seek(self, state: TrainingState) -> None:
+        """Continue where a run of this state is."""
+        self.close()
+        self.loader = open_loader(self.config, self.dataset, state, self.machine)
+
+    def close(self) -> None:
+        self.loader.close()
+
+
+def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:
+    return BatchLoader(
+        dataset.split("train"),
+        block_size=config.block_size,
+        sequences_per_step=config.sequences_per_step,
+        micro_batch=config.batch_size,
+        seed=config.seed,
+        order=config.order,
+        first_step=state.step,
+        first_sequence=state.sequences,
+        rank=machine.processes.rank,
+        world=machine.processes.world,
+        pin_memory=machine.choice.type == "cuda",
+    )

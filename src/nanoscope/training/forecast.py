@@ -2,27 +2,21 @@
 
 `Pace` forecasts the run from the seconds of each phase. Before anything is trained, these come from the warm-up's short
 pass and figures of other machines (benchmarks/LOG.md): right within a factor of two or so, which the range says, and
-enough to tell a minute from a month. Evaluations and samples are measured on a part of one.
+enough to tell a minute from a month.
 """
 
 import math
-import time
-
-import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.generation.sampler import Sampling, generate
 from nanoscope.messages import Message
 from nanoscope.runs.events import Forecast
-from nanoscope.training.engine import Engine, Pass, WarmUp
+from nanoscope.training.engine import Engine, WarmUp
 from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.memory import Memory, checkpoint_bytes
 
 SAMPLE_TOKENS = 200  # of a sample that a run writes
 OPTIMIZER_SECONDS = {"classic": 3e-9, "modern": 10e-9}  # per updated parameter, on two cores
 SAVE_SECONDS, SAVED_PER_SECOND = 0.006, 300e6  # bytes written, synced and hashed, on a virtual machine's disk
-EXTRA_SECONDS, EXTRA_TIMES = 0.05, 2  # to measure a part of an evaluation
-TRIED_TOKENS = 10  # of a sample
 FORWARD_SHARE = 1 / 3  # of a forward and backward pass
 
 LONG_STEP, LONG_RUN = 180.0, 30 * 86400.0  # beyond these a warning is due, and beyond an epoch per iteration
@@ -37,34 +31,13 @@ def first_seconds(engine: Engine, evaluator: Evaluator, measured: WarmUp) -> dic
     update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.machine.device.type == "cpu" else 0.0
     return {
         "step": config.sequences_per_step * each + update,
-        "eval": evaluation_seconds(engine, evaluator, fastest),
+        "eval": sum(evaluator.shares) * FORWARD_SHARE * each * world,
         "checkpoint": save_seconds(checkpoint_bytes(engine.optimizer)),
-        "sample": sample_seconds(engine) if config.sample_interval else None,
     }
 
 
 def save_seconds(size: int) -> float:
     return SAVE_SECONDS + size / SAVED_PER_SECOND
-
-
-def evaluation_seconds(engine: Engine, evaluator: Evaluator, measured: Pass) -> float:
-    """The seconds of one evaluation in this process: some of its own windows are evaluated, as many as is quick."""
-    each = FORWARD_SHARE * measured.seconds / measured.sequences
-    at_once = min(evaluator.batch, len(evaluator.starts["val"]), int(EXTRA_SECONDS / each))
-    if at_once:
-        each = min(evaluator.seconds_of(engine.plain_model, at_once) for _ in range(EXTRA_TIMES)) / at_once
-    return sum(evaluator.shares) * each
-
-
-def sample_seconds(engine: Engine) -> float:
-    """The seconds of one sample: its first tokens are generated."""
-    model, settings = engine.plain_model, Sampling(max_new_tokens=TRIED_TOKENS)
-    prompt = torch.zeros(1, 1, dtype=torch.long, device=engine.machine.device)
-    began = time.perf_counter()
-    with engine.machine.sampling():
-        tokens = list(generate(model, prompt, settings, model.config.vocab_size))
-    tokens[-1].cpu()  # waits for it
-    return SAMPLE_TOKENS / TRIED_TOKENS * (time.perf_counter() - began)
 
 
 def warnings(

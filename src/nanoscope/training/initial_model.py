@@ -1,20 +1,23 @@
 """The model that a run begins with: a new one, one with weights of another model, or the shape of a checkpoint."""
 
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nanoscope.config import KEYS, SHAPE_KEYS, TrainConfig, build, refuse_changes
+from nanoscope.config import KEYS, OPTIONS, SHAPE_KEYS, TrainConfig, build, convert, refuse_changes
 from nanoscope.config_sources import Resolved, merged
 from nanoscope.data.dataset import Dataset, is_dataset, open_dataset
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA
-from nanoscope.interop.models import OpenedModel
+from nanoscope.interop.models import OpenedModel, nanogpt_dataset, nanogpt_tokenizer
+from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.messages import Message, Shown
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
-from nanoscope.model.checkpoint import LoadedCheckpoint
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.model.weights import load_model_weights, with_block_size
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
@@ -124,16 +127,13 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, 
     size = dataset.tokenizer.vocab_size
     ids = torch.full((padded_vocabulary(dataset.vocab_size),), -1)
     ids[:size] = torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)])
-    shared = int((ids >= 0).sum())
     note = Message(
-        "{known:d} of the {size:d} tokens of {folder} are known to {model}",
-        known=shared,
+        "{known:d} of the {size:d} tokens of {folder} are known to {model}; new ones begin untrained",
+        known=int((ids >= 0).sum()),
         size=size,
         folder=dataset.folder,
         model=model.name,
     )
-    if shared < size:
-        note = Message("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
     return ids, [note]
 
 
@@ -182,3 +182,41 @@ def fit_weights(model: LanguageModel, old: OpenedModel, ids: Tensor) -> dict[str
     if NGRAMS in weights:  # its rows are found by hashing ids: all of them begin untrained
         weights[NGRAMS] = fresh[NGRAMS]
     return weights
+
+
+NOT_TAKEN = ("out_dir", "init_from", *OPTIONS)  # about the command, not the run
+
+
+def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
+    """A ckpt.pt as a checkpoint with the optimizer's state, and the settings of its run.
+
+    Its machine's settings are left out: the file may come from a GPU that this machine does not have.
+    """
+    found = read_nanogpt(file, optimizer=True)
+    settings: dict[str, Any] = {}
+    for key, value in found.settings.items():
+        if key in KEYS and key not in NOT_TAKEN and KEYS[key].metadata["group"] != "machine":
+            with suppress(ValueError):  # what can't be read has its default
+                settings[key] = convert(key, value)
+    settings |= {key: getattr(found.config, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] != "modern"}
+    if dataset := nanogpt_dataset(found):
+        settings["dataset"] = dataset
+    tokenizer, _ = nanogpt_tokenizer(found)
+    sequences = found.step * settings.get("batch_size", 12) * settings.get("gradient_accumulation_steps", 40)
+    progress = TrainingState(
+        step=found.step,
+        sequences=sequences,
+        best_val_loss=found.val_loss,
+        best_step=None if found.val_loss is None else found.step,
+    )
+    checkpoint = LoadedCheckpoint(
+        folder=file,
+        model=found.weights,
+        optimizer=found.optimizer,
+        progress=progress,
+        model_config=found.config,
+        tokenizer=tokenizer.to_json() if tokenizer else None,
+        scaler={},
+        run={"evaluation": "random windows"},
+    )
+    return checkpoint, settings

@@ -1,23 +1,240 @@
-"""From a resolved configuration to an exit status: start the run, train, fail if what was trained isn't saved."""
+"""From a resolved configuration to an exit status: `start` makes a run ready, `launch` trains it.
 
+Start-up finds every mistake that can be found before the first iteration.
+"""
+
+import dataclasses
+import platform
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+import torch
 
 from nanoscope.checkpoint_files import LAST, read_pointer
+from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
-from nanoscope.errors import JobError
-from nanoscope.messages import Message, Shown, on_terminal
+from nanoscope.data.corpora import CORPORA
+from nanoscope.data.dataset import Dataset, open_dataset
+from nanoscope.data.find import find_dataset
+from nanoscope.data.ngrams import ladder_of, stored_ladder
+from nanoscope.errors import JobError, why
+from nanoscope.hardware.memory import available_bytes
+from nanoscope.messages import Message, Shown, joined, on_terminal
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.console import resume_command
-from nanoscope.runs.events import End
-from nanoscope.training.console import open_terminal
+from nanoscope.runs.events import End, Note, Resume, Start
+from nanoscope.training.checkpoint import CheckpointWriter
+from nanoscope.training.console import StageDisplay, open_terminal
 from nanoscope.training.distributed import Processes, is_another_gone
+from nanoscope.training.engine import Engine, WarmUp
+from nanoscope.training.evaluate import Data
+from nanoscope.training.forecast import first_seconds, warnings
+from nanoscope.training.initial_model import initial_model
+from nanoscope.training.machine import MachineMetrics, choose_machine
+from nanoscope.training.pace import Pace
 from nanoscope.training.phases import PhaseClock
-from nanoscope.training.resume import NothingToTrainError, flags_to_continue
+from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
+from nanoscope.training.resume import (
+    NothingToTrainError,
+    StartPoint,
+    check_data,
+    find_start_point,
+    flags_to_continue,
+    new_folder,
+    schedule_notes,
+    unfinished_run_note,
+    update_records,
+)
 from nanoscope.training.run import Run
-from nanoscope.training.startup import start
+from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.stopping import StopRequest
+from nanoscope.training.trackers import check_trackers, wanted
 from nanoscope.training.trainer import train
+from nanoscope.version import __version__
+
+IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
+
+
+class Started(NamedTuple):
+    """A run that is ready for its first iteration."""
+
+    run: Run
+    engine: Engine
+    data: Data
+    resources: ExitStack
+    """Closed at the end: the loader's thread, the log files, the lock of the folder."""
+
+
+def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
+    with ExitStack() as resources:
+        processes = Processes.from_environment()
+        origin = find_start_point(resolved, processes, resources)
+        check_trackers(origin.config)
+        resources.callback(torch.set_num_threads, torch.get_num_threads())
+        cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
+        machine, notes = choose_machine(origin.config, processes, cpu_dtype)
+        dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
+        notes += check_data(dataset, origin.checkpoint)
+        torch.manual_seed(origin.config.seed)
+        checkpoint, state = origin.checkpoint, origin.checkpoint.progress if origin.checkpoint else TrainingState()
+        model, config, more = initial_model(
+            origin.config, dataset, machine, checkpoint=checkpoint, weights=origin.weights
+        )
+        engine = Engine(config, model, machine, state.micro_batch)
+        if checkpoint is not None:
+            engine.restore(checkpoint)
+        data = Data(config, dataset, machine, model.config.vocab_size, state)
+        resources.callback(data.close)
+        for split in data.evaluator.splits.values():
+            split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
+        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
+        run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
+        resources.callback(run.reporter.close)
+        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
+        return Started(run, engine, data, resources.pop_all())
+
+
+def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
+    """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
+
+    A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
+    """
+    config, kind, resumed = origin.config, str(origin.config.tokenizer), origin.resumed
+    own = resumed is not None and "dataset" not in resumed.changed | resumed.for_session
+    run = origin.folder.path if origin.folder and own else None
+    if origin.weights is not None and not tokenizer_typed:
+        known = origin.weights.tokenizer if config.dataset in CORPORA else None
+        kind = known.kind if known else "auto"
+    folder = None
+    if processes.first:
+        with StageDisplay() as display:
+            folder = find_dataset(config.dataset, kind, display.show, run=run)
+            ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
+    processes.wait()
+    return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
+
+
+def open_run(
+    config: TrainConfig,
+    origin: StartPoint,
+    folder: RunFolder,
+    data: Data,
+    state: TrainingState,
+    terminal: Terminal,
+    clock: PhaseClock,
+) -> Run:
+    processes = data.machine.processes
+    sinks: list[Sink] = [terminal] if processes.first else []
+    if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
+        try:
+            sinks = open_sinks(folder, terminal, clock.wall_seconds)
+            sinks += [tracker(folder.path) for tracker in wanted(config)]
+        except OSError as error:
+            file = error.filename or folder.path
+            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+    writer = CheckpointWriter(folder, config.keep_checkpoints)
+    writer.saved_step = state.step if folder.holds_run() else None
+    return Run(
+        config,
+        folder,
+        state,
+        processes,
+        Reporter(folder, *sinks),
+        clock,
+        Pace(config, clock),
+        writer,
+        MachineMetrics(data.machine.device),
+        data.dataset.tokenizer,
+        data.evaluation,
+        origin.resumed,
+    )
+
+
+def prepare_first_step(
+    run: Run, engine: Engine, data: Data, checkpoint: LoadedCheckpoint | None, notes: list[Shown]
+) -> None:
+    """Warm up, then emit the first events and write config.toml: all of that is on the disk before iteration 0.
+
+    An evaluation alone needs no warm-up.
+    """
+    training = not run.config.eval_only and run.state.step < run.config.max_iters
+    halved: list[tuple[int, int]] = []
+    engine.notify = lambda before, now: halved.append((before, now))
+    if engine.machine.choice.compile and training:
+        run.reporter.progress(Message("compiling the model"))
+    warmed_up = engine.warm_up(run.state.step) if training else None
+    run.start = start_event(run, engine, data)
+    run.reporter.emit(run.start, *(Note(text=note) for note in notes))
+    if run.processes.first and not run.read_only:
+        run.write_config()
+    if checkpoint is not None and run.resumed is not None:
+        records = update_records(checkpoint, run.config, run.evaluation)
+        run.reporter.emit(Resume(step=run.state.step, changed=run.resumed.changed, for_session=run.resumed.for_session))
+        run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
+    engine.notify = run.note_smaller_micro_batch
+    for sizes in halved:
+        engine.notify(*sizes)
+    if warmed_up is not None:
+        report_forecast(run, engine, data, warmed_up)
+
+
+def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> None:
+    """Report what the run will take, with warnings where that is absurd."""
+    if warmed_up.compile_problem is not None:
+        problem = warmed_up.compile_problem[:120]
+        text = Message(
+            "torch.compile does not work here ({problem}); training continues in eager mode", problem=problem
+        )
+        run.reporter.emit(Note(text=text))
+    run.pace.guess = first_seconds(engine, data.evaluator, warmed_up)
+    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.split("train"))
+    expected = run.pace.forecast(step, evaluated=run.state.evaluated_at == step)
+    expected = msgspec.structs.replace(
+        expected,
+        epochs_per_step=epochs,
+        epochs=(step + expected.steps) * epochs,
+        memory_bytes=warmed_up.memory.total(engine.micro_batch),
+        memory_available=available_bytes(engine.machine.device),
+    )
+    found = warnings(run.config, expected, warmed_up.memory, engine.micro_batch, run.processes.world)
+    run.reporter.emit(expected, *(Note(text=text, level="warning") for text in found))
+
+
+def start_event(run: Run, engine: Engine, data: Data) -> Start:
+    dataset, machine = data.dataset, engine.machine
+    peak_flops, peak_source = machine.peak
+    return Start(
+        run=run.folder.path.name,
+        config=dataclasses.asdict(run.config),
+        nanoscope=__version__,
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        device=machine.choice.device,
+        device_name=machine.choice.device_name,
+        device_reasons=joined(", ", machine.choice.reasons),
+        dtype=machine.choice.dtype,
+        compiled=engine.compiled,
+        processes=run.processes.world,
+        peak_flops=peak_flops or 0.0,
+        peak_source=peak_source,
+        data_folder=str(dataset.folder),
+        dataset_fingerprint=dataset.fingerprint,
+        tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
+        parameters=engine.plain_model.parameter_count(),
+        tokens_per_step=run.config.tokens_per_step,
+        first_step=run.state.step,
+        vocab_size=dataset.vocab_size,
+        train_tokens=len(dataset.split("train")),
+        val_tokens=len(dataset.split("val")),
+        ladder=stored_ladder(dataset),
+    )
+
 
 Closing = Callable[[str], Sequence[Shown]]
 """The last lines about the run in a folder. Training doesn't judge runs: whoever starts one may pass in what does."""
@@ -83,10 +300,20 @@ def _check(run: Run, end: End) -> None:
             "{kept}. Try lower learning rates: {command}",
             step=end.step,
             kept=kept,
-            command=f"{again} --lr_scale={run.config.lr_scale / 2}",
+            command=f"{again} {_lower_rates(run.config)}",
         )
     if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = Message("the newest complete one is {last}", last=last) if last else Message("there is none")
         raise JobError(
             "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
         )
+
+
+def _lower_rates(config: TrainConfig) -> str:
+    """The default of each rate that is far above it; if there is none, half of all rates."""
+    usual = TrainConfig(recipe=config.recipe)
+    rates = {"learning_rate": "peak_lr", "matrix_lr": "matrix_lr", "table_lr": "table_lr"}
+    flags = {
+        key: getattr(usual, name) for key, name in rates.items() if getattr(config, name) > 2 * getattr(usual, name)
+    }
+    return " ".join(f"--{key}={value}" for key, value in (flags or {"lr_scale": config.lr_scale / 2}).items())

@@ -72,9 +72,11 @@ class RunLock:
         self._note_seen: Identity | None = None
         self._folder_seen: Identity | None = None
 
-    def acquire(self) -> "RunLock":
-        """LockedError names the process that holds the lock, or may hold it."""
+    def acquire(self, *, wait: bool = False) -> "RunLock":
+        """LockedError names the process that holds the lock, or may hold it. `wait`: for the silence of a machine."""
         locked, holder = self._lock_file(), self._holder()
+        if wait and holder is not None and not holder.on_this_machine and self._falls_silent(holder):
+            holder = None
         if holder is not None and self._may_be_running(holder, locked):
             self._file.release()
             raise self._in_use(holder)
@@ -84,14 +86,9 @@ class RunLock:
         threading.Thread(target=self._refresh, name="run lock", daemon=True).start()
         return self
 
-    def wait_for_silence(self) -> None:
-        """If another machine trained here, wait until it has been silent for minutes, and remove its lock.json.
-
-        For jobs that are restarted. Returns at once if that machine shows a sign of life: `acquire` then refuses.
-        """
-        holder, began, seen = self._holder(), time.monotonic(), self._silent_since()
-        if holder is None or holder.on_this_machine:
-            return
+    def _falls_silent(self, holder: Holder) -> bool:
+        """Wait until another machine has been silent for minutes. False as soon as it shows a sign of life."""
+        began, seen = time.monotonic(), self._touched()
         if (left := SILENT_SECONDS - self._silence()) > 0:
             text = Message(
                 "{folder} was last being trained by {holder}, on another machine; "
@@ -103,10 +100,10 @@ class RunLock:
             print(on_terminal(text), file=sys.stderr, flush=True)
         # By our own clock, too: a file system may have its times from machines whose clocks differ.
         while (left := SILENT_SECONDS - max(self._silence(), time.monotonic() - began)) > 0:
-            if self._silent_since() != seen:
-                return
+            if self._touched() != seen:
+                return False
             time.sleep(min(left, 1.0))
-        self.note.unlink(missing_ok=True)
+        return True
 
     def check(self) -> None:
         """LockLostError if the folder is no longer this process's: taken over, moved or deleted.
@@ -201,7 +198,7 @@ class RunLock:
                 if _identity(self.note) == self._note_seen:
                     os.utime(self.note)
 
-    def _silent_since(self) -> float:
+    def _touched(self) -> float:
         try:
             return self.note.stat().st_mtime
         except OSError:

@@ -5,7 +5,6 @@ init_from=auto means, `continue_run` says which run is resumed with which settin
 loads its checkpoint. This module is imported before torch, so functions that need torch import it themselves.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from nanoscope.config import (
     KEYS,
     OPTIONS,
     RUN_NOTES,
-    SHAPE_KEYS,
     Mistakes,
     TrainConfig,
     build,
@@ -33,7 +31,6 @@ from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import EndReason, Note
 from nanoscope.runs.summary import summary_of
 from nanoscope.suggest import did_you_mean
-from nanoscope.training.lock import RunLock
 from nanoscope.training.run_folder import (
     RunFolder,
     check_unused,
@@ -100,7 +97,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
 
     `tuned` may choose other settings of the machine. Called before torch is imported.
     """
-    resolved = resolve_init_from(resolve(words), wait=os.environ.get("RANK", "0") == "0")
+    resolved = resolve_init_from(resolve(words))
     if tuned is not None:
         resolved = tuned(resolved)
     config, cpu_dtype = resolved.config, None
@@ -113,17 +110,11 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
     return resolved
 
 
-def resolve_init_from(resolved: Resolved, *, wait: bool = False) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin.
-
-    `wait`: the machine on which the job ran before may be about to save.
-    """
+def resolve_init_from(resolved: Resolved) -> Resolved:
+    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
     if resolved.config.init_from != "auto":
         return resolved
-    newest = _candidates(resolved)[-1:]
-    if newest and wait:
-        RunLock(newest[0].path).wait_for_silence()
-    resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in newest)
+    resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in _candidates(resolved)[-1:])
     init_from = "resume" if resumes else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
@@ -133,7 +124,7 @@ def continue_run(resolved: Resolved) -> Resumed:
     folder, file = _run_to_resume(resolved)
     if file is None:
         return _resumed(folder, resolved)
-    from nanoscope.training.nanogpt_run import nanogpt_run
+    from nanoscope.training.initial_model import nanogpt_run
 
     checkpoint, settings = nanogpt_run(file)
     return replace(_resumed(folder, resolved, settings), nanogpt=checkpoint)
@@ -145,11 +136,11 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
     from nanoscope.training.initial_model import config_for_weights
 
     if resolved.config.init_from == "resume":
-        resumed = continue_run(resolved)
-        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
+        resumed, auto = continue_run(resolved), resolved.given.get("init_from") == "auto"
+        folder = lock_folder(resumed.folder.path, wait=auto) if processes.first else resumed.folder
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
-        check_unfinished(checkpoint.progress, resumed, auto=resolved.given.get("init_from") == "auto")
+        check_unfinished(checkpoint.progress, resumed, auto=auto)
         notes = [*resolved.notes, *map(str, problems), *resumed.notes]
         return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
@@ -247,20 +238,14 @@ def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | No
     typed = {**resolved.typed, **options, **own}
     refuse_changes(typed, {"output_lr": 0.0, **saved}, str(folder.path))
     notes: list[Shown] = [note for note in mistakes.notes if note not in resolved.notes]
-    for key, value in resolved.given.items():
-        before = saved.get(key, KEYS[key].default)
-        if key not in typed and value != before:
-            way = Message("type {flag} to change it", flag=f"--{key}={value}")
-            if key in SHAPE_KEYS:
-                way = Message("a model keeps its shape")
-            notes.append(
-                Message(
-                    "{setting} is not used: the run has {before}; {way}",
-                    setting=f"{key}={value}",
-                    before=str(before),
-                    way=way,
-                )
-            )
+    unused = [
+        f"{key}={value}"
+        for key, value in resolved.given.items()
+        if key not in typed and value != saved.get(key, KEYS[key].default)
+    ]
+    if unused:
+        settings = ", ".join(unused)
+        notes.append(Message("not used, because the run has its own settings: {settings}", settings=settings))
     config, now = build({**saved, **own}, mistakes), build({**saved, **typed})
     return Resumed(folder, now, config, *_changes(config, now), notes, _cpu_dtype(recorded or {}))
 

@@ -125,7 +125,7 @@ def next_free_folder(name: str, *, again: bool = False) -> RunFolder:
 
 def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = lock_folder(path)
+    folder = lock_folder(path, wait=again)
     try:
         if not overwrite:
             check_unused(folder, again=again)
@@ -148,16 +148,11 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
 
 def check_unused(folder: RunFolder, *, again: bool = False) -> None:
     """Refuse a folder with a run. `again`: one that has not saved anything yet may begin once more, in the same log."""
-    if folder.holds_run():
+    if folder.holds_run() or folder.has_event(SAVED if again else (*SAVED, *TRAINED)):
         raise UsageError(
-            "{path} already holds a run with checkpoints\n"
-            "Resume it: --init_from=resume. Keep it: --out_dir=ANOTHER. Delete it: --overwrite=True",
-            path=folder.path,
-        )
-    if folder.has_event(SAVED if again else (*SAVED, *TRAINED)):
-        raise UsageError(
-            "{path} already holds a run, whose checkpoints are not there\n"
-            "Keep its log: --out_dir=ANOTHER. Delete it: --overwrite=True",
+            "{path} already holds a run\n"
+            "Resume it, if it has a checkpoint: --init_from=resume. Keep it: --out_dir=ANOTHER. "
+            "Delete it: --overwrite=True",
             path=folder.path,
         )
 
@@ -180,12 +175,13 @@ def numbered_folders(name: str) -> list[Path]:
     return found
 
 
-def lock_folder(path: Path) -> RunFolder:
+def lock_folder(path: Path, *, wait: bool) -> RunFolder:
+    """`wait`: another machine that trained there may be about to save."""
     try:
         make_folder(path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    return RunFolder(path, RunLock(path).acquire())
+    return RunFolder(path, RunLock(path).acquire(wait=wait))
 
 
 def _unwritable(path: Path, error: OSError) -> JobError:

@@ -25,7 +25,6 @@ from nanoscope.runs.events import COMPLETE, AnyEvent, End, Eval, Iter, Note, Rol
 from nanoscope.training.reporter import Sink
 
 CONNECT_SECONDS = 10
-QUIET_SECONDS = 2.0  # at the end of a run, before it says that it waits
 WAIT_SECONDS = 30.0  # at the end of a run, for all of them
 MOST_WAITING = 100_000  # events, for a tracker that hangs
 
@@ -89,13 +88,7 @@ class Tracker(Sink):
 
     def close(self) -> None:
         self.write(None)
-        self._thread.join(QUIET_SECONDS)
-        if self._thread.is_alive():
-            text = Message(
-                "waiting up to {seconds:g} s for {trackers} to finish", seconds=WAIT_SECONDS, trackers=self.package
-            )
-            self.reporter.emit(Note(text=text))
-            self._thread.join(WAIT_SECONDS)
+        self._thread.join(WAIT_SECONDS)
         if self._thread.is_alive():
             text = Message("{trackers} did not finish in time; events.jsonl has every number", trackers=self.package)
             self.notes.put(Note(text=text, level="warning"))

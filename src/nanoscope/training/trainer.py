@@ -11,8 +11,8 @@ from nanoscope.files import write_atomically
 from nanoscope.generation.sampler import Sampling, generate_text
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollback, Sample
-from nanoscope.training.data import Data
 from nanoscope.training.engine import Engine
+from nanoscope.training.evaluate import Data
 from nanoscope.training.forecast import SAMPLE_TOKENS
 from nanoscope.training.progress import Progress
 from nanoscope.training.resume import flags_to_continue, update_records

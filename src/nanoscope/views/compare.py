@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from nanoscope.findings.compare.declared import Compared, Comparison, ComparisonRow, Effect, Identical, Repeats
+from nanoscope.findings.compare import Comparison, ComparisonRow
+from nanoscope.findings.compare.effects import Effect, Identical, Repeats
+from nanoscope.findings.compare.runs import Compared
 from nanoscope.messages import NOTHING, Message, printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language

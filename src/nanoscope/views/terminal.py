@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
-from nanoscope.findings.compare.declared import Confounded, Effect, Identical, Repeats
+from nanoscope.findings.compare.effects import Confounded, Effect, Identical, Repeats
 from nanoscope.findings.declared import LogError, NoteFinding, Verdict
 from nanoscope.findings.eta import Eta
-from nanoscope.messages import NOTHING
+from nanoscope.messages import NOTHING, printable
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.charts import SLOW_MARK, VALIDATION_MARK, loss_chart, step_time_chart
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
@@ -39,7 +39,7 @@ def print_report(
         return
     shown = main_run(analyses)
     if len(analyses) > 1:
-        _runs_table(analyses, page)
+        runs_table([str(number) for number in range(1, len(analyses) + 1)], analyses, page)
         _experiment(log, analyses, page)
         page.heading(say("Run {number:number} of {count:number}", number=shown + 1, count=len(analyses)))
     is_last = shown == len(analyses) - 1
@@ -111,17 +111,17 @@ def _charts(run: Run, analysis: Analysis, page: Page) -> None:
             page.line(text)
 
 
-def _runs_table(analyses: Sequence[Analysis], page: Page) -> None:
-    """The runs of one log in a table."""
+def runs_table(names: Sequence[str], analyses: Sequence[Analysis], page: Page) -> None:
+    """A line about each run."""
     language = page.language
     say = language.say
     headers = [say("run"), say("steps"), say("normal step"), say("loss"), say("best validation"), say("verdict")]
     rows = []
-    for number, a in enumerate(analyses, start=1):
+    for name, a in zip(names, analyses, strict=True):
         last = a.progress.last_step
         rows.append(
             [
-                str(number),
+                printable(name),
                 NOTHING if last is None else language.isolate(f"{a.summary.first_step or 0}–{last}"),
                 language.duration(a.timing.typical_s if a.timing else None),
                 language.loss(a.train_loss.smoothed_last),

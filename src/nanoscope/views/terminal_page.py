@@ -144,7 +144,9 @@ class Page:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for index, header in enumerate(headers):
             justify: Literal["left", "right"] = "right" if 0 < index <= numeric else "left"
-            table.add_column(header.translate(_STAND_INS), justify=justify, overflow="fold")
+            longest = 0 if index else max((columns(row[0]) for row in rows), default=0)  # names are not broken
+            least = min(longest, self.width // 2)
+            table.add_column(header.translate(_STAND_INS), justify=justify, overflow="fold", min_width=least)
         for row in rows:
             table.add_row(*(Text(cell.replace(NO_BREAK_SPACE, " ").translate(_STAND_INS)) for cell in row))
         parts = self.console.render(table, self.console.options.update(width=self.width))

@@ -1,46 +1,76 @@
 """One of several runs that are compared: its settings, which of them matter to what is learnt, and its data."""
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from nanoscope.findings.analyse import Analysis
-from nanoscope.findings.compare.declared import NotComparable, Setting
-from nanoscope.messages import printable
+from nanoscope.findings.declared.base import Confidence, Finding
+from nanoscope.messages import Message, Said, printable
 from nanoscope.runs.run import NOT_FINITE, ConfigValue, Run
 
-# They change what is printed, kept or measured, not the training.
-BOOKKEEPING = {
-    "out_dir", "run", "log_interval", "eval_interval", "eval_iters", "eval_batch_size", "eval_only", "overwrite",
-    "wandb_log", "wandb_project", "wandb_run_name", "always_save_checkpoint", "keep_checkpoints", "sample_interval",
-    "on_nan", "max_minutes", "patience", "peak_flops", "mfu_assumes", "save_interval", "num_workers", "steps",
-    "flops_per_token", "tensorboard", "peak_source", "peak_dtype",
-}  # fmt: skip
-DATA_KEYS = {"dataset", "vocab_size", "train_tokens", "val_tokens", "tokenizer"}
-SPEED_ONLY = {"compile", "device", "device_name", "threads", "waiting", "backend", "processes", "world_size"}
-NOT_LEARNT = BOOKKEEPING | DATA_KEYS | SPEED_ONLY | {"seed"}
-LENGTH_KEYS = ("max_iters", "max_steps", "num_iterations", "total_steps", "train_steps")
-SPLIT_KEYS = {"batch_size", "gradient_accumulation_steps", "device_batch_size", "processes", "world_size"}
-# What only follows from other settings, and from which ones.
-FOLLOWS = {
-    "parameters": {"n_layer", "n_embd", "n_head", "block_size", "model_type", "depth", "recipe", "ngrams", "bias"},
-    "tokens_per_step": {*SPLIT_KEYS, "block_size"},
-    "total_batch_size": {*SPLIT_KEYS, "block_size", "tokens_per_step"},
-}
-# Settings that are usually kept in proportion to another one.
-LEADERS = {"min_lr": "learning_rate", "lr_decay_iters": "max_iters", "warmup_iters": "max_iters", "n_head": "n_embd"}
-RESULTS = ("parameters", "tokens_per_step", "total_batch_size", "trainer")  # of other settings: nobody can set them
+KINDS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
+NOT_LEARNT = {*KINDS["bookkeeping"], *KINDS["not_learnt"], "seed"}
 ROUNDED_ABOVE = 100_000  # such numbers may have been rounded ('10.65M')
 ALL_SETTINGS = 20  # a log that shows so many shows all
 MANY_SETTINGS = 8  # in common, of those that can change what is learnt: another difference is unlikely to be hidden
-
-# Of tokenizers that many datasets share: the same vocabulary does not make them the same data.
-COMMON_VOCABULARIES = {256, 257, 30522, 32000, 32768, 50257, 50304, 65536, 100277, 128256, 151936}
 PADDING = 128  # vocabularies are often rounded up to a multiple of this
 SAME_SIZE = 0.001
 OTHER_START = 0.5  # nats between the losses of two untrained models: other vocabularies
+
+Setting = tuple[str, str]  # name and value
+
+
+class Compared(Finding):
+    """Base of what is said about several runs. Runs are numbers: their places in the comparison."""
+
+    confidence: Confidence = field(default="likely", kw_only=True)
+
+    def said(self, names: Sequence[str]) -> Said:
+        """One or a few sentences about runs of these names."""
+        return self.text()
+
+
+REASONS = {
+    "unit": Message("The losses of {run} and {other} can't be compared: one is in bits per byte, the other per token."),
+    "bits": Message("The losses of {run} and {other} can't be compared: one is in bits, the other in nats."),
+    "vocabulary": Message(
+        "The losses of {run} and {other} can't be compared: their vocabularies have {one} and {two} tokens."
+    ),
+    "data": Message("The losses of {run} and {other} can't be compared: they learn from different data."),
+    "start": Message(
+        "The losses of {run} and {other} probably can't be compared: they begin at {one} and {two}, so "
+        "their vocabularies or initial weights differ."
+    ),
+}
+
+
+class NotComparable(Compared):
+    """The losses of `run` and `other` are not of the same data, tokenizer or unit."""
+
+    run: int
+    other: int
+    reason: Literal["unit", "bits", "vocabulary", "data", "start"]
+    values: tuple[str, ...]  # what differs, where it can be told
+
+    def said(self, names: Sequence[str]) -> Said:
+        shown = dict(zip(("one", "two"), self.values, strict=False))
+        return Message(REASONS[self.reason].template, run=names[self.run], other=names[self.other], **shown)
+
+
+class UnknownData(Compared):
+    """The logs do not say what the runs learn from."""
+
+    runs: tuple[int, ...]
+
+    TEXT = Message(
+        "The logs don't say what the runs learn from. Their losses can be compared only if it is the same text and "
+        "tokenizer."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -50,27 +80,23 @@ class ComparedRun:
     index: int
     run: Run
     analysis: Analysis
-    settings: Mapping[str, ConfigValue]
 
-    @classmethod
-    def of(cls, index: int, run: Run, analysis: Analysis) -> "ComparedRun":
+    @cached_property
+    def settings(self) -> Mapping[str, ConfigValue]:
         """With what 'auto' turned out to be, and what a resume changed."""
-        settings = dict(run.config)
-        if analysis.progress.tokens_per_step:
-            settings["tokens_per_step"] = analysis.progress.tokens_per_step
-        settings = {key: value for key, value in settings.items() if key not in RESULTS or value}
-        settings["trainer"] = run.format
-        if run.details:
-            start = run.details.start
+        results = {"tokens_per_step": self.analysis.progress.tokens_per_step, "trainer": self.run.format}
+        settings = self.run.config | {key: value for key, value in results.items() if value}
+        settings = {key: value for key, value in settings.items() if key not in KINDS["results"] or value}
+        if self.run.details:
+            start = self.run.details.start
             device = str(start.device_name) if start.device_name else None
             resolved = {"dtype": start.dtype, "compile": start.compiled, "device_name": device}
             settings |= {key: value for key, value in resolved.items() if value is not None}
-            for resume in run.details.resumes:
-                changed = {key: f"{written(was)} → {written(now)}" for key, (was, now) in resume.changed.items()}
-                settings |= {key: value for key, value in changed.items() if key not in NOT_LEARNT}
+            for resume in self.run.details.resumes:
+                changed = ((key, f"{written(was)} → {written(now)}") for key, (was, now) in resume.changed.items())
+                settings |= {key: value for key, value in changed if key not in NOT_LEARNT}
         # Sentences will quote them.
-        safe = {printable(key): printable(v) if isinstance(v, str) else v for key, v in settings.items()}
-        return cls(index, run, analysis, safe)
+        return {printable(key): printable(v) if isinstance(v, str) else v for key, v in settings.items()}
 
     @cached_property
     def printed(self) -> dict[tuple[str, int], float]:
@@ -93,7 +119,7 @@ class ComparedRun:
 
     @property
     def dataset(self) -> str:
-        return str(self.settings.get("dataset", "")).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+        return _last_part(str(self.settings.get("dataset", "")).replace("\\", "/"))
 
     def size(self, key: str) -> int:
         """A number of tokens; 0 if it is unknown."""
@@ -122,9 +148,10 @@ def obstacle(one: ComparedRun, two: ComparedRun) -> NotComparable | None:
     def because(reason: str, *values: object) -> NotComparable:
         return NotComparable(one.index, two.index, reason, tuple(map(str, values)))  # type: ignore[arg-type]
 
-    metrics = {each.analysis.evals.metric for each in (one, two) if each.analysis.evals}
-    if len(metrics) > 1:
+    if len({each.analysis.evals.metric for each in (one, two) if each.analysis.evals}) > 1:
         return because("unit")
+    if len({each.run.loss_in_bits for each in (one, two) if each.analysis.train_loss.first is not None}) > 1:
+        return because("bits")
     if one.fingerprint and two.fingerprint:
         return None if one.fingerprint == two.fingerprint else because("data")
     vocabularies = one.size("vocab_size"), two.size("vocab_size")
@@ -136,7 +163,7 @@ def obstacle(one: ComparedRun, two: ComparedRun) -> NotComparable | None:
     if all(sizes):
         return None if math.isclose(*sizes, rel_tol=SAME_SIZE) else because("data")
     # As many different characters, by chance, in two texts: possible, but rare.
-    same_characters = 0 < low == high and low not in COMMON_VOCABULARIES
+    same_characters = 0 < low == high and low not in KINDS["common_vocabularies"]
     if one.dataset and two.dataset and one.dataset != two.dataset and not same_characters:
         return because("data")
     starts = one.first_loss, two.first_loss
@@ -148,7 +175,7 @@ def obstacle(one: ComparedRun, two: ComparedRun) -> NotComparable | None:
 def knows_data(group: Group) -> bool:
     """Whether something says what each run learns from; a vocabulary of characters is nearly a fingerprint."""
     vocabularies = {each.size("vocab_size") for each in group}
-    if len(vocabularies) == 1 and not vocabularies & {0, *COMMON_VOCABULARIES}:
+    if len(vocabularies) == 1 and not vocabularies & {0, *KINDS["common_vocabularies"]}:
         return True
     return all(each.dataset or each.fingerprint or each.size("train_tokens") for each in group)
 
@@ -160,7 +187,7 @@ def learning_factors(runs: Group) -> list[str]:
     """The settings that differ and can change what is learnt, without those that only follow from others."""
     keys = dict.fromkeys(key for each in runs for key in each.settings if key not in NOT_LEARNT)
     differing = [key for key in keys if differs(runs, key)]
-    split = [key for key in differing if key in SPLIT_KEYS]
+    split = [key for key in differing if key in KINDS["split"]]
     tokens = [each.settings.get("tokens_per_step") for each in runs]
     if None not in tokens and (len(split) > 1 or len(set(tokens)) == 1):
         # How the tokens of a step are split up does not change what is learnt from them.
@@ -170,12 +197,12 @@ def learning_factors(runs: Group) -> list[str]:
 
 def _follows(key: str, others: set[str], runs: Group) -> bool:
     """Whether a setting differs only because another one does."""
-    leader = LEADERS.get(key)
-    return bool(others & FOLLOWS.get(key, set())) or (leader in others and _proportional(runs, key, leader or ""))
-
-
-def _proportional(runs: Group, one: str, two: str) -> bool:
-    pairs = [(each.settings.get(one), each.settings.get(two)) for each in runs]
+    leader = KINDS["leaders"].get(key)
+    if not others.isdisjoint(KINDS["follows"].get(key, ())):
+        return True
+    if leader not in others:
+        return False
+    pairs = [(each.settings.get(key), each.settings.get(leader)) for each in runs]
     if not all(isinstance(value, int | float) and value for pair in pairs for value in pair):
         return False
     ratios: list[float] = [a / b for a, b in pairs]  # type: ignore[operator]
@@ -193,7 +220,11 @@ def _alike(one: ConfigValue, two: ConfigValue) -> bool:
     numbers = [value for value in (one, two) if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) == 2:
         return math.isclose(*numbers, rel_tol=0.01 if min(numbers) > ROUNDED_ABOVE else 1e-9)
-    return str(one).rstrip("/").rsplit("/", 1)[-1] == str(two).rstrip("/").rsplit("/", 1)[-1]
+    return _last_part(one) == _last_part(two)
+
+
+def _last_part(path: ConfigValue) -> str:
+    return str(path).rstrip("/").rsplit("/", 1)[-1]
 
 
 def shows_all(runs: Group) -> bool:

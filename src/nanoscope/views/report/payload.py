@@ -14,8 +14,8 @@ import msgspec
 
 from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.clock import seconds_at
-from nanoscope.findings.compare import compare
-from nanoscope.findings.compare.declared import Comparison, Effect
+from nanoscope.findings.compare import Comparison, compare
+from nanoscope.findings.compare.effects import Effect
 from nanoscope.findings.declared import AsleepNote, Diverged, NonFinite, SlowStepNote, note_findings
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
