@@ -78,7 +78,9 @@ def test_the_help_of_train_has_a_dozen_settings_and_help_all_has_each_with_its_d
         assert entry.startswith(" ".join(explained.split())), key.name
     assert "--help-all" in printed(capsys, "train", "--help")
     for_once = printed(capsys, "resume", "--help").partition("except ")[2].partition(", which")[0]
-    held = {n for n, key in KEYS.items() if key.metadata["holds"] == "invocation" and key.metadata["group"] != "command"}
+    held = {
+        n for n, key in KEYS.items() if key.metadata["holds"] == "invocation" and key.metadata["group"] != "command"
+    }
     assert set(re.findall(r"[a-z_]+", for_once)) - {"and"} == held
 
 
