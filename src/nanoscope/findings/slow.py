@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from nanoscope.estimates import ENOUGH, median, percentile, spread_indices
 from nanoscope.findings.declared.base import Finding
-from nanoscope.findings.numbers import Baseline, common_gap, is_slow, robust_sigma
+from nanoscope.findings.numbers import between, common_gap, is_slow, robust_sigma
 from nanoscope.messages import Message, Said, joined
 from nanoscope.runs.run import Run
 
@@ -171,6 +171,7 @@ SEEN_SHARE, SEEN_SIGMAS = 0.08, 5.0  # over the usual time, for a step that is k
 FAR_SLOWER = 3.0  # times any other step: such are evaluations, where they come at the distances of evaluations
 FEW = 5  # normal records: among fewer, nothing that is not explained can be called slow
 WINDOWS_TICK_S = 1 / 64  # the default clock of Windows moves in steps of 15.6 ms
+MOST_BLOCKS, ENOUGH_IN_BLOCK = 64, 1_000
 JITTER_SHARE = 0.05  # more unexplained slow steps than this are the run's own spread
 
 Place = Literal["same", "next"]
@@ -181,29 +182,13 @@ class SlowRecords:
     """The slow records of a run, by index."""
 
     measured: Sequence[int]  # records that have a time
+    evaluation_lands: Place | None = None  # where the time of an evaluation shows
+    eval_interval: int | None = None  # set where the log leaves the evaluations out, and slow steps show where they are
     is_normal_known: bool = False  # False: every time is that of a step with an evaluation
     causes: dict[int, tuple[Cause, ...]] = field(default_factory=dict)
     extra_s: dict[int, float] = field(default_factory=dict)  # over the normal step there, for all steps of the record
     jittery: bool = False
-    evaluation_lands: Place | None = None
     clock_resolution_s: float | None = None  # set where the spread of the times is only the clock's own steps
-    eval_interval: int | None = None  # set where the log leaves the evaluations out, and slow steps show where they are
-
-
-class _Marks(NamedTuple):
-    """The records in which something besides training is known to happen."""
-
-    lands: Place | None  # where the time of an evaluation shows
-    eval_interval: int | None  # of evaluations that the log leaves out
-    evaluated: set[int]
-    saved: set[int]
-    resumed: set[int]
-    first: set[int]  # the run's first record, if the log has it
-
-    @property
-    def in_times(self) -> set[int]:
-        """Whose times hold an evaluation or a save."""
-        return self.evaluated | (self.saved if self.lands is not None else set())
 
 
 class _Found(NamedTuple):
@@ -211,9 +196,7 @@ class _Found(NamedTuple):
 
     explained: dict[int, float]  # as a share of a normal step: enough to be slow where a cause is known
     unexplained: list[int]  # slow whatever the cause
-    extra_s: dict[int, float]
     usual_shares: list[float]  # of plain records, around their level
-    clock_resolution_s: float | None
 
 
 def find_slow(run: Run, interval: int | None) -> SlowRecords:
@@ -221,72 +204,69 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     measured = finite_indices(run.steps.time_s)
     if not measured:
         return SlowRecords(measured)
-    marks = _marks(run, measured, interval)
-    plain = _plain(run, measured, marks)
-    if not plain:
-        return SlowRecords(measured, evaluation_lands=marks.lands)
-    found = _stand_out(run, measured, plain, marks)
-    causes = _known_causes(run, measured, marks, found)
-    left = [index for index in found.unexplained if index not in causes]
-    steps = run.steps.step
-    regular = _periodic([steps[index] for index in left], steps, interval)
-    stray = [index for index in left if steps[index] not in regular]
-    jittery = len(stray) > max(3, JITTER_SHARE * len(measured))
-    if jittery:  # such steps are this run's own spread; only what stands out even of that is a stall
-        limit = 3 * percentile(found.usual_shares, 95)
-        stray = [index for index in stray if found.explained.get(index, 0.0) > limit]
-    causes |= {index: ("periodic",) for index in left if steps[index] in regular}
-    causes |= dict.fromkeys(stray, ("stall",))
-    causes = dict(sorted(causes.items()))
-    resolution_s = found.clock_resolution_s
-    return SlowRecords(measured, True, causes, found.extra_s, jittery, marks.lands, resolution_s, marks.eval_interval)
-
-
-def _marks(run: Run, measured: Sequence[int], interval: int | None) -> _Marks:
     steps, lands = run.steps.step, _evaluation_lands(run, measured)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
-    return _Marks(
-        lands,
-        eval_interval,
-        evaluated=records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
-        saved=records_of(steps, [c.step for c in run.checkpoints], lands or _free_checkpoints(run)),
-        resumed=records_of(steps, run.resumed_at, "same"),
-        first={measured[0]} if _is_opening(run, measured[0], interval) else set(),
-    )
+    free: Place | None = (
+        "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
+    )  # what no evaluation goes with
+    # The records in which something besides training is known to happen.
+    work: dict[Cause, set[int]] = {
+        "startup": {measured[0]} if _is_opening(run, measured[0], interval) else set(),
+        "resume": records_of(steps, run.resumed_at, "same"),
+        "evaluation": records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
+        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands or free),
+    }
+    records = SlowRecords(measured, lands, eval_interval)
+    in_times = work["evaluation"] | (work["checkpoint"] if lands is not None else set())
+    plain = _plain(run, records, in_times, work["resume"] | work["startup"])
+    if not plain:
+        return records
+    found = _stand_out(run, records, plain, in_times)
+    causes = _known_causes(run, records, work, found)
+    left = [index for index in found.unexplained if index not in causes]
+    regular = _periodic([steps[index] for index in left], steps, interval or 1)
+    stray = [index for index in left if steps[index] not in regular]
+    records.jittery = len(stray) > max(3, JITTER_SHARE * len(measured))
+    if records.jittery:  # such steps are this run's own spread; only what stands out even of that is a stall
+        limit = 3 * percentile(found.usual_shares, 95)
+        stray = [index for index in stray if found.explained.get(index, 0.0) > limit]
+    causes |= {index: ("periodic",) for index in left if steps[index] in regular}
+    records.causes = dict(sorted((causes | dict.fromkeys(stray, ("stall",))).items()))
+    records.is_normal_known = True
+    return records
 
 
-def _plain(run: Run, measured: Sequence[int], marks: _Marks) -> Sequence[int]:
+def _plain(run: Run, records: SlowRecords, in_times: set[int], others: set[int]) -> Sequence[int]:
     """The records that show a normal step."""
-    marked = marks.in_times
-    special = marked | marks.resumed | marks.first
-    plain = array("q", (index for index in measured if index not in special))
+    measured = records.measured
+    plain = array("q", (index for index in measured if index not in in_times and index not in others))
     if plain:
         return plain
-    if marks.lands == "same":  # such a trainer also evaluates before its first step
-        return [index for index in measured if index not in marked and run.steps.step[index] > 0]
-    return [index for index in measured if index not in marks.first] or measured
+    if records.evaluation_lands == "same":  # such a trainer also evaluates before its first step
+        return [index for index in measured if index not in in_times and run.steps.step[index] > 0]
+    return measured[1:] if measured[0] in others and len(measured) > 1 else measured
 
 
-def _stand_out(run: Run, measured: Sequence[int], plain: Sequence[int], marks: _Marks) -> _Found:
+def _stand_out(run: Run, records: SlowRecords, plain: Sequence[int], in_times: set[int]) -> _Found:
     times = run.steps.time_s
-    baseline = Baseline(plain, array("d", (times[index] for index in plain)))
+    baseline = Baseline(plain, [times[index] for index in plain])
     sample = [plain[i] for i in spread_indices(len(plain))]
-    resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
-    usual_shares = [times[i] / level - 1 for i, level in zip(sample, baseline.levels(sample), strict=True)]
-    found = _Found({}, [], {}, usual_shares, resolution_s)
-    spread = robust_sigma(usual_shares)
-    marked = marks.in_times
+    records.clock_resolution_s = run.clock_resolution_s or _tick([times[index] for index in sample])
+    found = _Found({}, [], [times[index] / baseline.level(index) - 1 for index in sample])
+    spread = robust_sigma(found.usual_shares)
     surely_normal_s = baseline.lowest * (1 + SEEN_SHARE)
-    candidates = [index for index in measured if times[index] > surely_normal_s]
-    for index, (level, sigma) in zip(candidates, baseline.along(candidates), strict=True):
+    for index in records.measured:
+        if times[index] <= surely_normal_s:
+            continue
+        level = baseline.level(index)
         share = times[index] / level - 1
         if share <= SEEN_SHARE:
             continue
         covered = steps_covered(run, index)
-        noise = max(spread, sigma / level, (resolution_s or 0.0) / (2 * covered * level))
-        found.extra_s[index] = (times[index] - level) * covered
-        stands_out = index in marked and share > SEEN_SIGMAS * noise
+        noise = max(spread, baseline.sigma(index) / level, (records.clock_resolution_s or 0.0) / (2 * covered * level))
+        records.extra_s[index] = (times[index] - level) * covered
+        stands_out = index in in_times and share > SEEN_SIGMAS * noise
         if stands_out or is_slow(times[index], level, noise, explained=True):
             found.explained[index] = share
         if len(plain) >= FEW and is_slow(times[index], level, noise):
@@ -294,27 +274,46 @@ def _stand_out(run: Run, measured: Sequence[int], plain: Sequence[int], marks: _
     return found
 
 
-def _known_causes(run: Run, measured: Sequence[int], marks: _Marks, found: _Found) -> dict[int, tuple[Cause, ...]]:
+class Baseline:
+    """Median and robust sigma of the values around a place, following slow drifts: blocks, joined by lines."""
+
+    def __init__(self, places: Sequence[int], values: Sequence[float], at_least: int = 15) -> None:
+        count = max(1, min(MOST_BLOCKS, len(values) // at_least))
+        edges = list(pairwise(len(values) * edge // count for edge in range(count + 1)))
+        samples = [[a + i for i in spread_indices(b - a, ENOUGH_IN_BLOCK)] for a, b in edges]
+        self._middles = [(places[a] + places[b - 1]) / 2 for a, b in edges]
+        self._medians = [median([values[i] for i in sample]) for sample in samples]
+        self._sigmas = [robust_sigma([values[i] - self.level(places[i]) for i in sample]) for sample in samples]
+        self.lowest = min(self._medians)
+
+    def level(self, place: int) -> float:
+        return between(place, self._middles, self._medians)
+
+    def sigma(self, place: int) -> float:
+        return between(place, self._middles, self._sigmas)
+
+
+def _known_causes(
+    run: Run, records: SlowRecords, work: dict[Cause, set[int]], found: _Found
+) -> dict[int, tuple[Cause, ...]]:
     """The slow records that the log explains."""
+    alone = work["checkpoint"] - work["evaluation"] - work["startup"]
+    if records.evaluation_lands is None and 2 * sum(index in found.explained for index in alone) <= len(alone):
+        work["checkpoint"] = set()  # its saves take no time that shows
     begins: Cause = "resume" if run.begins_with_resume else "startup"
-    alone = marks.saved - marks.evaluated - marks.first
-    shows_saves = marks.lands is not None or 2 * sum(index in found.explained for index in alone) > len(alone)
     causes: dict[int, tuple[Cause, ...]] = {}
     for index, share in found.explained.items():
-        happens: list[tuple[Cause, bool]] = [
-            (begins, index in marks.first and share > STARTUP_SHARE),
-            ("resume", index in marks.resumed),
-            ("evaluation", index in marks.evaluated),
-            ("checkpoint", shows_saves and index in marks.saved),
-        ]
-        if why := tuple(cause for cause, does in happens if does):
-            causes[index] = why
-    opening = measured[0]
-    opens = marks.first and causes.get(opening, ())[:2] == ("startup", "evaluation")
-    if opens and not _has_startup(run, causes, found.extra_s, opening):
+        happens = [cause for cause, where in work.items() if index in where]
+        if "startup" in happens and (share <= STARTUP_SHARE or begins == "resume"):
+            happens[:1] = ["resume"] if share > STARTUP_SHARE else []
+        if happens:
+            causes[index] = tuple(happens)
+    opening = records.measured[0]
+    opens = causes.get(opening, ())[:2] == ("startup", "evaluation")
+    if opens and not _has_startup(run, causes, records.extra_s, opening):
         causes[opening] = causes[opening][1:]
     if causes.get(opening, ())[:1] in (("startup",), ("resume",)):  # compilation may take the first few steps
-        for index in measured[1:10]:
+        for index in records.measured[1:10]:
             if index not in found.unexplained or index in causes:
                 break
             causes[index] = causes[opening][:1]
@@ -397,11 +396,6 @@ def records_of(steps: Sequence[int], events: Sequence[int], lands: Place | None)
     return {index for index, event in found if index < len(steps) and steps[index] == event}
 
 
-def _free_checkpoints(run: Run) -> Place | None:
-    """Where checkpoints show in formats that leave evaluations out of the time or do not say."""
-    return "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
-
-
 def _is_opening(run: Run, index: int, interval: int | None) -> bool:
     """Whether a record is the run's first (a clock that is differenced has no time for the very first line)."""
     steps = run.steps.step
@@ -425,11 +419,10 @@ def compiles(run: Run) -> bool | None:
     return False if run.config.get("device") == "cpu" else None
 
 
-def _periodic(slow: list[int], steps: Sequence[int], interval: int | None) -> set[int]:
+def _periodic(slow: list[int], steps: Sequence[int], every: int) -> set[int]:
     """Which of the slow steps come back at a regular distance."""
     if len(slow) < 4:
         return set()
-    every = interval or 1
     period = common_gap(slow)
     if period and period > every:
         remainder = Counter(step % period for step in slow).most_common(1)[0][0]

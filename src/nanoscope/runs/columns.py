@@ -133,9 +133,6 @@ class Table:
         roles = {column.role for column in self.columns}
         return bool(roles & LOSSES) or bool(roles & _TIMES and roles & {*COUNTERS, "epoch"})
 
-    def has_label(self, label: str) -> bool:
-        return any(column.label == label for column in self.columns)
-
     def part_of(self, column: Column, part: str) -> Column | None:
         """The 'of' or 'mean' behind a column."""
         if column not in self.columns:

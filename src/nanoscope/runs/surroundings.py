@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.failures import ErrorFinder
+from nanoscope.runs.roles import SECONDS
 from nanoscope.runs.saving import saved_step
 from nanoscope.runs.scan import cells
 from nanoscope.runs.settings import read_settings
@@ -77,8 +78,8 @@ class Surroundings:
         if saved is not None:
             yield Event("saved", number, saved)
         elif _END.search(line) or vocabulary().ends.match(line, prefix_end(line)):
-            took = next((cell for cell in cells(line) if cell.unit == "s" or cell.part == "duration"), None)
-            yield Event("end", number, took and took.value)
+            took = (cell.value * SECONDS[cell.unit] for cell in cells(line) if cell.unit in SECONDS)
+            yield Event("end", number, next(took, None))
 
     def finish(self) -> Iterable[Event]:
         """What was cut."""

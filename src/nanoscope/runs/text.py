@@ -119,11 +119,6 @@ def prefix_end(line: str) -> int:
     return _decoration_end(line, launcher.end() if launcher else start)
 
 
-def undecorated(line: str) -> str:
-    """The line without anything that a logger wrote before its message, whichever logger it was."""
-    return line[_decoration_end(line, 0) :]
-
-
 def _decoration_end(line: str, start: int) -> int:
     for _ in range(8):
         found = _DECORATION.match(line, start)
