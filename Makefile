@@ -87,7 +87,7 @@ bench: $(VENV)/.base  ## this machine's speed; against nanoGPT: make bench NANOG
 ifdef NANOGPT
 	$(BIN)/python -m benchmarks.nanogpt --nanogpt $(NANOGPT) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
 else
-	$(BIN)/nanoscope bench
+	$(BIN)/nanoscope tune --bench
 endif
 
 soak: $(VENV)/.dev  ## slow checks (half an hour): tests of minutes, memory of preparing 2 GB of text, 150 × kill -9, power cuts, errors
