@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-TYPESCRIPT := typescript@5.9.3
-TSC := $(VENV)/js/node_modules/.bin/tsc
+JS_TOOLS := typescript@5.9.3 prettier@3.10.1
+JS := $(VENV)/js/node_modules/.bin
 BROWSER_PACKAGES := chromium fonts-noto-core
 
 .PHONY: help demo check test lint format catalogues browser trainers screenshots bench soak clean
@@ -39,8 +39,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, and the types of the pages' scripts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	@if command -v npm >/dev/null && { test -x $(TSC) || npm install --silent --no-fund --no-audit --prefix $(VENV)/js $(TYPESCRIPT) >/dev/null 2>&1; }; \
-	then echo "$(TSC) -p jsconfig.json"; $(TSC) -p jsconfig.json; else echo "The types of the pages' scripts are not checked: that needs npm and, once, a network."; fi
+	@if command -v npm >/dev/null && { test -x $(JS)/prettier || npm install --silent --no-fund --no-audit --prefix $(VENV)/js $(JS_TOOLS) >/dev/null 2>&1; }; \
+	then $(JS)/tsc -p jsconfig.json && $(JS)/prettier --check --log-level warn 'src/nanoscope/views/page/*.js'; \
+	else echo "The pages' scripts are not checked: that needs npm and, once, a network."; fi
 
 # The messages of the code, put into the catalogues of the other languages: what is new there waits for a translation.
 LOCALE := src/nanoscope/words/locale
@@ -86,7 +87,7 @@ bench: $(VENV)/.base  ## this machine's speed; against nanoGPT: make bench NANOG
 ifdef NANOGPT
 	$(BIN)/python -m benchmarks.nanogpt --nanogpt $(NANOGPT) $(if $(ROWS),--only $(ROWS)) --markdown benchmarks/RESULTS.md
 else
-	$(BIN)/nanoscope bench
+	$(BIN)/nanoscope tune --bench
 endif
 
 soak: $(VENV)/.dev  ## slow checks (half an hour): tests of minutes, memory of preparing 2 GB of text, 150 × kill -9, power cuts, errors

@@ -35,7 +35,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from nanoscope.hardware.probe import cpu_name
-from watching import Watch, child_environment, watching
+from watching import HANDLES, Watch, child_environment, watching
 
 SPIKES = (0.12345, 0.31007, 0.50001, 0.77777, 0.9321)  # positions of the slow steps, as fractions of the run
 SPIKE_SECONDS = 9.5  # unlike any other number in the charts
@@ -65,8 +65,8 @@ SLIDE = """() => new Promise((resolve) => {
     };
     requestAnimationFrame(step);
 })"""
-PAGE_OFF = "() => { stream.close(); clearTimeout(lookAgain); state.connected = false; }"
-PAGE_ON = "() => connect()"
+PAGE_OFF = "async () => (await import('/static/dashboard.js')).disconnect()"
+PAGE_ON = "async () => (await import('/static/dashboard.js')).connect()"
 MEGABYTE = 1e6
 ABOUT = """\
 Written by `python benchmarks/watch.py --growth 20 --training 6 --markdown benchmarks/WATCH.md`. The runs are generated:
@@ -166,7 +166,9 @@ def wait_until_shown(page: Page, name: str) -> None:
 
 def wait_until_listed(page: Page, runs: int) -> None:
     """Wait until the table knows all runs and has drawn those in sight."""
-    page.wait_for_function(f"() => table_.runs.size === {runs} && document.querySelector('.run-space .run-row')")
+    page.wait_for_function(
+        f"() => window.handled && table_.runs.size === {runs} && document.querySelector('.run-space .run-row')"
+    )
 
 
 def drawn_spikes(page: Page, run: int, steps: int) -> int:
@@ -191,7 +193,9 @@ def opened(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
     try:
-        yield context.new_page()
+        page = context.new_page()
+        page.add_init_script(HANDLES)
+        yield page
     finally:
         context.close()
 

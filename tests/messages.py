@@ -4,6 +4,7 @@ from pathlib import Path
 
 import nanoscope
 from nanoscope.cli.extraction import MAKERS, messages_in, pieces
+from nanoscope.views.labels import table
 
 SOURCES = Path(nanoscope.__file__).parent
 FINDINGS = ("findings", "words", "views")
@@ -39,4 +40,4 @@ def messages_about_findings() -> Messages:
 
 def messages_in_code() -> Messages:
     """All that the catalogues translate."""
-    return _extract(*SOURCES.rglob("*.py")) | set(pieces())
+    return _extract(*SOURCES.rglob("*.py")) | set(pieces()) | set(table("say").values())

@@ -61,7 +61,7 @@ def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
 @pytest.mark.parametrize("page", TRANSLATED, ids=name)
 def test_a_translated_readme_installs_as_the_english_one(page: Path) -> None:
     install, ours = (set(filter(INSTALLS.fullmatch, typed(one))) for one in (ENGLISH, page))
-    assert {"make demo", 'pip install ".[data,web]"'} <= ours <= install
+    assert {"make demo", 'pip install ".[train]"'} <= ours <= install
 
 
 @pytest.mark.parametrize("page", ARABIC, ids=name)

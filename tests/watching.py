@@ -33,6 +33,14 @@ print("held", flush=True)
 sys.stdin.read()
 """
 
+# What the modules of the dashboard export, within reach of a test.
+HANDLES = """addEventListener("DOMContentLoaded", async () => {
+    const names = ["view", "dom", "numbers", "plot", "figure", "runs", "table", "dashboard"];
+    const modules = await Promise.all(names.map((name) => import(`/static/${name}.js`)));
+    modules.forEach((module) => Object.assign(window, module));
+    window.handled = true;
+})"""
+
 Runs = list[dict[str, Any]]
 Stream = Iterator[Runs | None]  # None: a line that is no list
 
@@ -132,9 +140,9 @@ class Watch:
     def run(self, name: str) -> dict[str, Any]:
         return next(run for run in self.runs() if run["name"] == name)
 
-    def report(self, *names: str) -> Any:
+    def report(self, *names: str, lang: str = "en") -> Any:
         """The payload of runs, once the server has read them all."""
-        query = urlencode([("run", name) for name in names])
+        query = urlencode([*(("run", name) for name in names), ("lang", lang)])
         return until(lambda: (a := self.ask(f"/api/report?{query}")).status != 202 and a, "all runs are read").json
 
     @contextmanager

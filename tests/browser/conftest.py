@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from watching import PATIENCE_SECONDS, Watch, watching
+from watching import HANDLES, PATIENCE_SECONDS, Watch, watching
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 
@@ -119,8 +119,9 @@ def open_watch(pages: Pages) -> OpenPage:
                 pages.complaints.append(f"asked for {request.url}")
 
         page.on("request", only_this_server)
+        page.add_init_script(HANDLES)
         page.goto(server.url + selection)
-        page.wait_for_selector("nav#runs", state="attached")
+        page.wait_for_function("() => window.handled")
         return page
 
     return open_it

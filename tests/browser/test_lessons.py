@@ -114,7 +114,7 @@ def test_newer_numbers_leave_the_focus_on_a_label_and_reach_what_it_opens(report
             words.tiles[0].value = "1.2345";
             words.here.val_loss = "A newer sentence.";
             const root = document.querySelector("main");
-            showReport(root, payload, pages.get(root).view, {});
+            showReport(root, payload, pages.get(root).view, { languages: payload.languages });
         }"""
     )
     assert page.locator(".tile-val .number").inner_text() == "1.2345"

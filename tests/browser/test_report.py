@@ -673,7 +673,7 @@ NEWER = """() => {
     payload.words.en.runs[0].tiles[0].value = "1.0000";
     const root = document.querySelector("main");
     window.usedView = window.usedView || new View({ language: "en" }, { zoom: [50, 150] });
-    showReport(root, payload, window.usedView);
+    showReport(root, payload, window.usedView, { languages: payload.languages });
 }"""
 
 

@@ -74,6 +74,12 @@ def test_a_folder_whose_runs_have_all_nothing_to_show_is_refused(here, capsys):
     assert "No run in runs has trained a step yet" in capsys.readouterr().err
 
 
+def test_of_several_logs_one_without_training_is_skipped_with_a_warning(here, capsys):
+    for command in ("compare", "report"):
+        assert run([command, "gpu.log", "crash.log", "laptop.log"]) == 0
+        assert "skipped crash.log: it has no training step yet" in capsys.readouterr().err
+
+
 def test_repeats_with_other_seeds_are_ranked_together(here, capsys):
     for rate, val in ((0.1, 2.0), (0.01, 1.5), (1.0, 3.0)):
         for seed in (1, 2):

@@ -73,18 +73,6 @@ def test_bpe_decodes_to_the_original_text(bpe, text):
     assert all(ids < bpe.vocab_size)
 
 
-@settings(deadline=None)
-@given(AWKWARD_TEXT)
-def test_bpe_by_words_gives_the_ids_of_the_whole_text(bpe, text):
-    assert bpe.encode(text).tolist() == bpe._engine.encode(text).ids
-
-
-@settings(deadline=None)
-@given(AWKWARD_TEXT)
-def test_gpt2_by_words_gives_the_ids_of_the_whole_text(gpt2, text):
-    assert gpt2.encode(text).tolist() == gpt2._encoding.encode_ordinary(text)
-
-
 def test_gpt2_ids_are_the_published_ones(gpt2):
     assert gpt2.encode("Hello world").tolist() == [15496, 995]
     assert gpt2.decode([15496, 995, gpt2.end_of_text]) == "Hello world<|endoftext|>"

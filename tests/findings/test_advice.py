@@ -5,7 +5,10 @@ import math
 
 import pytest
 
+from nanoscope.findings.analyse import analyse
 from nanoscope.findings.declared import Advice
+from nanoscope.runs.events import Iter, Start
+from nanoscope.runs.own import EventReader
 from nanoscope.words.language import Language
 
 
@@ -119,5 +122,20 @@ def test_values_of_settings_go_with_their_names() -> None:
     assert "Set --train-iters=200 from the start" in Language("en").render(longer.text(), longer)
     rate = Advice("lower_learning_rate", "learning_rate", trainer="fairseq")
     assert Language("en").render(rate.text(), rate) == "Lower --lr, and clip gradients (--clip-norm=1.0)."
+    for trainer, clips in (("llm.c", False), ("nanogpt", True)):  # without such a flag, or with it on
+        rate = Advice("lower_learning_rate", "learning_rate", 0.1, 0.03, trainer=trainer, clips=clips)
+        assert "clip" not in Language("en").render(rate.text(), rate)
     rare = Advice("checkpoint_less", trainer="hf-trainer")
     assert "(save_strategy=best)" in Language("en").render(rare.text(), rare)
+
+
+def test_a_run_that_clips_is_told_to_lower_the_rate_that_is_out_of_line() -> None:
+    settings = {"learning_rate": 0.01, "matrix_lr": 1e20, "grad_clip": 1.0, "max_iters": 100}
+    reader = EventReader()
+    reader.take_lines([Start(config=settings)], 1)
+    for step in range(30):
+        reader.take_lines([Iter(step=step, loss=3.0 if step < 5 else float("nan"), seconds=0.1)], 1)
+    (run,) = reader.log("", 0).runs
+    (lower,) = [advice for advice in analyse(run).advice if advice.action == "lower_learning_rate"]
+
+    assert (lower.setting, lower.from_value, lower.clips) == ("matrix_lr", 1e20, True)

@@ -66,9 +66,9 @@ def test_the_loss_chart_gets_the_rungs_with_their_names_in_every_language(tmp_pa
     place(tmp_path, *begun(ladder=LADDER), Eval(step=20, val_loss=1.9, val_stderr=0.01))
     log = read_log(str(tmp_path))
     page = describe([Source("mine", log.runs[0], log)], Options(), "en")
-    assert page["runs"][0]["rungs"] == [3.35, 2.48, 2.04, 1.72]
-    assert page["words"]["en"]["runs"][0]["rungs"][1:3] == [
+    assert page.runs[0].rungs == [3.35, 2.48, 2.04, 1.72]
+    assert page.words["en"].runs[0].rungs[1:3] == [
         "knowing the last character",
         "knowing the last 2 characters",
     ]
-    assert {len(page["words"][code]["runs"][0]["rungs"]) for code in page["words"]} == {4}
+    assert {len(words.runs[0].rungs) for words in page.words.values()} == {4}

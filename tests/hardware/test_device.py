@@ -51,20 +51,24 @@ def test_auto_chooses_what_suits_the_machine(info: DeviceInfo, device: str, dtyp
     assert (choice.device, choice.dtype, choice.compile) == (device, dtype, compiled)
 
 
+def texts(choice: DeviceConfig) -> list[str]:
+    return list(map(str, choice.reasons))
+
+
 def test_the_choice_is_explained_in_one_line() -> None:
-    assert choose("auto", "auto", "auto", LAPTOP).reasons == (
+    assert ", ".join(texts(choose("auto", "auto", "auto", LAPTOP))) == (
         "cpu (no CUDA or MPS found), float32 (the safe choice), eager (compiling rarely pays here)"
     )
-    assert "bfloat16 (fast on this CPU)" in choose("auto", "auto", "auto", RYZEN).reasons
+    assert "bfloat16 (fast on this CPU)" in texts(choose("auto", "auto", "auto", RYZEN))
     for info, before, said in [
         (RYZEN, "bfloat16", "bfloat16 (as before)"),
         (LAPTOP, "float32", "float32 (as before)"),
         (LAPTOP, "bfloat16", "float32 (the safe choice)"),  # it no longer works here
     ]:
-        assert said in choose("auto", "auto", "auto", replace(info, cpu_dtype_before=before)).reasons
-    assert "float16 (this GPU is too old for bfloat16)" in choose("auto", "auto", "auto", T4).reasons
-    assert "eager (torch.compile needs Triton)" in choose("auto", "auto", "auto", WINDOWS).reasons
-    assert "eager (this GPU is too old for Triton)" in choose("auto", "auto", "auto", P100).reasons
+        assert said in texts(choose("auto", "auto", "auto", replace(info, cpu_dtype_before=before)))
+    assert "float16 (this GPU is too old for bfloat16)" in texts(choose("auto", "auto", "auto", T4))
+    assert "eager (torch.compile needs Triton)" in texts(choose("auto", "auto", "auto", WINDOWS))
+    assert "eager (this GPU is too old for Triton)" in texts(choose("auto", "auto", "auto", P100))
 
 
 def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +79,15 @@ def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pyte
 
 def test_a_request_is_followed_and_needs_no_reason() -> None:
     choice = choose("cpu", "bfloat16", True, A100, planned_steps=1)
-    assert choice == DeviceConfig("cpu", "Xeon, 8 threads", "bfloat16", True, "cpu, bfloat16, compiled")
+    assert (choice.device, str(choice.device_name), choice.dtype) == ("cpu", "Xeon, 8 threads", "bfloat16")
+    assert choice.compile
+    assert texts(choice) == ["cpu", "bfloat16", "compiled"]
 
 
 def test_a_short_run_is_not_compiled() -> None:
     short, long = (choose("auto", "auto", "auto", A100, planned_steps=steps) for steps in (100, 5000))
     assert (short.compile, long.compile) == (False, True)
-    assert "eager (too few iterations to repay compiling)" in short.reasons
+    assert "eager (too few iterations to repay compiling)" in texts(short)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ def test_the_peak_of_a_known_gpu_comes_from_the_table() -> None:
 
 def test_the_peak_of_a_cpu_is_measured_and_its_source_says_so() -> None:
     flops, source = peak_flops(choose("cpu", "float32", "auto", detect()))
-    assert source == "measured by a short matmul on this device, the highest so far"
+    assert str(source) == "measured by a short matmul on this device, the highest so far"
     assert flops is not None
     assert 1e8 < flops < 1e15
 
@@ -218,8 +224,6 @@ def test_threads_that_someone_asked_for_are_not_reduced(monkeypatch: pytest.Monk
     [
         ({"cpu.max": "150000 100000\n"}, 1.5),
         ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
         ({}, None),
     ],
 )

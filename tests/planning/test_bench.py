@@ -1,4 +1,4 @@
-"""The figures of `nanoscope bench` fit each other."""
+"""The figures of `nanoscope tune --bench` fit each other."""
 
 from dataclasses import replace
 

@@ -76,10 +76,10 @@ def test_wrong_minutes_are_refused_before_anything_is_measured(folder: Folder) -
     assert "invalid value 'soon' for --tune: expected True or False" in folder.run("train", "--tune=soon", status=2)
 
 
-def test_a_file_of_somebody_else_is_refused_before_anything_is_measured(folder: Folder) -> None:
+def test_a_file_that_exists_is_refused_before_anything_is_measured(folder: Folder) -> None:
     (folder.path / "mine.toml").write_text("seed = 1\n", "utf-8")
     out = folder.run("tune", "quick", "--out=mine.toml", status=2)
-    assert "mine.toml exists, and is not as nanoscope tune wrote it" in out
+    assert "mine.toml exists" in out
 
 
 @pytest.mark.slow

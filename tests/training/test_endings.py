@@ -119,6 +119,7 @@ def _without_room_from(step: int, folder: Folder, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointWriter, "save", full_disk)
         patch.setattr(run_module, "LAST_TRIES", 1)
+        patch.setattr(CheckpointWriter, "RETRY_SECONDS", 0.01)
         return folder.train(HERE, status=1)
 
 

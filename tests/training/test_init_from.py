@@ -67,7 +67,7 @@ def test_a_new_character_moves_all_ids_and_nothing_is_forgotten(trained: Folder)
     old, new = (trained.run("eval", "run", "--json", f"--dataset=data/{name}") for name in ("tiny", "tiny"))
     assert old == new  # the run itself was not changed
     letters = len(set(text_of(trained)))
-    assert f"{letters} of the {letters + 1} tokens of data/other are known to run; the other 1 begin untrained" in out
+    assert f"{letters} of the {letters + 1} tokens of data/other are known to run; new ones begin untrained" in out
     before = json.loads(old)["scores"][0]["loss"]
     assert trained.evaluations("new")[0][1] < before + 0.5  # of 2.8 for a model that knows nothing
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import example_logs
+import page_types
 from nanoscope import cli
 from nanoscope.runs.own import read_samples
-from nanoscope.views.report.html import SCRIPTS
 from nanoscope.views.report.series import MAX_POINTS, extremes
 from nanoscope.words.language import LANGUAGES
 from written_runs import HOSTILE, write_run, write_sweep
@@ -90,7 +90,7 @@ def test_a_run_of_5000_steps_with_every_series_stays_below_600_kilobytes(tmp_pat
 def test_nothing_from_the_run_becomes_markup(page_of_run):
     page = Tags(page_of_run.read_text("utf-8"))
     assert [tag for tag, _ in page.tags if tag in ("img", "iframe", "object", "a")] == []
-    assert sum(tag == "script" for tag, _ in page.tags) == 1 + len(SCRIPTS)  # and the payload
+    assert sum(tag == "script" for tag, _ in page.tags) == 3  # the payload, uPlot, the page's own
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
 
 
@@ -121,6 +121,10 @@ def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page_and_no_net
     assert rules["img-src"] == {"data:"}
 
 
+def test_the_types_of_the_scripts_are_those_of_the_payload():
+    assert page_types.FILE.read_text("utf-8") == page_types.declarations()
+
+
 def test_uplots_license_notice_is_kept(page_of_run):
     assert "Leon Sorokin" in page_of_run.read_text("utf-8")
 
@@ -139,7 +143,7 @@ def test_all_languages_are_in_the_file_and_lang_selects_the_first(tmp_path):
     payload = payload_of(tmp_path / "run/report.html")
     assert payload["language"] == "ar"
     assert set(payload["words"]) == set(LANGUAGES)
-    assert payload["words"]["ar"]["direction"] == "rtl"
+    assert payload["languages"]["ar"]["direction"] == "rtl"
     texts = {code: words["runs"][0]["verdicts"][0]["text"] for code, words in payload["words"].items()}
     assert len(set(texts.values())) == 3
 
@@ -156,7 +160,7 @@ def test_the_numbers_are_those_of_the_run(tmp_path):
     write_run(tmp_path / "run", steps=200)
     report(tmp_path, "run")
     run = payload_of(tmp_path / "run/report.html")["runs"][0]
-    assert run["steps"] == {"first": 0, "every": 1, "count": 200}
+    assert run["steps"] == {"first": 0, "every": 1, "count": 200, "each": None}
     assert set(run["series"]) == {"loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct", "eta_s"}
     assert numbers(run["series"]["eta_s"]["y"])[100] == pytest.approx(5.0)
     assert len(numbers(run["series"]["time_s"]["y"])) == 198  # the two slow steps are told apart
@@ -202,12 +206,11 @@ def test_notes_of_the_run_are_shown_and_explain_its_slow_steps(tmp_path):
     assert at_50.endswith("the machine was asleep.")
 
 
-def test_best_validation_and_onset_of_overfitting_are_marked(tmp_path):
+def test_the_best_validation_is_marked(tmp_path):
     (tmp_path / "gpu.log").write_text(example_logs.gpu(), "utf-8")
     report(tmp_path, "gpu.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
     assert run["best"] == [1750, pytest.approx(1.4697)]
-    assert run["onset"] == 1750
 
 
 def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
@@ -278,7 +281,7 @@ def test_a_long_run_is_thinned_to_means_with_the_lowest_and_highest_value(tmp_pa
     (tmp_path / "long.log").write_text("\n".join(lines), "utf-8")
     report(tmp_path, "long.log")
     run = payload_of(tmp_path / "report.html")["runs"][0]
-    loss = {name: numbers(text) for name, text in run["series"]["loss"].items()}
+    loss = {name: numbers(text) for name, text in run["series"]["loss"].items() if text}
     steps = run["steps"]
     at = (12_345 - steps["first"]) / steps["every"]
     assert len(loss["y"]) == steps["count"] <= MAX_POINTS / 2

@@ -233,14 +233,15 @@ def test_a_report_contains_what_the_report_command_writes(server: Watch, shelf: 
     written = (tmp_path / "report.html").read_text("utf-8")
     found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', written, re.S)
     assert found is not None
-    expected, served = json.loads(found[1]), server.ask("/api/report?run=done").json
+    expected, served = json.loads(found[1]), server.ask("/api/report?run=done&lang=hi").json
     for part in ("steps", "series", "evals", "best", "slow", "phases", "config", "samples"):
         assert served["runs"][0][part] == expected["runs"][0][part], part
     assert served["words"]["hi"]["runs"][0]["verdicts"] == expected["words"]["hi"]["runs"][0]["verdicts"]
 
 
 def test_several_runs_are_compared(server: Watch) -> None:
-    payload = server.report("done", "one/two/three")
+    payload = server.report("done", "one/two/three", lang="ar")
+    assert set(payload["words"]) == {"ar"}
     assert [run["name"] for run in payload["runs"]] == ["done", "one/two/three"]
     assert payload["words"]["ar"]["comparison"]["measures"]
     assert (len(losses(payload, 0)), len(losses(payload, 1))) == (300, 40)
@@ -319,7 +320,7 @@ def explain(server: Watch, log: str | bytes, query: str = "", path: str = "/api/
 
 
 def test_a_pasted_log_is_explained_with_its_slow_steps(server: Watch) -> None:
-    payload = explain(server, example_logs.spiky(), "?name=mine.log").json
+    payload = explain(server, example_logs.spiky(), "?name=mine.log&lang=hi").json
     assert payload["runs"][0]["name"] == "mine.log"
     slow = payload["runs"][0]["slow"]
     assert slow[0] == [0, pytest.approx(12.5435), "startup+evaluation"]
@@ -1008,7 +1009,7 @@ def test_a_log_that_unpacks_to_gigabytes_is_refused_and_the_next_one_is_read(ser
 def test_a_log_that_takes_too_long_to_read_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MOST_SECONDS", 0.0)
     with pytest.raises(logs.TooLargeError):
-        logs.KeptLogs(tmp_path).add(example_logs.spiky().encode(), "log", Options())
+        logs.KeptLogs(tmp_path).add(example_logs.spiky().encode(), "log", Options(), ("en",))
 
 
 def test_logs_that_are_sent_but_never_finished_take_a_bounded_amount_of_memory(shelf: Path) -> None:

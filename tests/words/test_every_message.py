@@ -27,7 +27,7 @@ from nanoscope.runs.text import clean_lines
 from nanoscope.views.annotate import print_annotated
 from nanoscope.views.compare import print_comparison
 from nanoscope.views.concepts import concepts_markdown, print_concept, print_concepts, print_lessons
-from nanoscope.views.dashboard.labels import labels
+from nanoscope.views.labels import table
 from nanoscope.views.report.tiles import evidence, tiles
 from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
 from nanoscope.views.scores import print_scores
@@ -134,7 +134,7 @@ def report(log: Log, language: Language, options: Options | None = None, notes: 
 
 def glance(run: Run, analysis: Analysis, language: Language) -> Iterator[str]:
     for tile in tiles(run, analysis, language):
-        yield from (tile["label"], *tile["foot"])
+        yield from (tile.label, *tile.foot)
     for title, text, _ in evidence(analysis, language):
         yield from (title, text)
 
@@ -147,7 +147,7 @@ def text_of(page: Page) -> str:
 @pytest.mark.slow
 def test_every_message_is_used_for_some_log(tmp_path):
     language = RecordingLanguage("en")
-    labels(language)
+    language.used |= set(table("say").values())
     for _ in say_everything(language, tmp_path):
         pass
     assert messages_about_findings() - language.used == set()

@@ -13,7 +13,8 @@ def resume(*sources: Words) -> int:
       nanoscope resume out-shakespeare-char --max_iters=9000      continue a run of nanoGPT from its ckpt.pt
 
     The run keeps its settings. A flag that you type changes it for good, except log_interval, eval_interval,
-    eval_batch_size, sample_interval and patience, which hold for this session only.
+    eval_batch_size, sample_interval, patience, device, dtype, compile, threads and backend, which hold for this session
+    only.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def tune(
     minutes
         About how long to search. Where an iteration takes long, more is needed.
     out
-        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that tune did not write.
+        The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that exists.
     bench
         Only measure how fast this machine multiplies matrices and trains, in about half a minute.
     as_json

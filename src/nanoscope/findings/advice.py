@@ -36,6 +36,7 @@ LARGE_SHARE = 0.2  # … unless evaluations take that much of a short run
 EVAL_SHARE_WANTED = 0.02  # evaluations may take so much of a run
 COSTLY_SHARE, VERY_COSTLY_SHARE = 0.15, 0.35  # of the time: so much is spent on too many batches, not too often
 EVALS_WANTED = 8  # fewer points show no turning point
+FAR_ABOVE = 10.0  # times another learning rate of the run: usually they are within a few times of each other
 REGULARISE = Advice("regularise", setting="dropout")
 
 
@@ -115,8 +116,12 @@ def _stop_at_best(verdict: Overfitting, progress: RunProgress, timing: Timing) -
 
 
 def _lower_rate(run: Run) -> Advice:
-    now = _number(run, "learning_rate")
-    return Advice("lower_learning_rate", "learning_rate", now, _round_down(now / 3) if now else None)
+    """The learning rate; that of the matrices where it is the one out of line."""
+    now, matrices, clips = _number(run, "learning_rate"), _number(run, "matrix_lr"), bool(_number(run, "grad_clip"))
+    setting = "learning_rate"
+    if now and matrices and matrices > FAR_ABOVE * now:
+        setting, now = "matrix_lr", matrices
+    return Advice("lower_learning_rate", setting, now, _round_down(now / 3) if now else None, clips=clips)
 
 
 def _round_down(value: float) -> float:

@@ -230,13 +230,10 @@ def set_threads(threads: int | Auto = "auto") -> list[Shown]:
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """How many cores the limit of a container amounts to, in either version of cgroups; None without a limit."""
+    """How many cores the limit of a container amounts to; None without a limit."""
     with contextlib.suppress(OSError, ValueError):  # a file with 'max 100000' has no number
         quota, period = map(int, (root / "cpu.max").read_text("ascii").split())
         return quota / period
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = (int((root / f"cpu/cpu.cfs_{name}_us").read_text("ascii")) for name in ("quota", "period"))
-        return quota / period if quota > 0 else None
     return None
 
 

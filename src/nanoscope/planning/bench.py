@@ -1,4 +1,4 @@
-"""Short measurements of this machine for `nanoscope bench`: matmuls and training steps."""
+"""Short measurements of this machine for `nanoscope tune --bench`: matmuls and training steps."""
 
 import os
 import platform

@@ -19,7 +19,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.find import find_dataset
 from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Message
+from nanoscope.messages import Message, joined
 from nanoscope.paired import Difference, settle
 from nanoscope.planning.rig import Facts, Figures, Rig
 
@@ -226,12 +226,8 @@ def flags(settings: Settings) -> str:
 
 def describe(trial: Trial) -> Message:
     """A trial in one line."""
-    if trial.gain is None:
-        return Message("{settings}: {reason}", settings=flags(trial.settings), reason=trial.reason)
-    gain, reason = described(trial.gain), trial.reason
-    if reason is None:
-        return Message("{settings}: {gain}", settings=flags(trial.settings), gain=gain)
-    return Message("{settings}: {gain}; {reason}", settings=flags(trial.settings), gain=gain, reason=reason)
+    gain = trial.gain and described(trial.gain)
+    return Message("{label}: {amount}", label=flags(trial.settings), amount=joined("; ", (gain, trial.reason)))
 
 
 def described(gain: Difference) -> Message:

@@ -1,6 +1,5 @@
 """What `nanoscope tune` writes: a TOML file for `nanoscope train`, with what was tried in its comments, and JSON."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,22 +17,14 @@ BUSY_CORES = 0.5
 
 
 def check_file(path: Path, *, overwrite: bool) -> None:
-    """UsageError for a file that holds something else than what tune wrote there, unless it may be overwritten."""
+    """UsageError for a file that exists, unless it may be overwritten."""
     if path.suffix != ".toml":
         raise UsageError("--out={path} must end in .toml, so that nanoscope train can read it", path=path)
-    if overwrite or not path.exists():
-        return
-    first, _, rest = path.read_text("utf-8", errors="replace").partition("\n")
-    if first != _first_line(rest):
+    if path.exists() and not overwrite:
         raise UsageError(
-            "{path} exists, and is not as nanoscope tune wrote it\n"
-            "Choose another name: --out=FILE. Or overwrite it: --overwrite=True",
+            "{path} exists\nChoose another name: --out=FILE. Or overwrite it: --overwrite=True",
             path=path,
         )
-
-
-def _first_line(rest: str) -> str:
-    return f"# Written by nanoscope tune (checksum {hashlib.sha256(rest.encode()).hexdigest()[:16]})"
 
 
 def write_file(path: Path, resolved: Resolved, tuned: Tuned) -> None:
@@ -41,14 +32,14 @@ def write_file(path: Path, resolved: Resolved, tuned: Tuned) -> None:
     left_out = {"out_dir", *({"init_from"} if resolved.given.get("init_from") == "auto" else ())}  # of one run
     settings = {key: value for key, value in without_options(resolved.given).items() if key not in left_out}
     about = f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {datetime.now():%Y-%m-%d %H:%M}"
-    comment = (f"The settings of {printable(resolved.name)}: {in_one_line(tuned)}.", about, *lines(tuned), "")
+    title = f"Written by nanoscope tune. The settings of {printable(resolved.name)}: {in_one_line(tuned)}."
+    comment = (title, about, *lines(tuned), "")
     content = [f"# {line}".replace("\n", " ").rstrip() for line in comment]
     for key, value in (settings | tuned.settings).items():
         was = f"  # was {toml_value(getattr(resolved.config, key))}" if key in tuned.settings else ""
         content.append(f"{key} = {toml_value(value)}{was}")
-    rest = "\n".join(content) + "\n"
     try:
-        write_atomically(path, f"{_first_line(rest)}\n{rest}")
+        write_atomically(path, "\n".join(content) + "\n")
     except OSError as error:
         raise JobError("can't write {path}: {reason}", path=path, reason=why(error)) from None
 

@@ -235,14 +235,10 @@ def _with_time(ending: Message, event: e.End, seconds: float) -> Message:
             if share >= 0.0005
         ],
     )
-    whole = event.reason in ("finished", "eval_only")
-    if shares and whole:
-        return Message("{ending} in {seconds:compact} ({shares})", ending=ending, seconds=seconds, shares=shares)
-    if shares:
-        return Message("{ending}, after {seconds:compact} ({shares})", ending=ending, seconds=seconds, shares=shares)
-    if whole:
-        return Message("{ending} in {seconds:compact}", ending=ending, seconds=seconds)
-    return Message("{ending}, after {seconds:compact}", ending=ending, seconds=seconds)
+    values = {"ending": ending, "seconds": seconds, "shares": Message(" ({shares})", shares=shares) if shares else ""}
+    if event.reason in ("finished", "eval_only"):
+        return Message("{ending} in {seconds:compact}{shares}", **values)
+    return Message("{ending}, after {seconds:compact}{shares}", **values)
 
 
 def resume_command(folder: str, flags: dict[str, Any]) -> str:

@@ -25,20 +25,28 @@ class NamedRun(NamedTuple):
 
 def trained_runs(logs: Sequence[str], warn: Warn) -> list[NamedRun]:
     """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in and below it."""
-    found = [read for log in logs for read in _read(log, warn)]
-    several, named = len(found) > 1, []
+    found: list[tuple[str, Log]] = []
+    for log in logs:
+        read = _read(log, warn)
+        if not read and len(logs) > 1:
+            warn(Message("skipped {path}: it has no training step yet", path=log))
+        found += read
+    if not found:
+        raise JobError("No training step was found in {path}: there is nothing to show.", path=", ".join(logs))
+    several = len(found) > 1
+    named = []
     names = names_of([path for path, _ in found])
-    for (path, log), name in zip(found, names, strict=True):
-        runs = _trained(log)
+    for (path, each), name in zip(found, names, strict=True):
+        runs = _trained(each)
         for number, run in enumerate(runs, start=1) if not several else [(len(runs), runs[-1])]:
             if len(runs) > 1:
                 name = f"{name if several else ''}#{number}"
-            named.append(NamedRun(name, path, run, log))
+            named.append(NamedRun(name, path, run, each))
     return named
 
 
 def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
-    """The log at a path, or the logs of the runs in a folder; of those, the ones that can't be used are skipped."""
+    """The log at a path, if something was trained, or the logs of the runs in a folder that can be used."""
     folder = Path(path)
     inside: dict[str, Path] = {}
     if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
@@ -47,9 +55,7 @@ def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
         inside = find_runs(folder)
     if not inside:
         log = read_log(path)
-        if not _trained(log):
-            raise JobError("No training step was found in {path}: there is nothing to show.", path=path)
-        return [(path, log)]
+        return [(path, log)] if _trained(log) else []
     found: list[tuple[str, Log]] = []
     for each in map(str, inside.values()):
         try:

@@ -127,16 +127,13 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, 
     size = dataset.tokenizer.vocab_size
     ids = torch.full((padded_vocabulary(dataset.vocab_size),), -1)
     ids[:size] = torch.tensor([known.get(dataset.tokenizer.token_bytes(i), -1) for i in range(size)])
-    shared = int((ids >= 0).sum())
     note = Message(
-        "{known:d} of the {size:d} tokens of {folder} are known to {model}",
-        known=shared,
+        "{known:d} of the {size:d} tokens of {folder} are known to {model}; new ones begin untrained",
+        known=int((ids >= 0).sum()),
         size=size,
         folder=dataset.folder,
         model=model.name,
     )
-    if shared < size:
-        note = Message("{known}; the other {new:d} begin untrained", known=note, new=size - shared)
     return ids, [note]
 
 

@@ -22,7 +22,6 @@ from nanoscope.runs.events import (
     CheckpointFailed,
     EndReason,
     Iter,
-    Note,
     OutOfMemory,
     Start,
 )
@@ -166,7 +165,6 @@ class Run:
             return True
         writer, state, seconds = self.checkpoints, self.state, self.checkpoints.RETRY_SECONDS
         best = state.best_step == state.step
-        self.write_config(if_missing=True)
         with self.clock.phase("checkpoint") as timed:
             about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
             about["evaluation"] = self.evaluation
@@ -193,23 +191,12 @@ class Run:
             self.save(engine)
 
     def save_at_the_end(self, engine: Engine, stop: StopRequest) -> None:
-        """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room."""
-        state, seconds = self.state, self.checkpoints.RETRY_SECONDS
-        if self.checkpoints.saved_step == state.step:
+        """Save the last checkpoint, which is what the run was for. If the disk is full, wait for room, or Ctrl-C."""
+        if self.checkpoints.saved_step == self.state.step:
             return
-        for left in reversed(range(1 if stop.requested else LAST_TRIES)):
-            if self.save(engine) or not left:
+        for _ in range(LAST_TRIES):
+            if self.save(engine) or stop.wait(self.checkpoints.RETRY_SECONDS):
                 return
-            text = Message(
-                "trying again in {seconds:g} s, once (Ctrl-C gives up)",
-                "trying again in {seconds:g} s, {n} times (Ctrl-C gives up)",
-                n=left,
-                seconds=seconds,
-            )
-            self.reporter.emit(Note(text=text))
-            with self.clock.phase("checkpoint"):
-                if stop.wait(seconds):
-                    return
 
     def keep_window_losses(self, evaluator: Evaluator, val: Estimate, best: bool) -> None:
         """Write windows/last.bin, and windows/best.bin if this evaluation is the best so far.
@@ -224,19 +211,13 @@ class Run:
             for name in ("last.bin", *(["best.bin"] if best else [])):
                 write_atomically(self.folder.path / FOLDER / name, content)
 
-    def write_config(self, *, if_missing: bool = False) -> None:
-        """Write config.toml: the run's own settings, the versions and the machine.
-
-        With `if_missing`, only if somebody has deleted it.
-        """
+    def write_config(self) -> None:
+        """Write config.toml: the run's own settings, the versions and the machine. Each checkpoint has them too."""
         file = self.folder.path / "config.toml"
-        if if_missing and file.exists():
-            return
         try:
             write_atomically(file, to_toml(self.settings), sync=True)
         except OSError as error:
-            if not if_missing:
-                raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Wandb(Tracker):
 
     def follow(self, start: Start, events: Iterable[AnyEvent]) -> None:
         wandb, exit_code = importlib.import_module("wandb"), 1
+        facts = msgspec.structs.asdict(start).items()  # what it runs on
         settings = wandb.Settings(console="off", silent=True, init_timeout=CONNECT_SECONDS)
         wandb.setup(settings)  # so that it asks nobody to log in
         run = wandb.init(
@@ -134,7 +135,7 @@ class Wandb(Tracker):
             resume="allow",
             reinit="create_new",  # the program that called us may have a run of its own
             dir=str(self.folder),
-            config=run_settings(start),
+            config={**start.config, **{name: fact for name, fact in facts if isinstance(fact, str | int)}},
             allow_val_change=True,
             settings=settings,
         )
@@ -194,9 +195,3 @@ def scalars(event: Iter | Eval) -> dict[str, float]:
     if isinstance(event, Eval) and event.best:
         values["best_val_loss"] = event.val_loss
     return {name: 100 * value if name == "mfu" else value for name, value in values.items() if value is not None}
-
-
-def run_settings(start: Start) -> dict[str, Any]:
-    """The configuration of a run, and what it runs on."""
-    facts = msgspec.structs.asdict(start).items()
-    return {**start.config, **{name: fact for name, fact in facts if isinstance(fact, str | int)}}

@@ -62,6 +62,11 @@ ACTIONS = {
 }
 # Where the trainer works the accumulation out by itself.
 ACCUMULATES = Message("Halve {setting}: the trainer accumulates twice as much, for the same training in less memory.")
+# Where the trainer cannot clip gradients, or does.
+LOWER_TO, LOWER = (
+    Message("Lower {setting} from {from_value:typed}, for example to {to_value:typed}."),
+    Message("Lower {setting}."),
+)
 # Where the log does not say what the setting is now.
 WITHOUT_VALUES = {
     "lower_eval_iters": Message(
@@ -88,6 +93,7 @@ class Advice(Finding):
     step: int | None = None  # of the best validation loss, or of the last good checkpoint
     factor: int | None = None  # by which something is divided
     trainer: str = ""
+    clips: bool = False  # whether gradients are clipped already
 
     @property
     def times(self) -> float:
@@ -107,6 +113,8 @@ class Advice(Finding):
             names["assignment"] = verbatim("{setting}={to_value:typed}", setting=names["setting"])
         if names.get("accumulation") == "":
             said = ACCUMULATES
+        if names.get("clip") == "" or self.clips:
+            said = LOWER if self.to_value is None else LOWER_TO
         return sentences(Message(said.template, **names), self._saving())
 
     def _saving(self) -> Said:

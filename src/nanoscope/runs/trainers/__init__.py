@@ -128,10 +128,12 @@ def vocabulary() -> Vocabulary:
 
 
 def flag(trainer: str, setting: str) -> str:
-    """What a setting of ours ('batch_size', 'grad_clip=1.0') is called on this trainer's command line."""
+    """What a setting of ours ('batch_size', 'grad_clip=1.0') is called on this trainer's command line; empty if it has
+    none."""
     flags = {ours: theirs for each in trainers() if each.name == trainer for ours, theirs in each.flags.items()}
     name, equals, value = setting.partition("=")
-    return flags.get(setting) or flags.get(name, name) + equals + value
+    theirs = flags.get(setting) or flags.get(name, name)
+    return theirs + equals + value if theirs and setting not in flags else theirs
 
 
 def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:

@@ -5,6 +5,7 @@ import secrets
 import threading
 import time
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -55,11 +56,13 @@ class KeptLogs:
         with self._lock:
             return {key: log.listed.json() for key, log in reversed(self._logs.items())}
 
-    def add(self, content: bytes, name: str, options: Options) -> tuple[str, list[DescribedRun]]:
+    def add(
+        self, content: bytes, name: str, options: Options, languages: Sequence[str]
+    ) -> tuple[str, list[DescribedRun]]:
         """Read a log and keep it: its name in addresses, and its runs. Without a training nothing is kept."""
         log = _read(content)
         name = self._free_name(name or _trainer(log))
-        runs = _described(log, name, options)
+        runs = _described(log, name, options, languages)
         key = PREFIX + secrets.token_urlsafe(8)
         if runs:
             self._keep(KeptLog(_listed(key, name, runs[-1]), zlib.compress(content, ZLIB_LEVEL), options))
@@ -92,10 +95,12 @@ class KeptLogs:
     def __contains__(self, key: str) -> bool:
         return key in self._logs
 
-    def describe(self, key: str) -> list[DescribedRun] | None:
+    def describe(self, key: str, languages: Sequence[str]) -> list[DescribedRun] | None:
         """The runs of a kept log, or None if it was removed."""
         log = self._logs.get(key)
-        return _described(_read(zlib.decompress(log.content)), log.listed.label, log.options) if log else None
+        if log is None:
+            return None
+        return _described(_read(zlib.decompress(log.content)), log.listed.label, log.options, languages)
 
     def _free_name(self, name: str) -> str:
         taken = {kept.listed.label for kept in self._logs.values()}
@@ -126,9 +131,10 @@ def _read(content: bytes) -> Log:
     return read_stream(cast("BinaryIO", _Bounded(unpacked(BytesIO(content)))), "log")
 
 
-def _described(log: Log, name: str, options: Options) -> list[DescribedRun]:
+def _described(log: Log, name: str, options: Options, languages: Sequence[str]) -> list[DescribedRun]:
     names = [name] if len(log.runs) == 1 else [f"{name}#{i}" for i in range(1, len(log.runs) + 1)]
-    return [describe_run(Source(each, run, log), options) for each, run in zip(names, log.runs, strict=True)]
+    sources = (Source(each, run, log) for each, run in zip(names, log.runs, strict=True))
+    return [describe_run(source, options, languages) for source in sources]
 
 
 def _trainer(log: Log) -> str:

@@ -1,6 +1,5 @@
 """The reports of runs and of kept logs, as JSON for the page. What was read is kept, and read on as a run grows."""
 
-import json
 import math
 import os
 import threading
@@ -21,7 +20,7 @@ from nanoscope.runs.run import Run, Steps
 from nanoscope.runs.summary import plain_status, version_of
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.logs import KeptLogs
-from nanoscope.views.report.payload import DescribedRun, Json, Source, describe_run
+from nanoscope.views.report.payload import DescribedRun, Payload, Source, describe_run
 from nanoscope.views.report.payload import payload as report_payload
 
 MAX_STEPS_KEPT = 1_000_000  # of runs that may grow, at 104 bytes each
@@ -60,6 +59,7 @@ class _Known:
 
     version: str
     described: list[DescribedRun]  # none if it has not trained yet
+    languages: frozenset[str]  # in which it is described
     seconds: float = 0.0  # of CPU time, that reading and describing it took
     own: OwnRun | None = None  # to read on from there, if the run may grow
     read_at: float = field(default_factory=time.monotonic)
@@ -72,74 +72,81 @@ class _Known:
 class Reports:
     """Describes runs again when they have changed, but not too often: training needs the CPU."""
 
-    def __init__(self, folder: WatchedFolder, logs: KeptLogs, language: str) -> None:
-        self.folder, self.logs, self.language = folder, logs, language
+    def __init__(self, folder: WatchedFolder, logs: KeptLogs) -> None:
+        self.folder, self.logs = folder, logs
         self._known: OrderedDict[str, _Known] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()  # one computation at a time
 
-    def answer(self, names: Sequence[str]) -> bytes:
-        """The payload of these runs as JSON, with the versions it shows and the seconds until it may change.
+    def answer(self, names: Sequence[str], language: str) -> Payload:
+        """The payload of these runs, with the seconds until it may change.
 
         Long work is done in pieces: the page gets the progress so far, and asks again.
         """
         began = time.thread_time()
-        payload = self.payload(names, self.language, PATIENCE_SECONDS)
-        payload["leisure_seconds"] = LEISURE * min(time.thread_time() - began, MAX_SECONDS_COUNTED)
-        return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        payload = self.payload(names, language, (language,), PATIENCE_SECONDS)
+        payload.leisure_seconds = LEISURE * min(time.thread_time() - began, MAX_SECONDS_COUNTED)
+        return payload
 
-    def payload(self, names: Sequence[str], language: str, patience: float = math.inf) -> Json:
+    def payload(
+        self, names: Sequence[str], language: str, languages: Sequence[str], patience: float = math.inf
+    ) -> Payload:
         """What a page shows of these runs. StillReadingError if they are not all read after so many seconds."""
         with self._lock:
-            described = self._describe(list(dict.fromkeys(names)), time.monotonic() + patience)
+            described = self._describe(list(dict.fromkeys(names)), frozenset(languages), time.monotonic() + patience)
+            payload = report_payload(described, language, languages)
             # What is known may be older than the files: say what is shown.
-            versions = {name: self._known[name].version for name in names}
-            return {**report_payload(described, language), "versions": versions}
+            payload.versions = {name: self._known[name].version for name in names}
+        return payload
 
-    def take_log(self, key: str, described: list[DescribedRun]) -> None:
+    def take_log(self, key: str, described: list[DescribedRun], language: str) -> None:
         """A log that was described just now need not be described again."""
         with self._lock:
-            self._known[key] = _Known(key, described)
+            self._known[key] = _Known(key, described, frozenset((language,)))
 
-    def _describe(self, names: Sequence[str], until: float) -> list[DescribedRun]:
+    def _describe(self, names: Sequence[str], languages: frozenset[str], until: float) -> list[DescribedRun]:
         """Descriptions of those runs that have trained."""
         # All the others may have to be read before one is used, so each may be that much older.
         leisure = LEISURE * len(names)
         versions = {name: self._version(name) for name in names}
-        known = self._known
-        stale = [name for name in names if name not in known or not known[name].is_fresh(versions[name], leisure)]
+        known = {name: self._known[name] for name in names if name in self._known}
+        fresh = {name for name, each in known.items() if each.is_fresh(versions[name], leisure)}
+        stale = [name for name in names if name not in fresh or not languages <= known[name].languages]
         for done, name in enumerate(stale):
             if done and time.monotonic() > until:
                 raise StillReadingError(len(names) - len(stale) + done, len(names))
-            known[name] = self._read(name, versions[name])
+            before = known.get(name)
+            self._known[name] = self._read(
+                name, versions[name], languages | (before.languages if before else languages)
+            )
         self._free_memory(names)
-        described = [run for name in names for run in known[name].described]
+        described = [run for name in names for run in self._known[name].described]
         if not described:
             raise NoTrainingError(", ".join(names))
         return described
 
-    def _read(self, name: str, version: str) -> _Known:
+    def _read(self, name: str, version: str, languages: frozenset[str]) -> _Known:
         began = time.thread_time()
-        runs = self.logs.describe(name)
-        if runs is not None:
-            return _Known(version, runs, time.thread_time() - began)
-        path, known = self._path(name), self._known.get(name)
-        own = known.own if known and known.own and known.own.folder == path else OwnRun(path)
-        try:
-            log = own.read()
-            is_growing = time.time() - (path / "events.jsonl").stat().st_mtime < GROWING_SECONDS
-        except NewerVersionError:  # the list of runs shows the reason
-            return _Known(version, [])
-        except OSError:
-            raise GoneError(name) from None
-        can_sample = (path / "checkpoints" / "last").exists()
-        source = [
-            Source(self.folder.label(name), run, log, _resume_command(path, run) if can_sample else None, can_sample)
-            for run in log.runs[-1:]
-        ]
-        runs = [describe_run(each, Options()) for each in source]
-        if not is_growing:
-            runs = [replace(each, run=_for_comparison(each.run)) for each in runs]
-        return _Known(version, runs, time.thread_time() - began, own if is_growing else None)
+        runs = self.logs.describe(name, sorted(languages))
+        own = None
+        if runs is None:
+            path, known = self._path(name), self._known.get(name)
+            own = known.own if known and known.own and known.own.folder == path else OwnRun(path)
+            try:
+                runs = self._described(name, own, sorted(languages))
+                is_growing = time.time() - (path / "events.jsonl").stat().st_mtime < GROWING_SECONDS
+            except NewerVersionError:  # the list of runs shows the reason
+                return _Known(version, [], languages)
+            except OSError:
+                raise GoneError(name) from None
+            if not is_growing:
+                own, runs = None, [replace(each, run=_for_comparison(each.run)) for each in runs]
+        return _Known(version, runs, languages, time.thread_time() - began, own)
+
+    def _described(self, name: str, own: OwnRun, languages: Sequence[str]) -> list[DescribedRun]:
+        log, can_sample = own.read(), (own.folder / "checkpoints" / "last").exists()
+        resume = _resume_command(own.folder, log.runs[-1]) if can_sample and log.runs else None
+        sources = [Source(self.folder.label(name), run, log, resume, can_sample) for run in log.runs[-1:]]
+        return [describe_run(source, Options(), languages) for source in sources]
 
     def _path(self, name: str) -> Path:
         path = self.folder.path(name)

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,7 @@ from nanoscope.views.dashboard.reports import GoneError, NoTrainingError, Report
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
 from nanoscope.views.dashboard.shell import page, scripts_and_styles
 from nanoscope.views.report.html import render
+from nanoscope.views.report.payload import Payload, page_languages
 from nanoscope.views.report.payload import payload as report_payload
 
 LOG_LIMIT_BYTES = 32_000_000
@@ -57,7 +58,7 @@ class Dashboard:
     def __init__(self, root: Path, language: str) -> None:
         self.folder = WatchedFolder(root)
         self.logs = KeptLogs(root)
-        self.reports = Reports(self.folder, self.logs, language)
+        self.reports = Reports(self.folder, self.logs)
         self.writer = Writer()
         self.language = language
         self._look_seconds = 0.0
@@ -76,6 +77,10 @@ class Dashboard:
             Route("/api/log", self.remove_log, methods=["DELETE"]),
             Route("/api/sample", self.sample, methods=["POST"]),
         ]
+
+    def _language(self, request: Request) -> str:
+        wanted = request.query_params.get("lang", self.language)
+        return wanted if wanted in LANGUAGES else self.language
 
     async def index(self, request: Request) -> Response:
         return HTMLResponse(page(self.language))
@@ -137,16 +142,23 @@ class Dashboard:
         return f'{{"runs":[{",".join(listed.values())}],{json.dumps(facts)[1:]}'
 
     async def report(self, request: Request) -> Response:
-        answer = await run_in_threadpool(self.reports.answer, _names(request))
-        return Response(answer, media_type="application/json; charset=utf-8")
+        return _json(await run_in_threadpool(self.reports.answer, _names(request), self._language(request)))
 
     async def report_file(self, request: Request) -> Response:
         names = _names(request)
-        payload = await run_in_threadpool(self.reports.payload, names, _language(request, self.language))
-        for run in payload["runs"]:
-            run["resume"] = None  # a folder of this machine is of no use to others
-        payload["view"] = request.query_params.get("view", "")[:VIEW_CHARACTERS]
-        return await _attachment(payload, "-".join(run["name"] for run in payload["runs"][:3]))
+        payload = await run_in_threadpool(self.reports.payload, names, self._language(request), tuple(LANGUAGES))
+        for run in payload.runs:
+            run.resume = None  # a folder of this machine is of no use to others
+        payload.languages = page_languages()
+        payload.view = request.query_params.get("view", "")[:VIEW_CHARACTERS]
+        name = "".join(
+            c if c.isascii() and (c.isalnum() or c in "-_.") else "-"
+            for run in payload.runs[:3]
+            for c in f"-{run.name}"
+        )
+        name = name[:60].strip(".-") or "log"
+        page = await run_in_threadpool(render, payload)
+        return HTMLResponse(page, headers={"content-disposition": f'attachment; filename="nanoscope-{name}.html"'})
 
     # --- logs and samples ---
 
@@ -158,13 +170,15 @@ class Dashboard:
             raise HTTPException(422, "bad_request")
         options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
         name = printable(asked.get("name", "")[:100])
+        language = self._language(request)
         async with self._received(request) as content, self._one_log:
-            key, described = await run_in_threadpool(self.logs.add, content, name, options)
+            key, described = await run_in_threadpool(self.logs.add, content, name, options, (language,))
             if not described:
                 raise NoTrainingError(name)
-        self.reports.take_log(key, described)
-        text = await run_in_threadpool(report_payload, described, self.language)
-        return JSONResponse({**text, "log": key})
+        self.reports.take_log(key, described, language)
+        payload = await run_in_threadpool(report_payload, described, language, (language,))
+        payload.log = key
+        return _json(payload)
 
     @asynccontextmanager
     async def _received(self, request: Request) -> AsyncIterator[bytes]:
@@ -281,9 +295,8 @@ def _names(request: Request) -> list[str]:
     return names
 
 
-def _language(request: Request, usual: str) -> str:
-    wanted = request.query_params.get("lang", usual)
-    return wanted if wanted in LANGUAGES else usual
+def _json(payload: Payload) -> Response:
+    return Response(msgspec.json.encode(payload), media_type="application/json; charset=utf-8")
 
 
 async def _pieces(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
@@ -296,10 +309,3 @@ async def _pieces(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
         if left < 0:
             raise HTTPException(413, "too_large")
         yield piece
-
-
-async def _attachment(payload: dict[str, Any], name: str) -> Response:
-    """The report as a file to download."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)[:60].strip(".-") or "log"
-    page = await run_in_threadpool(render, payload)
-    return HTMLResponse(page, headers={"content-disposition": f'attachment; filename="nanoscope-{plain}.html"'})

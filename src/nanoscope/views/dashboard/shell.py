@@ -1,15 +1,12 @@
-"""The HTML shell of the dashboard: labels in every language, and scripts that fetch the runs and fill it."""
+"""The HTML shell of the dashboard: labels in every language, and modules that fetch the runs and fill it."""
 
 from functools import cache
 from pathlib import Path
 
-from nanoscope.messages import LANGUAGES
-from nanoscope.views.dashboard.labels import labels
 from nanoscope.views.report import html as report
-from nanoscope.words.language import Language
+from nanoscope.views.report.payload import page_languages
 
-HERE = Path(__file__).parent
-SCRIPTS = (*report.SCRIPTS, "runs.js", "table.js", "states.js", "paste.js", "dashboard.js")
+MODULES = (*report.MODULES, "runs.js", "table.js", "states.js", "dashboard.js")
 STYLES = (*report.STYLES, "dashboard.css")
 
 _PAGE = """\
@@ -22,11 +19,13 @@ _PAGE = """\
 <title>nanoscope</title>
 <link rel="icon" href="data:,">
 {styles}
+{scripts}
 </head>
 <body>
 <noscript><main><p>nanoscope watch needs JavaScript.</p></main></noscript>
 <script type="application/json" id="words">{words}</script>
-{scripts}
+<script src="/static/{uplot}"></script>
+<script type="module" src="/static/dashboard.js"></script>
 </body>
 </html>
 """
@@ -35,25 +34,17 @@ _PAGE = """\
 @cache
 def scripts_and_styles() -> dict[str, Path]:
     """The files that the page may load, by name."""
-    folders = (report.uplot(), report.HERE, HERE)
-    return {name: next(f / name for f in folders if (f / name).is_file()) for name in (*SCRIPTS, *STYLES)}
+    return {name: report.source(name) for name in (report.UPLOT, *MODULES, *STYLES)}
 
 
 def page(language: str) -> str:
     """The page, opening in `language`; the reader can switch."""
-    words = {code: _words(Language(code)) for code in LANGUAGES}
+    languages = page_languages()
     return _PAGE.format(
         language=language,
-        direction=words[language]["direction"],
+        direction=languages[language].direction,
         styles="\n".join(f'<link rel="stylesheet" href="/static/{name}">' for name in STYLES),
-        words=report.inert_json({"language": language, "words": words}),
-        scripts="\n".join(f'<script src="/static/{name}"></script>' for name in SCRIPTS),
+        words=report.inert_json({"language": language, "languages": languages}),
+        scripts="\n".join(f'<link rel="modulepreload" href="/static/{name}">' for name in MODULES),
+        uplot=report.UPLOT,
     )
-
-
-def _words(language: Language) -> dict[str, object]:
-    return {
-        "name": LANGUAGES[language.code],
-        "direction": "rtl" if language.right_to_left else "ltr",
-        "labels": labels(language),
-    }

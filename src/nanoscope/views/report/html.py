@@ -3,19 +3,22 @@
 import base64
 import hashlib
 import importlib.util
-import json
+import re
 from html import escape
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).parent
-# In the order in which they are loaded, here and in the dashboard.
-SCRIPTS = (
-    "uplot.iife.min.js",
-    *(f"{name}.js" for name in ("view", "dom", "lesson", "format", "series", "plot", "paint", "pointer")),
-    *(f"{name}.js" for name in ("export", "figure", "toolbar", "run", "overlay", "report")),
+import msgspec
+
+from nanoscope.views.report.payload import Payload, Words
+
+PAGE = Path(__file__).parent.parent / "page"
+UPLOT = "uplot.iife.min.js"
+# Each imports only from those before it.
+MODULES = tuple(
+    f"{name}.js" for name in ("view", "dom", "numbers", "plot", "pointer", "figure", "run", "overlay", "report")
 )
 STYLES = ("uplot.min.css", "style.css")
+_IMPORT = re.compile(r"^import \{[^}]*\} from \S+;$|^export (?=\w)", re.MULTILINE)
 
 _PAGE = """\
 <!doctype html>
@@ -40,30 +43,36 @@ _PAGE = """\
 """
 
 
-def render(payload: dict[str, Any]) -> str:
+def render(payload: Payload) -> str:
     """The page as text, to be written as UTF-8."""
-    words = payload["words"][payload["language"]]
-    styles, scripts = ([source(name).read_text("utf-8") for name in names] for names in (STYLES, SCRIPTS))
+    language = payload.languages[payload.language]
+    styles = [source(name).read_text("utf-8") for name in STYLES]
+    scripts = [source(UPLOT).read_text("utf-8"), joined_modules()]
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = f"{', '.join(run['name'] for run in payload['runs'][:4])} · {words['labels']['report']}"
+    title = f"{', '.join(run.name for run in payload.runs[:4])} · {language.labels['report']}"
     return _PAGE.format(
-        language=payload["language"],
-        direction=words["direction"],
+        language=payload.language,
+        direction=language.direction,
         policy=policy,
         title=escape(title),
         styles="\n".join(f"<style>{text}</style>" for text in styles),
-        summary=_summary(words),
+        summary=_summary(payload.words[payload.language]),
         payload=inert_json(payload),
         scripts="\n".join(f"<script>{text}</script>" for text in scripts),
     )
 
 
+def joined_modules() -> str:
+    """The modules as one script: under a policy of hashes, those inside a page cannot import each other."""
+    return '"use strict";\n' + "".join(_IMPORT.sub("", source(name).read_text("utf-8")) for name in MODULES)
+
+
 def source(name: str) -> Path:
     """A script or style of the page."""
-    return HERE / name if (HERE / name).is_file() else uplot() / name
+    return PAGE / name if (PAGE / name).is_file() else uplot() / name
 
 
 def uplot() -> Path:
@@ -79,18 +88,17 @@ def _hashes(texts: list[str]) -> str:
     return " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
 
 
-def inert_json(payload: dict[str, Any]) -> str:
+def inert_json(payload: object) -> str:
     """JSON in which an HTML or script parser finds no markup."""
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = msgspec.json.encode(payload).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+    return text
 
 
-def _summary(words: dict[str, Any]) -> str:
+def _summary(words: Words) -> str:
     """Verdicts and advice, for mail viewers that run no scripts."""
     texts = []
-    for run in words["runs"]:
-        texts += [verdict["title"] + verdict["text"] for verdict in run["verdicts"]]
-        texts += run["advice"]
+    for run in words.runs:
+        texts += [verdict.title + verdict.text for verdict in run.verdicts] + run.advice
     return "".join(f"<p>{escape(text)}</p>" for text in texts)

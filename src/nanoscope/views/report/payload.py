@@ -8,26 +8,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.clock import seconds_at
 from nanoscope.findings.compare import Comparison, compare
 from nanoscope.findings.compare.effects import Effect
-from nanoscope.findings.declared import AsleepNote, Diverged, NonFinite, Overfitting, SlowStepNote, note_findings
+from nanoscope.findings.declared import AsleepNote, Diverged, NonFinite, SlowStepNote, note_findings
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
-from nanoscope.findings.schema import plain
 from nanoscope.findings.slow import SlowRecord, named
 from nanoscope.ladder import Rung, knowledge
 from nanoscope.messages import LANGUAGES, Message, printable
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import Log, Run
-from nanoscope.views.compare import comparison_texts
+from nanoscope.views.compare import ComparisonTexts, comparison_texts
+from nanoscope.views.labels import labels
 from nanoscope.views.report.concepts import concepts_of_names, lesson
-from nanoscope.views.report.labels import labels
-from nanoscope.views.report.series import Series, extremes, packed, thinned_series
-from nanoscope.views.report.tiles import evidence, facts, tiles
+from nanoscope.views.report.series import PackedSeries, PackedSteps, Series, extremes, packed, thinned_series
+from nanoscope.views.report.tiles import Tile, evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
 from nanoscope.words.concepts import CONCEPTS
 from nanoscope.words.language import Language
@@ -43,7 +44,96 @@ RESULTS = {"parameters", "tokens_per_step", "total_batch_size", "device", "devic
 ONLY_WATCHED = re.compile(r"(eval|log|save|sample|out|checkpoint|keep|tracker|wandb)_|.*_(interval|dir)$")
 PHASE_NAMES = {"step": "steps", "evaluation": "eval"}
 
-Json = dict[str, Any]
+
+class VerdictWords(msgspec.Struct):
+    tone: Literal["good", "fair", "bad"]
+    title: str
+    text: str
+
+
+class RunWords(msgspec.Struct):
+    """What is said about a run, in one language."""
+
+    source: str
+    tiles: list[Tile]
+    facts: str
+    rungs: list[str]
+    evidence: list[tuple[str, str, str]]  # title, text, and the concept of the title
+    here: dict[str, str]  # what the concepts are in this run; empty where the log has no number
+    verdicts: list[VerdictWords]
+    errors: list[str]
+    advice: list[str]
+    sections: list[tuple[str, list[str]]]
+    notes: list[str]
+    slow: list[str]
+    causes: dict[str, str]
+    phases: list[str]
+
+
+class RunNumbers(msgspec.Struct):
+    """A run without words."""
+
+    name: str
+    metric: Literal["loss", "bpb"]
+    state: Literal["finished", "stopped", "failed", "unfinished"]
+    resume: str | None
+    can_sample: bool
+    evals: list[tuple[int, float, float | None, float | None]]  # step, validation loss, its error, training loss
+    best: tuple[int | None, float | None] | None
+    failure: Literal["nan", "diverged"] | None
+    result: float | None  # that it is ranked by
+    broken: int | None  # the step from which the loss is not a number
+    clip: float | None
+    rungs: list[float]
+    uniform: float | None
+    slow: list[tuple[int, float, str]]
+    phases: list[tuple[str, float]]
+    tokens_per_step: float | None
+    epoch_tokens: float | None
+    clock: list[tuple[int, float]]
+    config: list[tuple[str, str]]
+    environment: list[tuple[str, str]]
+    samples: list[tuple[int, str]]
+    steps: PackedSteps | None = None
+    series: dict[str, PackedSeries] = {}
+
+
+class ChosenSetting(msgspec.Struct):
+    """A setting that somebody chose differently, and its value in each run."""
+
+    key: str
+    values: list[str | int | float | bool | None]
+
+
+class Words(msgspec.Struct):
+    """All that is said on a page, in one language."""
+
+    runs: list[RunWords]
+    lessons: dict[str, dict[str, str]]
+    comparison: ComparisonTexts | None
+
+
+class PageLanguage(msgspec.Struct):
+    """What a page says whatever its runs."""
+
+    name: str
+    direction: Literal["ltr", "rtl"]
+    labels: dict[str, str]
+
+
+class Payload(msgspec.Struct):
+    """Everything that the page shows."""
+
+    language: str  # that it opens in
+    runs: list[RunNumbers]
+    settings: list[ChosenSetting]
+    concepts: dict[str, str]
+    words: dict[str, Words]
+    languages: dict[str, PageLanguage] = {}  # of a report; the server's page has them already
+    versions: dict[str, str] = {}  # of the runs: what the list shows may be newer
+    leisure_seconds: float = 0.0  # until it is worth asking again
+    log: str | None = None  # the address of a log that was pasted
+    view: str = ""  # how the charts are shown
 
 
 class Source(NamedTuple):
@@ -68,94 +158,95 @@ class DescribedRun:
     name: str
     run: Run
     analysis: Analysis
-    numbers: Json
+    numbers: RunNumbers
     series: Series
-    texts: Mapping[str, Json]  # by language
+    texts: Mapping[str, RunWords]  # by language
     concepts: Mapping[str, str]  # that charts, phases and settings open, by the page's names for these
 
 
-def describe(sources: Sequence[Source], options: Options, language: str) -> Json:
-    """The payload of one run, or of several with their comparison."""
-    return payload([describe_run(source, options) for source in sources], language)
+def describe(sources: Sequence[Source], options: Options, language: str) -> Payload:
+    """The payload of one run, or of several with their comparison, for a page that can change its language."""
+    every = tuple(LANGUAGES)
+    page = payload([describe_run(source, options, every) for source in sources], language, every)
+    page.languages = page_languages()
+    return page
 
 
-def describe_run(source: Source, options: Options) -> DescribedRun:
+def page_languages() -> dict[str, PageLanguage]:
+    return {
+        code: PageLanguage(name, "rtl" if Language(code).right_to_left else "ltr", labels(code))
+        for code, name in LANGUAGES.items()
+    }
+
+
+def describe_run(source: Source, options: Options, languages: Sequence[str]) -> DescribedRun:
     """Analyse one run and put the findings into words."""
     run = source.run
     analysis = analyse(run, options, source.log)
     series = thinned_series(run, {slow.step for slow in analysis.slow_steps})
     numbers = _numbers(source, analysis)
-    concepts = concepts_of_names(numbers, series)
-    texts = {code: _texts(source, analysis, Language(code), concepts) for code in LANGUAGES}
-    return DescribedRun(source.name, run, analysis, numbers, series, plain(texts), concepts)
+    charts = {"loss", numbers.metric, *("memory" if name.endswith("_gb") else name for name in series)}
+    concepts = concepts_of_names(charts, dict(numbers.phases), dict(numbers.config))
+    texts = {code: _texts(source, analysis, Language(code), concepts) for code in languages}
+    return DescribedRun(source.name, run, analysis, numbers, series, texts, concepts)
 
 
-def payload(runs: Sequence[DescribedRun], language: str) -> Json:
-    """Everything that the page shows; it opens in `language`."""
-    names = [each.name for each in runs]
+def payload(runs: Sequence[DescribedRun], language: str, languages: Sequence[str]) -> Payload:
+    """Everything that the page shows, in languages that all of the runs are described in; it opens in `language`."""
     comparison = None
     if len(runs) > 1:
+        names = [each.name for each in runs]
         comparison = compare([each.run for each in runs], names, analyses=[each.analysis for each in runs])
-    document = {
-        "language": language,
-        "runs": [{**each.numbers, **packed(each.series, len(runs))} for each in runs],
-        "settings": _chosen_settings(comparison) if comparison else [],
-        "concepts": {name: concept for each in runs for name, concept in each.concepts.items()},
-        "words": {code: _words(runs, comparison, Language(code)) for code in LANGUAGES},
-    }
-    return plain(document)  # type: ignore[no-any-return]
+    return Payload(
+        language,
+        [msgspec.structs.replace(each.numbers, **packed(each.series, len(runs))) for each in runs],
+        _chosen_settings(comparison) if comparison else [],
+        {name: concept for each in runs for name, concept in each.concepts.items()},
+        {code: _words(runs, comparison, code) for code in languages},
+    )
 
 
 # --- words ---
 
 
-def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, language: Language) -> Json:
-    return {
-        "name": LANGUAGES[language.code],
-        "direction": "rtl" if language.right_to_left else "ltr",
-        "labels": labels(language),
-        "runs": [each.texts[language.code] for each in runs],
-        "lessons": {key: lesson(key, language.code) for each in runs for key in each.texts[language.code]["here"]},
-        "comparison": comparison and vars(comparison_texts(comparison, language, _names(runs))),
-    }
+def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, code: str) -> Words:
+    names = tuple(printable(each.name) for each in runs)
+    return Words(
+        [each.texts[code] for each in runs],
+        {key: lesson(key, code) for each in runs for key in each.texts[code].here},
+        comparison_texts(comparison, Language(code), names) if comparison else None,
+    )
 
 
-def _names(runs: Sequence[DescribedRun]) -> tuple[str, ...]:
-    return tuple(printable(each.name) for each in runs)
-
-
-def _texts(source: Source, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> Json:
+def _texts(source: Source, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> RunWords:
     errors = log_errors([error for error in source.log.errors if error.run in (None, source.run)])
     notes = [(n, sentence(n, language)) for n in note_findings(source.details.notes)]
     reasons = {n.step: text for n, text in notes if isinstance(n, SlowStepNote | AsleepNote)}
     phases = _phases(source.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
     shown, weighed = tiles(source.run, analysis, language), evidence(analysis, language)
-    opened = {*concepts.values(), *(tile["concept"] for tile in shown), *(concept for *_, concept in weighed)}
+    opened = {*concepts.values(), *(tile.concept for tile in shown), *(concept for *_, concept in weighed)}
     known = known_numbers(source.run, analysis)
-    return {
+    return RunWords(
         # Without the folders: a report may be sent to others.
-        "source": source_line(replace(source.log, source=Path(source.log.source).name), language),
-        "tiles": shown,
-        "facts": printable(facts(source.run, language)),
-        "rungs": [_rung(rung, source, language) for rung in _rungs(source)],
-        "evidence": weighed,
-        # What the concepts are in this run; empty where the log has no number.
-        "here": {key: CONCEPTS[key].teach(known, language).here for key in sorted(opened - {""})},
-        "verdicts": [
-            {"tone": v.tone, "title": verdict_title(v, language) + language.say(". "), "text": sentence(v, language)}
+        source=source_line(replace(source.log, source=Path(source.log.source).name), language),
+        tiles=shown,
+        facts=printable(facts(source.run, language)),
+        rungs=[_rung(rung, source, language) for rung in _rungs(source)],
+        evidence=weighed,
+        here={key: CONCEPTS[key].teach(known, language).here for key in sorted(opened - {""})},
+        verdicts=[
+            VerdictWords(v.tone, verdict_title(v, language) + language.say(". "), sentence(v, language))
             for v in analysis.verdicts
         ],
-        "errors": error_texts(analysis, errors, language),
-        "advice": [sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
-        "sections": [(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
-        "notes": [text for _, text in notes],
-        "slow": [f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
-        "causes": {_key(s.causes): language.render(named(s.causes or ("stall",))) for s in analysis.slow_steps},
-        "phases": [
-            f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases
-        ],
-    }
+        errors=error_texts(analysis, errors, language),
+        advice=[sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
+        sections=[(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
+        notes=[text for _, text in notes],
+        slow=[f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
+        causes={_key(s.causes): language.render(named(s.causes or ("stall",))) for s in analysis.slow_steps},
+        phases=[f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases],
+    )
 
 
 def _rungs(source: Source) -> list[Rung]:
@@ -185,47 +276,42 @@ def _key(causes: Sequence[str]) -> str:
 # --- numbers ---
 
 
-def _numbers(source: Source, analysis: Analysis) -> Json:
-    run, details = source.run, source.details
+def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
+    run, details, evaluated = source.run, source.details, analysis.evals
     evals = [e for e in run.evals if math.isfinite(e.val)]
     evals = [evals[i] for i in extremes([e.val for e in evals], MAX_EVALUATIONS)]
     slow = _costliest(analysis)
     explained = set(map(id, slow))
     slow += [s for s in analysis.slow_steps if id(s) not in explained]
-    onset = next((v.onset_step for v in analysis.verdicts if isinstance(v, Overfitting)), None)
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
-    failure = "nan" if broken is not None else "diverged" if diverged else None
-    return {
-        "name": printable(source.name),
-        "metric": analysis.evals.metric if analysis.evals else "loss",
-        "unit": run.unit,
-        "state": _state(source, analysis),
-        "resume": source.resume,
-        "can_sample": source.can_sample,
-        "evals": [(e.step, e.val, e.stderr, e.train_loss) for e in evals],
-        "best": analysis.evals and (analysis.evals.best_step, analysis.evals.best_val),
-        "failure": failure,
-        "result": None if failure or analysis.evals is None else analysis.evals.best_val,
-        "onset": onset,
-        "broken": broken,
-        "clip": analysis.gradients and analysis.gradients.clip,
-        "rungs": [rung.loss for rung in _rungs(source)],
-        "uniform": analysis.train_loss.uniform_loss,
-        "slow": [(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in slow],
-        "phases": _phases(run, analysis),
-        "tokens_per_step": analysis.progress.tokens_per_step,
-        "epoch_tokens": train_tokens(run),
-        "last_step": analysis.progress.last_step,
-        "total_steps": analysis.progress.total_steps,
-        "clock": _clock(run, analysis),
-        "config": details.config or [(printable(str(k)), printable(str(v))) for k, v in run.config.items()],
-        "environment": details.environment,
-        "samples": details.samples,
-    }
+    failure: Literal["nan", "diverged"] | None = "nan" if broken is not None else "diverged" if diverged else None
+    return RunNumbers(
+        name=printable(source.name),
+        metric=evaluated.metric if evaluated else "loss",
+        state=_state(source, analysis),
+        resume=source.resume,
+        can_sample=source.can_sample,
+        evals=[(e.step, e.val, e.stderr, e.train_loss) for e in evals],
+        best=(evaluated.best_step, evaluated.best_val) if evaluated else None,
+        failure=failure,
+        result=evaluated.best_val if evaluated and not failure else None,
+        broken=broken,
+        clip=analysis.gradients.clip if analysis.gradients else None,
+        rungs=[rung.loss for rung in _rungs(source)],
+        uniform=analysis.train_loss.uniform_loss,
+        slow=[(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in slow],
+        phases=_phases(run, analysis),
+        tokens_per_step=analysis.progress.tokens_per_step,
+        epoch_tokens=train_tokens(run),
+        clock=_clock(run, analysis),
+        config=details.config or [(printable(str(k)), printable(str(v))) for k, v in run.config.items()],
+        environment=details.environment,
+        samples=details.samples,
+    )
 
 
-def _state(source: Source, analysis: Analysis) -> str:
+def _state(source: Source, analysis: Analysis) -> Literal["finished", "stopped", "failed", "unfinished"]:
     """How the log ends; whether a process still trains, only a live view knows."""
     if analysis.progress.finished:
         return "finished"
@@ -234,15 +320,15 @@ def _state(source: Source, analysis: Analysis) -> str:
     return "failed" if source.run.failed else "unfinished"
 
 
-def _chosen_settings(comparison: Comparison) -> list[Json]:
+def _chosen_settings(comparison: Comparison) -> list[ChosenSetting]:
     """The settings that somebody chose differently, those first that a finding is about."""
     effects = [finding.setting for finding in comparison.findings if isinstance(finding, Effect)]
     chosen = [each for each in comparison.config if each.key not in RESULTS and not ONLY_WATCHED.match(each.key)]
     chosen.sort(key=lambda each: effects.index(each.key) if each.key in effects else len(effects))
-    return [{"key": printable(each.key), "values": _safe(each.values)} for each in chosen[:MAX_SETTINGS]]
+    return [ChosenSetting(printable(each.key), _safe(each.values)) for each in chosen[:MAX_SETTINGS]]
 
 
-def _safe(values: Sequence[object]) -> list[object]:
+def _safe(values: Sequence[object]) -> list[Any]:
     return [value if isinstance(value, int | float) or value is None else printable(str(value)) for value in values]
 
 

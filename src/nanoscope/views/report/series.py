@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,19 +64,36 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     return found
 
 
-def packed(series: Series, run_count: int) -> dict[str, object]:
+class PackedSteps(msgspec.Struct):
+    """Steps at equal distances, as they usually are, or each of them as base64."""
+
+    first: int = 0
+    every: int = 1
+    count: int = 0
+    each: str | None = None
+
+
+class PackedSeries(msgspec.Struct):
+    """A column as base64; of stretches, the means with the lowest and the highest."""
+
+    y: str
+    low: str | None = None
+    high: str | None = None
+    x: PackedSteps | None = None  # where they are not the common steps
+
+
+def packed(series: Series, run_count: int) -> dict[str, Any]:
     """The series as the page's script reads them. Steps that several have in common are written once."""
     most = max(MAX_POINTS // run_count, MIN_POINTS)
     thinned = {name: _thinned(points, most) for name, points in series.items()}
     common = next(iter(thinned.values())).steps if thinned else np.array([], dtype=np.int64)
-    columns: dict[str, dict[str, object]] = {}
+    columns = {}
     for name, points in thinned.items():
-        column: dict[str, object] = {"y": _base64(points.values)}
+        column = columns[name] = PackedSeries(_base64(points.values))
         if points.low is not None and points.high is not None and _is_seen(points.low, points.high):
-            column |= {"low": _base64(points.low), "high": _base64(points.high)}
+            column.low, column.high = _base64(points.low), _base64(points.high)
         if not np.array_equal(points.steps, common):
-            column["x"] = _packed_steps(points.steps)
-        columns[name] = column
+            column.x = _packed_steps(points.steps)
     return {"steps": _packed_steps(common), "series": columns}
 
 
@@ -113,11 +131,11 @@ def _is_seen(low: Floats, high: Floats) -> bool:
     return bool(np.max(high - low) > THIN_BAND * (np.max(high) - np.min(low)))
 
 
-def _packed_steps(steps: NDArray[np.int64]) -> dict[str, object]:
-    """Steps at equal distances, as they usually are, need only three numbers."""
-    if len(steps) and np.all(np.diff(steps) == (every := int(steps[1] - steps[0]) if len(steps) > 1 else 1)):
-        return {"first": int(steps[0]), "every": every, "count": len(steps)}
-    return {"each": _base64(steps, "<f8")}
+def _packed_steps(steps: NDArray[np.int64]) -> PackedSteps:
+    every = int(steps[1] - steps[0]) if len(steps) > 1 else 1
+    if len(steps) and np.all(np.diff(steps) == every):
+        return PackedSteps(int(steps[0]), every, len(steps))
+    return PackedSteps(each=_base64(steps, "<f8"))
 
 
 def _base64(numbers: NDArray[Any], kind: str = "<f4") -> str:

@@ -1,6 +1,6 @@
 """A run at a glance: its headline figures, and what its verdict rests on. All from its findings."""
 
-from typing import Any
+import msgspec
 
 from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.clock import wall_seconds
@@ -11,7 +11,18 @@ from nanoscope.runs.run import Run
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
 
-Tile = dict[str, Any]  # key, label, value, unit, foot: texts; concept: what the label opens; share: of steps done
+
+class Tile(msgspec.Struct):
+    """A figure with its label and what stands below it."""
+
+    key: str
+    concept: str  # that the label opens
+    label: str
+    value: str
+    foot: list[str]
+    unit: str = ""
+    share: float | None = None  # of the steps, that is done
+    seconds: float | None = None  # until the end
 
 
 def tiles(run: Run, analysis: Analysis, language: Language) -> list[Tile]:
@@ -52,15 +63,8 @@ def evidence(analysis: Analysis, language: Language) -> list[tuple[str, str, str
     return [each for each in texts if each[1]]
 
 
-def _tile(key: str, concept: str, label: str, value: str, foot: list[str | None], unit: str = "") -> Tile:
-    return {
-        "key": key,
-        "concept": concept,
-        "label": label,
-        "value": value,
-        "unit": unit,
-        "foot": [each for each in foot if each],
-    }
+def _tile(key: str, concept: str, label: str, value: str, foot: list[str | None]) -> Tile:
+    return Tile(key, concept, label, value, [each for each in foot if each])
 
 
 def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
@@ -85,26 +89,14 @@ def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
 
 def _progress(analysis: Analysis, language: Language) -> Tile:
     say, progress = language.say, analysis.progress
-    label = say("Step") if progress.unit == "step" else say("Epoch")
-    value = NOTHING if progress.last_step is None else str(progress.last_step)
-    if not progress.total_steps or progress.last_step is None or progress.steps_left is None:
-        return _tile(
-            "step",
-            "step" if progress.unit == "step" else "epoch",
-            label,
-            value,
-            [None if progress.finished else say("of an unknown number")],
-        )
-    share = 1.0 if progress.finished else min(1.0, progress.last_step / progress.total_steps)
-    tile = _tile(
-        "step",
-        "step" if progress.unit == "step" else "epoch",
-        label,
-        value,
-        [language.percent(share)],
-        unit=f"/ {progress.total_steps}",
-    )
-    return {**tile, "share": share}
+    label, last = say("Step") if progress.unit == "step" else say("Epoch"), progress.last_step
+    tile = _tile("step", progress.unit, label, NOTHING if last is None else f"{last:,}", [])
+    if progress.total_steps and last is not None and progress.steps_left is not None:
+        tile.share = 1.0 if progress.finished else min(1.0, last / progress.total_steps)
+        tile.unit, tile.foot = f"/ {progress.total_steps:,}", [language.percent(tile.share)]
+    elif not progress.finished:
+        tile.foot = [say("of an unknown number")]
+    return tile
 
 
 def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
@@ -114,8 +106,7 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
         return _tile("left", "time_left", label, NOTHING, [say("finished")])
     if isinstance(eta, Eta):
         between = language.between(language.duration(eta.low_s), language.duration(eta.high_s))
-        tile = _tile("left", "time_left", label, language.duration(eta.expected_s), [between])
-        return {**tile, "seconds": eta.expected_s}
+        return Tile("left", "time_left", label, language.duration(eta.expected_s), [between], seconds=eta.expected_s)
     reason = eta.reason if isinstance(eta, NoEta) else "no_times"
     why = {
         "total_unknown": say("the number of steps is unknown"),

@@ -1,8 +1,11 @@
-"use strict";
 /*
  * Reading charts: a cursor at the same x in all of them, a tooltip at the pointer, and zooming, by mouse, touch and keys.
  * Nothing here moves the page.
  */
+
+import { bdi, make, runDot } from "./dom.js";
+import { grouped, lossText, lowerBound, shortNumber, shortTime, waysOf, WRITE } from "./numbers.js";
+import { charts, drawnListeners, ink, sharedExtent } from "./plot.js";
 
 const BESIDE = 14; // px from the pointer to the tooltip
 const DRAG = 6; // px: less is a click
@@ -14,7 +17,7 @@ let cursor = null;
 let tooltip = null;
 
 /** Show the cursor at x in all charts that count alike, and the values there beside the pointer; null takes it away. @param {Chart | null} source @param {number} x @param {{left: number, top: number} | null} pointer */
-function setCursor(source, x = 0, pointer = null) {
+export function setCursor(source, x = 0, pointer = null) {
   cursor = source && { x, source };
   for (const chart of charts) placeCursor(chart);
   showTooltip(pointer);
@@ -25,8 +28,12 @@ function placeCursor(chart) {
   const holder = chart.holder;
   let layer = holder.querySelector(".cursor");
   const own = Boolean(chart.spec.xRange);
-  const shown = cursor && chart.plot && chart.inSight && !own && cursor.x >= chart.range[0] && cursor.x <= chart.range[1];
-  if (!shown || !cursor) { if (layer) layer.hidden = true; return; }
+  const shown =
+    cursor && chart.plot && chart.inSight && !own && cursor.x >= chart.range[0] && cursor.x <= chart.range[1];
+  if (!shown || !cursor) {
+    if (layer) layer.hidden = true;
+    return;
+  }
   if (!layer) {
     layer = make("div", { class: "cursor", "aria-hidden": "true" }, make("div", { class: "cursor-line" }));
     holder.append(layer);
@@ -44,7 +51,11 @@ function placeCursor(chart) {
     if (top < box.top - 1 || top > box.top + box.height + 1) return;
     const dot = layer.children[used] || layer.appendChild(make("span", { class: "cursor-dot" }));
     dot.hidden = false;
-    Object.assign(dot.style, { left: `${drawn.line.kind === "dots" ? x(drawn.line.x[found.index]) : left}px`, top: `${top}px`, borderColor: ink(drawn.line.colour) });
+    Object.assign(dot.style, {
+      left: `${drawn.line.kind === "dots" ? x(drawn.line.x[found.index]) : left}px`,
+      top: `${top}px`,
+      borderColor: ink(drawn.line.colour)
+    });
     used += 1;
   });
   for (; used < layer.children.length; used += 1) layer.children[used].hidden = true;
@@ -63,7 +74,8 @@ function rowsAt(chart, x) {
     const error = line.errors ? line.errors[found.index] : null;
     const note = line.notes && !found.between ? line.notes[found.index] : null;
     rows.push({ line, value: found.value, text: write(found.value), between: found.between, error, note, raw: false });
-    if (mean && found.raw !== null && !chart.spec.names) rows.push({ line, value: found.raw, text: write(found.raw), between: false, error: null, note: null, raw: true });
+    if (mean && found.raw !== null && !chart.spec.names)
+      rows.push({ line, value: found.raw, text: write(found.raw), between: false, error: null, note: null, raw: true });
   });
   return rows.sort((a, b) => b.value - a.value);
 }
@@ -73,7 +85,10 @@ function headAt(chart, x) {
   const { labels } = chart;
   const way = chart.view.state.x;
   const write = /** @type {Record<string, (v: number) => string>} */ ({
-    step: (v) => `${labels.step} ${grouped(Math.round(v))}`, tokens: (v) => labels.count_tokens.replace("{n}", shortNumber(v)), time: shortTime, epochs: (v) => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3)))),
+    step: v => `${labels.step} ${grouped(Math.round(v))}`,
+    tokens: v => labels.count_tokens.replace("{n}", shortNumber(v)),
+    time: shortTime,
+    epochs: v => labels.count_epochs.replace("{n}", shortNumber(Number(v.toPrecision(3))))
   });
   const parts = [write[way](x)];
   const { run } = chart.spec;
@@ -86,15 +101,20 @@ function headAt(chart, x) {
 
 /** @param {{left: number, top: number} | null} pointer */
 function showTooltip(pointer) {
-  if (!cursor || !pointer) { if (tooltip) tooltip.hidden = true; return; }
+  if (!cursor || !pointer) {
+    if (tooltip) tooltip.hidden = true;
+    return;
+  }
   const { source: chart, x } = cursor;
   const rows = rowsAt(chart, x);
   const [head, ...more] = headAt(chart, x);
   const hidden = rows.length - MOST_ROWS;
-  openTooltip(pointer,
-    make("div", { class: "tooltip-head" }, make("strong", {}, bdi(head)), ...more.map((text) => bdi(text))),
-    ...rows.slice(0, MOST_ROWS).flatMap((row) => tooltipRow(row, chart)),
-    ...(hidden > 0 ? [make("div", { class: "faint" }, `+ ${hidden}`)] : []));
+  openTooltip(
+    pointer,
+    make("div", { class: "tooltip-head" }, make("strong", {}, bdi(head)), ...more.map(text => bdi(text))),
+    ...rows.slice(0, MOST_ROWS).flatMap(row => tooltipRow(row, chart)),
+    ...(hidden > 0 ? [make("div", { class: "faint" }, `+ ${hidden}`)] : [])
+  );
 }
 
 /** @param {{left: number, top: number}} pointer @param {...Node} contents */
@@ -115,16 +135,23 @@ function tooltipRow(row, chart) {
   const name = row.raw ? labels.raw : row.line.label;
   const value = make("b", {}, bdi(`${row.between ? "≈ " : ""}${row.text}`, "ltr"));
   const error = row.error ? make("span", { class: "faint" }, bdi(`± ${lossText(row.error)}`, "ltr")) : null;
-  const label = make("span", { class: row.line.key === chart.spec.focus ? "strong" : "" }, make("bdi", { dir: "auto" }, name));
-  if (row.between && row.line.kind === "both" && !chart.spec.names) label.append(make("span", { class: "faint" }, ` · ${labels.between}`));
+  const label = make(
+    "span",
+    { class: row.line.key === chart.spec.focus ? "strong" : "" },
+    make("bdi", { dir: "auto" }, name)
+  );
+  if (row.between && row.line.kind === "both" && !chart.spec.names)
+    label.append(make("span", { class: "faint" }, ` · ${labels.between}`));
   const parts = [make("div", { class: "tooltip-row" }, swatch(row.line, row.raw), label, value, error)];
   if (row.note) parts.push(make("div", { class: "tooltip-note" }, row.note));
   return parts;
 }
 
 /** A dot, a line or a wave in the colour of a line. @param {Line} line */
-function swatch(line, raw = false) {
-  const mark = make("span", { class: `swatch ${raw ? "raw" : line.kind === "both" ? "both" : line.kind === "dots" ? "dots" : "line"}` });
+export function swatch(line, raw = false) {
+  const mark = make("span", {
+    class: `swatch ${raw ? "raw" : line.kind === "both" ? "both" : line.kind === "dots" ? "dots" : "line"}`
+  });
   mark.style.setProperty("--tone", `var(--${line.colour})`);
   if (line.dash) mark.classList.add("dashed");
   return mark;
@@ -149,17 +176,20 @@ function zoomBy(chart, factor, about) {
 }
 
 /** The same for the whole page, for buttons. @param {any} root @param {number} factor */
-function zoomPage(root, factor) {
-  const chart = [...charts].find((each) => root.contains(each.holder) && !each.spec.xRange && each.plot);
+export function zoomPage(root, factor) {
+  const chart = [...charts].find(each => root.contains(each.holder) && !each.spec.xRange && each.plot);
   if (chart) zoomBy(chart, factor);
 }
 
 // --- mouse, touch, keys ---
 
 /** @param {Chart} chart */
-function listenToPointer(chart) {
+export function listenToPointer(chart) {
   const { holder } = chart;
-  if (chart.spec.points) { listenToPoints(chart); return; }
+  if (chart.spec.points) {
+    listenToPoints(chart);
+    return;
+  }
   /** @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
   /** @type {{from: number, range: [number, number], distance: number, box: any} | null} */
@@ -176,20 +206,32 @@ function listenToPointer(chart) {
   };
   const select = make("div", { class: "selection", hidden: "", "aria-hidden": "true" });
   holder.append(select);
-  const show = (/** @type {PointerEvent} */ event) => { if (chart.plot) setCursor(chart, nearPoint(chart, valueAt(event)), { left: event.clientX, top: event.clientY }); };
+  const show = (/** @type {PointerEvent} */ event) => {
+    if (chart.plot) setCursor(chart, nearPoint(chart, valueAt(event)), { left: event.clientX, top: event.clientY });
+  };
 
   holder.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     if (event.button || !chart.plot) return;
     down.set(event.pointerId, { x: event.clientX, y: event.clientY });
     const spread = [...down.values()].map(({ x }) => x);
-    gesture = { from: event.clientX, range: [...chart.range], distance: spread.length > 1 ? Math.abs(spread[0] - spread[1]) : 0, box: inside(event) };
-    try { holder.setPointerCapture(event.pointerId); } catch { /* a pointer that a test made up */ }
+    gesture = {
+      from: event.clientX,
+      range: [...chart.range],
+      distance: spread.length > 1 ? Math.abs(spread[0] - spread[1]) : 0,
+      box: inside(event)
+    };
+    try {
+      holder.setPointerCapture(event.pointerId);
+    } catch {
+      /* a pointer that a test made up */
+    }
   });
   holder.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     if (!chart.plot) return;
     const known = down.get(event.pointerId);
     if (known) Object.assign(known, { x: event.clientX, y: event.clientY });
-    if (gesture && down.size > 1) { // two fingers: what is between them stays between them
+    if (gesture && down.size > 1) {
+      // two fingers: what is between them stays between them
       select.hidden = true;
       const [one, two] = [...down.values()].map(({ x }) => x);
       const factor = Math.max(Math.abs(one - two), 1) / Math.max(gesture.distance, 1);
@@ -204,9 +246,16 @@ function listenToPointer(chart) {
     if (gesture && Math.abs(event.clientX - gesture.from) > DRAG) {
       const at = holder.getBoundingClientRect();
       const { box } = chart.places();
-      const ends = [gesture.from, event.clientX].map((x) => Math.min(Math.max(x - at.left, box.left), box.left + box.width)).sort((a, b) => a - b);
+      const ends = [gesture.from, event.clientX]
+        .map(x => Math.min(Math.max(x - at.left, box.left), box.left + box.width))
+        .sort((a, b) => a - b);
       select.hidden = false;
-      Object.assign(select.style, { left: `${ends[0]}px`, width: `${ends[1] - ends[0]}px`, top: `${box.top}px`, height: `${box.height}px` });
+      Object.assign(select.style, {
+        left: `${ends[0]}px`,
+        width: `${ends[1] - ends[0]}px`,
+        top: `${box.top}px`,
+        height: `${box.height}px`
+      });
     }
     if (event.pointerType === "mouse" || gesture) show(event);
   });
@@ -221,7 +270,9 @@ function listenToPointer(chart) {
     if (dragged && event.type === "pointerup") {
       const { px, width } = inside(event);
       const [low, high] = chart.range;
-      const ends = [was.box.px, px].map((at) => low + (Math.min(Math.max(at, 0), width) / width) * (high - low)).sort((a, b) => a - b);
+      const ends = [was.box.px, px]
+        .map(at => low + (Math.min(Math.max(at, 0), width) / width) * (high - low))
+        .sort((a, b) => a - b);
       setCursor(null);
       zoomTo(chart, ends[0], ends[1]);
     } else if (event.type === "pointerup") {
@@ -231,22 +282,34 @@ function listenToPointer(chart) {
   };
   holder.addEventListener("pointerup", end);
   holder.addEventListener("pointercancel", end);
-  holder.addEventListener("pointerleave", (/** @type {PointerEvent} */ event) => { if (event.pointerType === "mouse" && !gesture) setCursor(null); });
+  holder.addEventListener("pointerleave", (/** @type {PointerEvent} */ event) => {
+    if (event.pointerType === "mouse" && !gesture) setCursor(null);
+  });
   holder.addEventListener("dblclick", () => chart.view.set({ zoom: null }));
-  holder.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
-    if (!event.ctrlKey || !chart.plot) return; // otherwise the page scrolls
-    event.preventDefault();
-    zoomBy(chart, Math.exp(-event.deltaY / 200), valueAt(event));
-  }, { passive: false });
-  holder.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (chart.plot && moveByKey(chart, event)) event.preventDefault(); });
-  holder.addEventListener("blur", () => { if (cursor && cursor.source === chart) setCursor(null); });
+  holder.addEventListener(
+    "wheel",
+    (/** @type {WheelEvent} */ event) => {
+      if (!event.ctrlKey || !chart.plot) return; // otherwise the page scrolls
+      event.preventDefault();
+      zoomBy(chart, Math.exp(-event.deltaY / 200), valueAt(event));
+    },
+    { passive: false }
+  );
+  holder.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (chart.plot && moveByKey(chart, event)) event.preventDefault();
+  });
+  holder.addEventListener("blur", () => {
+    if (cursor && cursor.source === chart) setCursor(null);
+  });
 }
 
 /** Highlight the run whose line was clicked; a second click takes that back. @param {Chart} chart @param {number} x @param {number} top px */
 function chooseLine(chart, x, top) {
   const { y } = chart.places();
-  const near = chart.drawn.map(({ line }, i) => ({ line, found: chart.valueAt(i, x) }))
-    .map(({ line, found }) => ({ key: line.key, away: found ? Math.abs(y(found.value) - top) : Infinity })).sort((a, b) => a.away - b.away)[0];
+  const near = chart.drawn
+    .map(({ line }, i) => ({ line, found: chart.valueAt(i, x) }))
+    .map(({ line, found }) => ({ key: line.key, away: found ? Math.abs(y(found.value) - top) : Infinity }))
+    .sort((a, b) => a.away - b.away)[0];
   if (near && near.away < 12) chart.view.set({ focus: chart.view.state.focus === near.key ? "" : near.key });
 }
 
@@ -257,10 +320,24 @@ function listenToPoints(chart) {
     if (!chart.plot) return;
     const at = holder.getBoundingClientRect();
     const { x, y, box } = chart.places();
-    const away = (/** @type {{x: number, y: number}} */ point) => Math.hypot(x(point.x) + 4 - (event.clientX - at.left), (Number.isNaN(point.y) ? box.top + 6 : y(point.y)) - (event.clientY - at.top));
+    const away = (/** @type {{x: number, y: number}} */ point) =>
+      Math.hypot(
+        x(point.x) + 4 - (event.clientX - at.left),
+        (Number.isNaN(point.y) ? box.top + 6 : y(point.y)) - (event.clientY - at.top)
+      );
     const near = [...(chart.spec.points || [])].sort((a, b) => away(a) - away(b))[0];
     setCursor(null);
-    if (near && away(near) < 14) openTooltip({ left: event.clientX, top: event.clientY }, make("div", { class: "tooltip-row" }, runDot(near.key), make("bdi", { dir: "auto" }, near.key), make("b", {}, bdi(near.text, "ltr"))));
+    if (near && away(near) < 14)
+      openTooltip(
+        { left: event.clientX, top: event.clientY },
+        make(
+          "div",
+          { class: "tooltip-row" },
+          runDot(near.key),
+          make("bdi", { dir: "auto" }, near.key),
+          make("b", {}, bdi(near.text, "ltr"))
+        )
+      );
   };
   holder.addEventListener("pointermove", show);
   holder.addEventListener("pointerdown", show);
@@ -272,7 +349,9 @@ function nearPoint(chart, x) {
   const stops = chart.spec.stops || [];
   if (!stops.length) return x;
   const after = lowerBound(stops, x);
-  const near = [stops[after - 1], stops[after]].filter((stop) => stop !== undefined).sort((a, b) => Math.abs(a - x) - Math.abs(b - x))[0];
+  const near = [stops[after - 1], stops[after]]
+    .filter(stop => stop !== undefined)
+    .sort((a, b) => Math.abs(a - x) - Math.abs(b - x))[0];
   const { box } = chart.places();
   return Math.abs(near - x) <= ((chart.range[1] - chart.range[0]) / box.width) * 5 ? near : x;
 }
@@ -281,18 +360,28 @@ function nearPoint(chart, x) {
 function moveByKey(chart, event) {
   const [low, high] = chart.range;
   const now = cursor && cursor.source === chart ? cursor.x : null;
-  const stops = (chart.spec.stops || []).filter((stop) => stop >= low && stop <= high);
+  const stops = (chart.spec.stops || []).filter(stop => stop >= low && stop <= high);
   const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   let next = null;
   if (way && stops.length > 1 && !event.shiftKey) {
-    const at = now === null ? (way > 0 ? -1 : stops.length) : way > 0 ? lowerBound(stops, now * (1 + 1e-12) + 1e-12) - 1 : lowerBound(stops, now);
+    const at =
+      now === null
+        ? way > 0
+          ? -1
+          : stops.length
+        : way > 0
+          ? lowerBound(stops, now * (1 + 1e-12) + 1e-12) - 1
+          : lowerBound(stops, now);
     next = stops[Math.min(Math.max(at + way, 0), stops.length - 1)];
   } else if (way) next = now === null ? (way > 0 ? low : high) : now + (way * (high - low)) / 100;
   else if (event.key === "Home") next = stops[0] ?? low;
   else if (event.key === "End") next = stops[stops.length - 1] ?? high;
   else if (event.key === "+" || event.key === "=") zoomBy(chart, 2);
   else if (event.key === "-" || event.key === "_") zoomBy(chart, 0.5);
-  else if (event.key === "Escape" && (cursor || chart.view.state.zoom)) { setCursor(null); chart.view.set({ zoom: null }); } else return false;
+  else if (event.key === "Escape" && (cursor || chart.view.state.zoom)) {
+    setCursor(null);
+    chart.view.set({ zoom: null });
+  } else return false;
   if (next !== null) {
     const x = Math.min(Math.max(next, low), high);
     const at = chart.holder.getBoundingClientRect();
@@ -306,7 +395,14 @@ function moveByKey(chart, event) {
 /** What a screen reader hears as the cursor moves. @param {Chart} chart */
 function describeCursor(chart) {
   if (!cursor) return;
-  const rows = rowsAt(chart, cursor.x).slice(0, 6).map((row) => `${row.raw ? chart.labels.raw : row.line.label} ${row.between ? "≈ " : ""}${row.text}${row.note ? `. ${row.note}` : ""}`);
+  const rows = rowsAt(chart, cursor.x)
+    .slice(0, 6)
+    .map(
+      row =>
+        `${row.raw ? chart.labels.raw : row.line.label} ${row.between ? "≈ " : ""}${row.text}${row.note ? `. ${row.note}` : ""}`
+    );
   chart.holder.setAttribute("aria-valuetext", [headAt(chart, cursor.x)[0], ...rows].join(chart.labels.separator));
   chart.holder.setAttribute("aria-valuenow", String(Math.round(cursor.x)));
 }
+
+drawnListeners.add(placeCursor);

@@ -1,4 +1,3 @@
-"use strict";
 /*
  * What a person has chosen about the charts, and the colours of runs. Both pages use it: the report file and `watch`.
  *
@@ -8,27 +7,22 @@
  *   view.set({ smoothing: 0.6 });             // redraws what changes, and calls the listeners
  */
 
-/**
- * @typedef {object} ViewState
- * @property {string} x what the charts have along: "step", "tokens", "time" or "epochs"
- * @property {number} smoothing share of the past in the mean, 0 (none) to 0.99
- * @property {boolean} log whether losses have a logarithmic scale
- * @property {boolean} start whether the start of the run is left out
- * @property {[number, number] | null} zoom the part of x that is shown, in units of x
- * @property {string[]} hidden keys of series, or names of runs, that the legend hides
- * @property {string} chart of several runs: the series in the large chart
- * @property {string} focus of several runs: the highlighted one
- * @property {string} language
- * @property {"light" | "dark" | null} theme null: as the system
- */
-
 /** @type {ViewState} */
 const USUAL_VIEW = {
-  x: "step", smoothing: 0.9, log: false, start: true, zoom: null, hidden: [], chart: "", focus: "", language: "en", theme: null,
+  x: "step",
+  smoothing: 0.9,
+  log: false,
+  start: true,
+  zoom: null,
+  hidden: [],
+  chart: "",
+  focus: "",
+  language: "en",
+  theme: null
 };
 
 /** What changes together is set together: one redraw, one call of each listener. */
-class View {
+export class View {
   /**
    * @param {Partial<ViewState>} usual where the page differs from USUAL_VIEW, as in its language
    * @param {Partial<ViewState>} chosen as in the address
@@ -63,7 +57,7 @@ class View {
 }
 
 /** The choices that differ from the usual ones, for the address: "x=tokens&smoothing=0.5". @param {View} view */
-function viewToHash(view) {
+export function viewToHash(view) {
   const parts = new URLSearchParams();
   const usual = view.usual;
   const { x, smoothing, log, start, zoom, hidden, chart, focus, language, theme } = view.state;
@@ -71,7 +65,7 @@ function viewToHash(view) {
   if (smoothing !== usual.smoothing) parts.set("smoothing", String(smoothing));
   if (log) parts.set("log", "1");
   if (!start) parts.set("start", "1");
-  if (zoom) parts.set("zoom", zoom.map((at) => Number(at.toPrecision(6))).join("_"));
+  if (zoom) parts.set("zoom", zoom.map(at => Number(at.toPrecision(6))).join("_"));
   for (const name of hidden) parts.append("hide", name);
   if (chart) parts.set("chart", chart);
   if (focus) parts.set("focus", focus);
@@ -81,7 +75,7 @@ function viewToHash(view) {
 }
 
 /** The choices in an address; whatever is not understood is left out. @param {string} hash */
-function viewFromHash(hash) {
+export function viewFromHash(hash) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {Partial<ViewState>} */
   const state = {};
@@ -94,7 +88,8 @@ function viewFromHash(hash) {
   const zoom = (parts.get("zoom") || "").split("_").map(Number);
   if (zoom.length === 2 && zoom[0] < zoom[1] && zoom.every(Number.isFinite)) state.zoom = [zoom[0], zoom[1]];
   if (parts.has("hide")) state.hidden = parts.getAll("hide");
-  for (const name of /** @type {const} */ (["chart", "focus"])) if (parts.get(name)) state[name] = parts.get(name) || "";
+  for (const name of /** @type {const} */ (["chart", "focus"]))
+    if (parts.get(name)) state[name] = parts.get(name) || "";
   const theme = parts.get("theme");
   if (theme === "light" || theme === "dark") state.theme = theme;
   const language = parts.get("lang");
@@ -107,11 +102,11 @@ function viewFromHash(hash) {
 const RUN_COLOURS = 8;
 
 /** The colour of a run as a token of style.css ("c1" … "c8"), by its name alone: it stays when others come and go. @param {string} name */
-function runColour(name) {
+export function runColour(name) {
   let hash = 2166136261; // FNV-1a
   for (let i = 0; i < name.length; i += 1) hash = Math.imul(hash ^ name.charCodeAt(i), 16777619);
   hash = Math.imul(hash ^ (hash >>> 15), 2246822507);
-  return `c${1 + ((hash ^ (hash >>> 13)) >>> 0) % RUN_COLOURS}`;
+  return `c${1 + (((hash ^ (hash >>> 13)) >>> 0) % RUN_COLOURS)}`;
 }
 
 /**
@@ -119,18 +114,20 @@ function runColour(name) {
  * @param {string[]} names
  * @returns {Map<string, {colour: string, dash: number[] | null}>}
  */
-function runLines(names) {
+export function runLines(names) {
   const dashes = [null, [6, 3], [2, 3], [10, 3, 2, 3]];
   /** @type {Record<string, number>} */
   const taken = {};
-  return new Map([...names].sort().map((name) => {
-    const colour = runColour(name);
-    taken[colour] = (taken[colour] || 0) + 1;
-    return [name, { colour, dash: dashes[(taken[colour] - 1) % dashes.length] }];
-  }));
+  return new Map(
+    [...names].sort().map(name => {
+      const colour = runColour(name);
+      taken[colour] = (taken[colour] || 0) + 1;
+      return [name, { colour, dash: dashes[(taken[colour] - 1) % dashes.length] }];
+    })
+  );
 }
 
 /** The value of a token of style.css now. @param {string} token */
-function colour(token) {
+export function colour(token) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${token}`).trim();
 }
