@@ -186,13 +186,9 @@ def _csv(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
 
 
 def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise JobError(
-            '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
-        ) from error
+    import pyarrow
+    import pyarrow.parquet
+
     try:
         with file.open() as stream:
             columns = pyarrow.parquet.read_schema(stream).names

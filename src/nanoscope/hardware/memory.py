@@ -6,33 +6,16 @@ from pathlib import Path
 import psutil
 import torch
 
-from nanoscope.errors import OUT_OF_MEMORY, JobError
+from nanoscope.errors import OUT_OF_MEMORY
 from nanoscope.messages import Message
 
-
-class DoesNotFitError(JobError):
-    """The memory of the device is too small."""
-
-
-class SequenceTooLargeError(DoesNotFitError):
-    """Memory ran out although the micro-batch is a single sequence."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Message("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
-        )
-
-
-class OptimizerTooLargeError(DoesNotFitError):
-    """Memory ran out in the optimizer's step. A smaller micro-batch would not help: its tensors are free by then."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Message(
-                "out of memory in the optimizer's step; nothing of this iteration was saved\n"
-                "Free memory on the device, or reduce --n_layer or --n_embd."
-            )
-        )
+SEQUENCE_TOO_LARGE = Message(
+    "out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd."
+)
+OPTIMIZER_TOO_LARGE = Message(  # a smaller micro-batch would not help: its tensors are free by then
+    "out of memory in the optimizer's step; nothing of this iteration was saved\n"
+    "Free memory on the device, or reduce --n_layer or --n_embd."
+)
 
 
 def available_bytes(device: torch.device) -> int:
