@@ -6,7 +6,6 @@ import random
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
@@ -284,7 +283,7 @@ def summary(folder: Path, seconds: float, warnings: list[Shown]) -> dict[str, An
         "documents": meta.documents,
         "skipped_files": meta.skipped_files,
         "fingerprint": meta.fingerprint,
-        "ladder": asdict(ladder) if ladder else None,
+        "ladder": msgspec.to_builtins(ladder),
         "seconds": round(seconds, 2),
         "warnings": warnings,
         "next": shlex.join(["nanoscope", "train", DEFAULT_PRESET, f"--dataset={folder.as_posix()}"]),

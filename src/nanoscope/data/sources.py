@@ -1,6 +1,5 @@
 """Where text comes from: corpora, files, folders, standard input and URLs."""
 
-import io
 import os
 import re
 import shlex
@@ -9,7 +8,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
@@ -36,7 +35,7 @@ class Documents:
         sources: Sequence[str | Path],
         field: str | None = None,
         encoding: str = "utf-8",
-        ext: Iterable[str] = (),
+        ext: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> None:
         self.sources = [str(source) for source in sources]
@@ -44,10 +43,9 @@ class Documents:
         self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
         self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
-        typed = [name.strip().removeprefix("*").removeprefix(".").lower() for word in ext for name in word.split(",")]
-        self._wanted = tuple(f".{name}" for name in typed if name)
+        self._wanted = tuple("." + name for name in re.findall(r"[^\s,*.][^\s,]*", ",".join(ext).lower()))
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
+            "".encode(encoding)  # raises LookupError unless it is a text encoding
             for source in self.sources:
                 self._add(source)
         except LookupError as error:
@@ -56,7 +54,7 @@ class Documents:
             ) from error
         except OSError as error:
             raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
-        if typed and not (self._wanted and any(Path(source).is_dir() for source in self.sources)):
+        if ext and not (self._wanted and any(Path(source).is_dir() for source in self.sources)):
             raise UsageError("--ext names extensions, for example --ext=py,md, and selects the files of folders.")
         self.total_bytes = sum(file.size_bytes for file in self.files)
 

@@ -18,7 +18,7 @@ from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.messages import Message, Shown
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
 from nanoscope.model.checkpoint import LoadedCheckpoint
-from nanoscope.model.weights import load_model_weights, with_block_size
+from nanoscope.model.weights import load_model_weights
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
 
@@ -55,8 +55,7 @@ def initial_model(
     try:
         model = build_model(shape)
         if weights is not None:
-            fitted = weights.weights if ids is None else fit_weights(model, weights, ids)
-            load_model_weights(model, with_block_size(shape, fitted, config.block_size)[1])
+            load_model_weights(model, weights.weights if ids is None else fit_weights(model, weights, ids))
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
         raise JobError("can't create a model of this size here: {reason}", reason=str(error).splitlines()[0]) from None
