@@ -73,7 +73,7 @@ class NanogptMeta(msgspec.Struct):
 
 
 class TokenSplit:
-    """The tokens of one split, as if its shards, which have names, were one array."""
+    """The tokens of one split: its named shards, read like one array."""
 
     def __init__(self, shards: Mapping[Path | str, TokenArray], vocab_size: int) -> None:
         self._paths, self._arrays, self._vocab_size = list(shards), list(shards.values()), vocab_size
@@ -245,8 +245,8 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     lock = out.parent / f".{out.name}.lock"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(lock) as whose:
-            temporary, replaced = (out.parent / f".{out.name}.{use}{whose}" for use in ("preparing", "replaced"))
+        with _exclusively(lock) as suffix:
+            temporary, replaced = (out.parent / f".{out.name}.{use}{suffix}" for use in ("preparing", "replaced"))
             try:
                 _check_replaceable(out, overwrite)
                 _remove(temporary, replaced)  # of a killed process
@@ -275,8 +275,8 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[str]:
-    """Of two processes one waits; where a file system has no locks, both go on, each in folders of its own name."""
+def _exclusively(lock: Path) -> Iterator[str]:
+    """Let one of two processes wait. Without locks (some file systems) both proceed, each with its own suffix."""
     file = FileLock(lock)
     try:
         file.acquire()

@@ -75,7 +75,7 @@ def marked_encoding(head: bytes) -> str | None:
 
 
 def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
-    """Yield the documents of a file: of a file of records the `field` of each, else its text. Empty ones are left out.
+    """Yield the documents of a file, without empty ones: its text, or the `field` of each record.
 
     A record is an object with the field, or the text itself; null is skipped.
     """

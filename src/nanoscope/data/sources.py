@@ -28,7 +28,7 @@ JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
 
 
 class Documents:
-    """The documents of the files that the arguments of `prepare` stand for, which can be read any number of times."""
+    """The documents of all sources of `prepare`, which can be read any number of times."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Documents:
         try:
             "".encode(encoding)  # raises LookupError unless it is a text encoding
             for source in self.sources:
-                self._add(source)
+                self._add_source(source)
         except LookupError as error:
             raise UsageError(
                 "Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.", encoding=encoding
@@ -70,7 +70,7 @@ class Documents:
                 yield piece
             before += file.size_bytes
 
-    def _add(self, source: str) -> None:
+    def _add_source(self, source: str) -> None:
         path = Path(source)
         if source in CORPORA:
             self.files += map(TextFile.at, CORPORA[source].files())
@@ -79,7 +79,7 @@ class Documents:
             self.notes += [note] if note else []
             self._add_file(TextFile.at(path, source, PurePath(urlsplit(source).path).suffix))
         elif path.is_dir():
-            self._choose(path)
+            self._add_folder(path)
         elif source == STDIN:
             self._add_file(TextFile.at(self._standard_input(), "standard input"))
         elif path.is_file():
@@ -102,7 +102,7 @@ class Documents:
             file.suffix = ".json" if JSON.match(head) else ".csv" if self._field else ".txt"
         self.files.append(file)
 
-    def _choose(self, folder: Path) -> None:
+    def _add_folder(self, folder: Path) -> None:
         """Take the files of a folder that hold text, and count the others by why they were skipped."""
         if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
             raise UsageError(

@@ -19,11 +19,12 @@ OPTIMIZER_TOO_LARGE = Message(  # a smaller micro-batch would not help: its tens
 
 
 def available_bytes(device: torch.device) -> int:
-    """What this process can have in total: what it has already, and what is free."""
+    """The memory that this process can use in total: what it holds and what is free."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     found: int = psutil.virtual_memory().available + psutil.Process().memory_info().rss
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # of a container
+    # the limits of a container
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # not Linux, or "max"
             found = min(found, int(Path(limit).read_text("ascii")))
     return found

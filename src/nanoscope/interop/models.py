@@ -98,7 +98,7 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
 
 
 def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedModel]:
-    """Open several models; a folder of runs stands for those in it. Where names are the same, paths are the names."""
+    """Open several models, or all runs in a folder. Models of the same name are named by their paths."""
     paths: list[str] = []
     for source in sources:
         inside = [] if is_ours(Path(source)) else sorted(Path(source).glob("*/checkpoints"))
@@ -186,7 +186,7 @@ def nanogpt_dataset(file: Path, settings: dict[str, Any]) -> str:
 
 
 def _data_beside(file: Path) -> Path:
-    """Of a project with out-NAME/ckpt.pt, the folder data/."""
+    """The folder data/ of the project that has out-NAME/ckpt.pt."""
     return file.absolute().parents[1] / DATA
 
 

@@ -12,7 +12,7 @@ from nanoscope.errors import JobError
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 
 HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
-LAYER_TENSORS = 4  # that a layer has at least
+LAYER_TENSORS = 4  # the least that a layer has
 ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
 
 
@@ -55,7 +55,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 class _ShapesOnly(TorchFunctionMode):
-    """Does on the CPU, or not at all, what takes a second to import for tensors without memory."""
+    """Runs on the CPU, or skips, the functions whose meta versions take a second to import."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is nn.init.normal_:
