@@ -37,7 +37,6 @@ from nanoscope.runs.run import (
     Traits,
 )
 from nanoscope.runs.scan import LEFT_OUT, label_of
-from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
@@ -195,8 +194,9 @@ class Assembler:
 
     def _begin(self, event: Event) -> None:
         """Take note of a line that may begin a run."""
-        is_header = event.kind == "settings" and read_settings(event.what, self.facts, self.typed)
-        self.boundary = self.boundary or is_header or event.kind != "settings"
+        if event.kind == "settings":
+            event.what.add_to(self.facts, self.typed)
+        self.boundary = self.boundary or event.kind != "settings" or event.what.begins
         self.resuming = self.resuming or event.kind == "resume"
 
     def _place(self, start: int, end: int) -> None:
@@ -546,7 +546,7 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     settings: dict[str, Any] = {}
     for event in found.events:
         if event.kind == "settings":
-            read_settings(event.what, settings, set())
+            event.what.add_to(settings, set())
     meaning = understand(found, settings)
     trainer = meaning.trainer
     name = trainer.name if trainer else "generic"

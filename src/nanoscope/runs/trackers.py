@@ -17,6 +17,7 @@ from nanoscope.runs.columns import Table, Tables
 from nanoscope.runs.roles import role_of
 from nanoscope.runs.run import LINE_BITS, MISSING, NOT_FINITE
 from nanoscope.runs.scan import Cell, label_of
+from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 MOST_BYTES = 64 << 20  # of one metric's file
@@ -194,8 +195,8 @@ def _text(file: Path, most_bytes: int = MOST_BYTES) -> str:
 def _tables(metrics: Metrics, settings: Iterable[str] = ()) -> Tables:
     """The metrics as the rows of a log: one for each step, and one for each evaluation, below the settings."""
     found = Tables()
-    numbers = [line for line in settings if re.search(r"= \d", line)]
-    found.events = [Event("settings", at, line, at) for at, line in enumerate(numbers, start=1)]
+    read = (read_settings(line) for line in settings if re.search(r"= \d", line))
+    found.events = [Event("settings", at, each, at) for at, each in enumerate(filter(None, read), start=1)]
     kinds = _used(metrics)
     unit = "epoch" if any(re.search(r"(?:^|/)epoch_", name) for name in kinds[0][:1]) else "step"
     steps = sorted({step for names in kinds for name in names for step in metrics[name]})
@@ -239,4 +240,4 @@ def _used(metrics: Metrics) -> tuple[list[str], list[str]]:
 
 
 def _role(name: str) -> str:
-    return (role_of(label_of(name), "") or ("",))[0]
+    return role_of(label_of(name), "")[0]
