@@ -89,7 +89,7 @@ def test_results_are_cached_per_dtype(child: Child) -> None:
     first = probe_cpu_dtype("bfloat16")
     child.runs("raise RuntimeError('broken')")
     assert probe_cpu_dtype("bfloat16") == first
-    assert not probe_cpu_dtype("float16").works
+    assert probe_cpu_dtype("float16").problem
     assert child.starts == ["bfloat16", "float16", "float16"]
 
 
@@ -97,11 +97,11 @@ def test_a_problem_is_tested_again_after_a_day_and_a_success_is_not(child: Child
     child.runs("raise RuntimeError('a busy moment')")
     probe_cpu_dtype("bfloat16")
     child.runs("yield 1.0")
-    assert not probe_cpu_dtype("bfloat16").works
+    assert probe_cpu_dtype("bfloat16").problem
     os.utime(answers(tmp_path)[0], (1, 1))
-    assert probe_cpu_dtype("bfloat16").works
+    assert not probe_cpu_dtype("bfloat16").problem
     os.utime(answers(tmp_path)[0], (1, 1))
-    assert probe_cpu_dtype("bfloat16").works
+    assert not probe_cpu_dtype("bfloat16").problem
     assert len(child.starts) == 3
 
 
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_is_no_problem(
     (tmp_path / "file").write_text("in the way", "utf-8")
     monkeypatch.setenv("NANOSCOPE_CACHE", str(tmp_path / "file/cache"))
     child.runs("yield 1.0")
-    assert probe_cpu_dtype("bfloat16").works
+    assert not probe_cpu_dtype("bfloat16").problem
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def choice(dtype: str, device: str = "cpu") -> DeviceConfig:
 def test_a_dtype_that_does_not_work_becomes_float32_with_a_note(child: Child) -> None:
     child.runs("raise RuntimeError('not implemented')")
     used, notes = with_fallbacks(choice("float16"))
-    assert (used.dtype, [*map(str, used.reasons)]) == ("float32", ["cpu", "float32 instead of float16", "eager"])
-    assert [*map(str, notes)] == ["float16 does not work on this CPU (not implemented); using float32"]
+    assert (used.dtype, list(map(str, used.reasons))) == ("float32", ["cpu", "float32 instead of float16", "eager"])
+    assert list(map(str, notes)) == ["float16 does not work on this CPU (not implemented); using float32"]
 
 
 @no_signals
@@ -188,7 +188,7 @@ def test_a_slow_dtype_is_used_and_reported(child: Child) -> None:
     child.runs("yield 40.0")
     used, notes = with_fallbacks(choice("float16"))
     assert used == choice("float16")
-    assert [*map(str, notes)] == ["float16 takes 40 times as long as float32 on this CPU"]
+    assert list(map(str, notes)) == ["float16 takes 40 times as long as float32 on this CPU"]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_real_child_finds_that_float32_works(tmp_path: Path, monkeypatch: py
 
 def test_a_test_says_what_it_does(child: Child, capsys: pytest.CaptureFixture[str]) -> None:
     child.runs("yield 0.5")
-    assert probe_cpu_dtype("bfloat16").works
+    assert not probe_cpu_dtype("bfloat16").problem
     assert capsys.readouterr().err == "testing once whether this works here, and how fast: bfloat16, cpu\n"
 
 
