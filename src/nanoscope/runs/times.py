@@ -24,9 +24,9 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
     columns = [column for role in TIMES for column in table.columns if column.role == role]
     printed = [each for each in (_of_column(column, rows, means, bar is not None) for column in columns) if each]
     if rows.pace:  # the step's is the one next to the clock; the others are parts of it
-        printed.sort(
-            key=lambda each: abs((each[0].size or 0) - (rows.pace or 0)) if each[0].descent in ("printed", "step") else 0
-        )
+        near = rows.pace
+        guesses = ("printed", "step")
+        printed.sort(key=lambda each: abs((each[0].size or 0) - near) if each[0].descent in guesses else 0)
     found = [reading for each in printed for reading in each]
     own = table.bar is not None
     found = (found or _of_bar(rows, table)) if own else found or (_of_bar(rows, bar) if bar else [])
