@@ -17,7 +17,10 @@ _STEP = (
     r"(?:global ?|train(?:ing)? |completed |current ?|optimi[sz]er |forward |num |trainer/global )?"
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number| train)?$"
 )
-_LOSS = r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached|so far))*$"
+_LOSS = (
+    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|so far|step|epoch"
+    r"|reached))*$"
+)
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
     r"(?:train|training|tr|total|avg|average|mean|batch|step|epoch|lm|mlm|running|reduced|current|cur|final|global|eval"
