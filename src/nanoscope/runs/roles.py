@@ -59,12 +59,12 @@ def _meanings() -> list[_Meaning]:
 
 def _unit(text: str) -> tuple[str, float]:
     """What kind of unit this is, and the factor to the base unit."""
-    base, slash, _ = text.partition("/")
+    base, slash, each = text.partition("/")
     base = base.strip()
     if "tok" in text or "tps" in text:
         return "tok/s", _MULTIPLES.get(text[0], 1.0)
     if base in SECONDS:
-        return "s/step" if slash else "s", SECONDS[base]
+        return "s/step" if slash else "s", SECONDS[base] / (int(each) if each.isdigit() else 1)  # '58.7s/10 iters'
     if slash:
         return ("steps/s" if base.startswith(("it", "step", "batch")) else "samples/s"), 1.0
     if text in _MULTIPLES:

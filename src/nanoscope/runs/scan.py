@@ -47,7 +47,7 @@ _OF = re.compile(r"\s{0,8}(?:/|of|out of)\s{0,12}")
 _ERROR = re.compile(r"\s{0,2}(?:±|\+/?-)\s{0,2}")
 _IN_BRACKETS = re.compile(r"\s{0,2}\(\s{0,6}")
 _WHOLE = re.compile(r"[\d,]{1,16}")
-_STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
+_STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T:])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 _VALUE_AT = re.compile(r"(.{2,40}) (?:at|after|for) (step|iter|iteration|epoch)")
 _DURATION_PART = re.compile(r"([\d.]{1,16})\s?([a-z]?)", re.IGNORECASE)
 _TYPED_KEYS = re.compile(r"^[a-z]{1,2}(?=(?:iter|step|epoch)$)")  # somebody pressed keys while it was printed
@@ -173,9 +173,10 @@ def _stamp_seconds(text: str) -> float:
     """Seconds since midnight, or since the year 1 if there is a date."""
     from datetime import datetime  # loaded only where it is needed
 
-    date, _, time = text.replace("T", " ").replace("/", "-").rpartition(" ")
+    dated = text[4:5] in ("-", "/")
+    date, time = (text[:10].replace("/", "-"), text[11:]) if dated else ("0001-01-01", text)
     try:
-        return (datetime.fromisoformat(f"{date or datetime.min.date()} {time:0>8}") - datetime.min).total_seconds()
+        return (datetime.fromisoformat(f"{date} {time:0>8}") - datetime.min).total_seconds()
     except ValueError:
         return float("nan")
 
