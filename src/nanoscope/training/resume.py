@@ -137,7 +137,7 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
 
     if resolved.config.init_from == "resume":
         resumed, auto = continue_run(resolved), resolved.given.get("init_from") == "auto"
-        folder = lock_folder(resumed.folder.path, wait=auto) if processes.first else resumed.folder
+        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=auto)

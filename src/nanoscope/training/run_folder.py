@@ -125,7 +125,7 @@ def next_free_folder(name: str, *, again: bool = False) -> RunFolder:
 
 def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = lock_folder(path, wait=again)
+    folder = lock_folder(path)
     try:
         if not overwrite:
             check_unused(folder, again=again)
@@ -175,13 +175,12 @@ def numbered_folders(name: str) -> list[Path]:
     return found
 
 
-def lock_folder(path: Path, *, wait: bool) -> RunFolder:
-    """`wait`: another machine that trained there may be about to save."""
+def lock_folder(path: Path) -> RunFolder:
     try:
         make_folder(path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    return RunFolder(path, RunLock(path).acquire(wait=wait))
+    return RunFolder(path, RunLock(path).acquire())
 
 
 def _unwritable(path: Path, error: OSError) -> JobError:
