@@ -26,7 +26,7 @@ from nanoscope.runs.events import (
     Start,
 )
 from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
-from nanoscope.training.checkpoint import CheckpointWriter, take_snapshot
+from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, Step
 from nanoscope.training.evaluate import Estimate, Evaluator
@@ -164,14 +164,11 @@ class Run:
         if not self.processes.first:
             return True
         writer, state, seconds = self.checkpoints, self.state, self.checkpoints.RETRY_SECONDS
-        best = state.best_step == state.step
         with self.clock.phase("checkpoint") as timed:
             about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
             about["evaluation"] = self.evaluation
             facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": self.settings}
-            failure = writer.save(
-                take_snapshot(engine.plain_model, engine.optimizer, state, facts, self.tokenizer, best)
-            )
+            failure = writer.save(engine.plain_model, engine.optimizer, state, facts, self.tokenizer)
         if failure is not None:
             if self.retry_at == math.inf:  # reported once
                 text = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
@@ -182,6 +179,7 @@ class Run:
         if state.step > 0:  # before training there is no optimizer state, so that takes less
             self.pace.add("checkpoint", timed.seconds)
         path = f"{self.folder.checkpoints.name}/{checkpoint_name(state.step)}"
+        best = state.best_step == state.step
         self.reporter.emit(Checkpoint(step=state.step, path=path, seconds=timed.seconds, best=best))
         return True
 
