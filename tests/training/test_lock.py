@@ -14,8 +14,9 @@ from pathlib import Path
 import filelock
 import pytest
 
+from nanoscope.errors import UsageError
 from nanoscope.files import write_atomically
-from nanoscope.training.lock import LockedError, LockLostError, RunLock
+from nanoscope.training.lock import LockLostError, RunLock
 from small_runs import TINY, Folder
 
 pytestmark = pytest.mark.slow
@@ -234,7 +235,7 @@ def test_an_unreadable_note_does_not_hide_that_the_folder_is_locked(folder: Fold
     (folder.path / "run").mkdir()
     with held(folder, "run"):
         (folder.path / "run/lock.json").write_bytes(b"\xff{")
-        with pytest.raises(LockedError, match="is being trained by another process"):
+        with pytest.raises(UsageError, match="is being trained by another process"):
             RunLock(folder.path / "run").acquire()
 
 

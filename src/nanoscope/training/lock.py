@@ -27,10 +27,6 @@ from nanoscope.messages import Message
 PATIENCE_SECONDS = 0.3  # the holder may be just ending, or about to write lock.json
 
 
-class LockedError(UsageError):
-    """Another process trains in the folder, or may be training there. Like a folder with a run: choose another."""
-
-
 class LockLostError(JobError):
     """The folder now belongs to another process, or can't be found: nothing may be written any more."""
 
@@ -66,10 +62,10 @@ class RunLock:
         self._folder_seen: Identity | None = None
 
     def acquire(self) -> "RunLock":
-        """LockedError names the process that holds the lock, or may hold it."""
+        """UsageError names the process that holds the lock, or may hold it."""
         locked, holder = self._lock_file(), self._holder()
         if not locked and holder is not None and holder.may_be_running:
-            raise LockedError(
+            raise UsageError(
                 "{in_use}\nThis file system has no locks: if that process has ended, delete {note} and try again.",
                 in_use=self._in_use(holder),
                 note=self.note,
@@ -107,7 +103,7 @@ class RunLock:
         try:
             self._file.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
         except Timeout:
-            raise LockedError(self._in_use(self._holder())) from None
+            raise UsageError(self._in_use(self._holder())) from None
         except (OSError, NotImplementedError):
             return False
         return True

@@ -10,7 +10,6 @@ from typing import Any
 from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
 from nanoscope.data.tokenizer import Tokenizer
-from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Message
@@ -211,11 +210,7 @@ class Run:
 
     def write_config(self) -> None:
         """Write config.toml: the run's own settings, the versions and the machine. Each checkpoint has them too."""
-        file = self.folder.path / "config.toml"
-        try:
-            write_atomically(file, to_toml(self.settings), sync=True)
-        except OSError as error:
-            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+        write_atomically(self.folder.path / "config.toml", to_toml(self.settings), sync=True)
 
     @property
     def settings(self) -> dict[str, Any]:
