@@ -161,7 +161,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
             checkpoint=expected["checkpoint"],
             sample=expected.get("sample"),
             steps=len(timing.update),
-            eval_windows=sum(evaluator.shares),
+            eval_windows=evaluator.windows,
             micro_batch=timing.micro_batch,
             peak_bytes=peak_bytes(device),
             flops_per_token=engine.flops_per_token,
