@@ -156,7 +156,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
         yield Figures(
             step,
             evaluation,
-            compiling + left.step * step + left.eval * evaluation,
+            compiling + left["step"] * step + left["eval"] * evaluation,
             startup=startup,
             checkpoint=expected["checkpoint"],
             sample=expected.get("sample"),

@@ -28,7 +28,7 @@ from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End, Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
-from nanoscope.training.console import StageDisplay, open_terminal
+from nanoscope.training.console import open_terminal, stages
 from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.engine import Engine, WarmUp
 from nanoscope.training.evaluate import Data
@@ -111,9 +111,9 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
         kind = known.kind if known else "auto"
     folder = None
     if processes.first:
-        with StageDisplay() as display:
-            folder = find_dataset(config.dataset, kind, display.show, run=run)
-            ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
+        with stages() as show:
+            folder = find_dataset(config.dataset, kind, show, run=run)
+            ladder_of(open_dataset(folder), show)  # measured now if the data was prepared by something else
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 

@@ -2,10 +2,11 @@
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
@@ -38,6 +39,7 @@ from nanoscope.training.resume import Changes, Resumed, out_of_patience
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.stopping import StopRequest
 
+SHOW_AFTER_SECONDS = 3.0  # how far a step or an evaluation is
 LAST_TRIES = 20  # every 30 s: ten minutes to make room
 ENVIRONMENT = (
     "nanoscope",
@@ -116,6 +118,22 @@ class Run:
             "max_minutes": over_time,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Callable[[int, int], bool]:
+        """What a step or an evaluation asks before each batch: whether to stop there. Shows how far a long one is."""
+        # Processes that share an iteration finish it: each waits for the gradients of the others.
+        can_stop = phase == "eval" or self.processes.world == 1
+        shown_from = time.monotonic() + SHOW_AFTER_SECONDS
+
+        def abandoned(done: int, total: int) -> bool:
+            if time.monotonic() > shown_from:
+                facts = {"step": self.state.step, "where": f"{done + 1}/{total}"}
+                step = Message("iteration {step:d}: micro-batch {where}", **facts)
+                evaluation = Message("evaluation {step:d}: batch {where}", **facts)
+                self.reporter.progress(step if phase == "step" else evaluation)
+            return can_stop and stop.requested
+
+        return abandoned
 
     def rate(self, step: int) -> float:
         return learning_rate(step, self.config) * self.state.lr_factor

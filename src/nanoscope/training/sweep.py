@@ -24,7 +24,7 @@ from nanoscope.errors import UsageError
 from nanoscope.files import RUNS
 from nanoscope.messages import Message, Shown, printable
 from nanoscope.runs.summary import summary_of
-from nanoscope.training.console import StageDisplay
+from nanoscope.training.console import stages
 from nanoscope.training.run_folder import RunFolder, lock_folder
 from nanoscope.training.stopping import StopRequest
 
@@ -241,7 +241,7 @@ def _stop(running: list[SweepRun]) -> None:
 def _prepare_datasets(sweep: Sweep) -> None:
     """Find or prepare the data once, before several processes would do so at the same time."""
     wanted = {(run.config.dataset, run.config.tokenizer, run.config.init_from) for run in sweep.runs}
-    with StageDisplay() as display, redirect_stdout(sys.stderr):
+    with stages() as show, redirect_stdout(sys.stderr):
         for dataset, tokenizer, init_from in sorted(wanted):
             kind = "gpt2" if tokenizer == "auto" and init_from.startswith("gpt2") else tokenizer
-            find_dataset(dataset, kind, display.show)
+            find_dataset(dataset, kind, show)
