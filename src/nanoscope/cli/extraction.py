@@ -20,7 +20,6 @@ MAKERS = (
     "JobError",
     "UsageError",
     "DoesNotFitError",
-    "OtherVersionError",
     "NewerVersionError",
 )
 
