@@ -150,11 +150,11 @@ def not_below_a_step(total: Reading, rows: Rows) -> bool:
 
 def fits_the_clock(times: Reading, rows: Rows) -> bool:
     """it is not what passed on the clock"""
-    if times.descent not in ("printed", "lines", "thousandths") or not times.size:
+    if times.descent not in ("step", "printed", "lines", "thousandths") or not times.size:
         return True
     if rows.pace is None:
         return True
-    least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
+    least = 0.0 if times.descent in ("step", "printed") else 1 / CLOCK_MAY_DIFFER
     return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
 

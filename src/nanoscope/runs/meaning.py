@@ -163,7 +163,8 @@ class _Meaning:
         epochs = _seen_again([rows for rows in told if rows.count and rows.count.unit == "epoch"])
         alone = [rows for rows in lines if rows.val is None]
         if alone:  # lines with both losses are evaluations where training has its own
-            same = {_kind(rows) for rows in alone}
+            best = min(map(_rank, alone))
+            same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
             lines = [rows for rows in lines if rows.table.get(*TIMED) or rows.table.width == 0]
@@ -178,7 +179,8 @@ class _Meaning:
         """Rows with a counter and a time, and no loss: quoted lines, or trainers that print no loss."""
         table = rows.table
         first = next((column for column in table.columns if column.part != "stamp"), None)
-        if rows.val or first is None or first.role not in ("step", "global_step") or is_validation(table.head):
+        counted = table.get(*COUNTERS) is not None and first is not None and first.role in ("epoch", *COUNTERS)
+        if rows.val or not counted or is_validation(table.head):
             return False
         if len(table) < 3 and not self.result.trainer:
             return False
@@ -343,17 +345,23 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
     return table
 
 
-def _kind(rows: Rows) -> tuple[str, str]:
+def _rank(rows: Rows) -> int:
+    """How well it is known what numbers them: a named counter, a number without a name, or something around them."""
+    column = rows.count.column if rows.count else None
+    return 2 if column is None else column.role not in COUNTERS
+
+
+def _kind(rows: Rows) -> tuple[int, str, str]:
     """What rows are counted by, and what they are printed for."""
     counter = rows.table.get("global_step", "step", "batch")
-    return counter.label if counter else "", rows.loss.label if rows.loss else ""
+    return _rank(rows), counter.label if counter else "", rows.loss.label if rows.loss else ""
 
 
 def _seen_again(several: Iterable[Rows]) -> list[Rows]:
     """Without shapes that were seen once, where the same is said in others that came again."""
-    labelled = [(rows, (rows.val or rows.loss or rows.table.columns[0]).label) for rows in several]
-    again = {label for rows, label in labelled if len(rows.table) > 1}
-    return [rows for rows, label in labelled if len(rows.table) > 1 or not again or label in again]
+    labelled = [(rows, {column.label for column in (rows.loss, rows.val) if column}) for rows in several]
+    again = {label for rows, labels in labelled if len(rows.table) > 1 for label in labels}
+    return [rows for rows, labels in labelled if len(rows.table) > 1 or not again or labels & again]
 
 
 def _is_value(table: Table) -> bool:

@@ -18,7 +18,8 @@ _STEP = (
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number| train)?$"
 )
 _LOSS = (
-    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
+    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|so far|step|epoch"
+    r"|reached))*$"
 )
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
@@ -136,12 +137,12 @@ WITHOUT_UNIT = frozenset(
 
 def _unit(text: str) -> tuple[UnitKind, float]:
     """What kind of unit this is, and the factor to the base unit."""
-    base, slash, _ = text.partition("/")
+    base, slash, each = text.partition("/")
     base = base.strip()
     if "tok" in text or "tps" in text:
         return "tok/s", _MULTIPLES.get(text[0], 1.0)
     if base in SECONDS:
-        return "s/step" if slash else "s", SECONDS[base]
+        return "s/step" if slash else "s", SECONDS[base] / (int(each) if each.isdigit() else 1)  # '58.7s/10 iters'
     if slash:
         return ("steps/s" if base.startswith(("it", "step", "batch")) else "samples/s"), 1.0
     if text.endswith("B") and text in _GIGABYTES:
