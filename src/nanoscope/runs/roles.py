@@ -125,7 +125,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("bare_time", _TIME, unit=("",)),
     Meaning("bare_elapsed", _ELAPSED, also=r"time|elapsed|clock|wall"),
     Meaning("memory_gb", rf"{_MEMORY}", also=r"gi?b$"),
-    Meaning("memory_mb", _MEMORY),
+    Meaning("memory_gb", _MEMORY, factor=1e-3),  # a number without a unit is in MB
 )
 MOST_WORDS = 6  # of a label; more are a sentence
 COUNTERS = ("global_step", "step", "batch", "pair", "first")
