@@ -41,7 +41,7 @@ _PATH = re.compile(  # 'loss/total', 'train/epoch', but not 's/epoch'
 )
 _SEPARATOR = re.compile(r"[,|;\t]")
 _LABEL_BEHIND = re.compile(r"\s{0,2}([A-Za-z][\w/ ]{0,24}?)(?=\s{0,4}(?:[,|;\t)]|$)|\s{2})")
-_LABEL_GLUED = re.compile(r"([A-Za-z]{2,20})")
+_LABEL_GLUED = re.compile(r"(?!(?:st|nd|rd|th)\b)([A-Za-z]{2,20})")
 _NUMBER_BEHIND = re.compile(r"\s{1,4}[-+]?\d")
 _OF = re.compile(r"\s{0,8}(?:/|of|out of)\s{0,12}")
 _ERROR = re.compile(r"\s{0,2}(?:±|\+/?-)\s{0,2}")
