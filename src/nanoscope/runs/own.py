@@ -40,7 +40,6 @@ MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
 LAST_LINES = 40  # by which the usual time between two lines is judged
 SPARSE = 20  # iterations that are kept of each piece of a file where a few are enough
-TINY = 1e-9  # seconds of a step; what is below is not measured
 HEAD_BYTES = 4096  # by which a file is known again
 PIECE_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
 MAX_BYTES = 1 << 30  # nothing beyond this is read
@@ -139,7 +138,7 @@ class EventReader:
         run.steps.extend(
             [each.step for each in found],
             _column([each.loss for each in found], missing=NOT_FINITE),
-            _column([each.seconds for each in found], above=TINY),
+            _column([each.seconds for each in found], above=0),
             _column([each.lr for each in found]),
             _column([each.grad_norm for each in found]),
             _column([each.tokens_per_second for each in found], above=0),

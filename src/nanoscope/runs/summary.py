@@ -194,7 +194,8 @@ def _is_alive(folder: Path, updated: float) -> bool:
             return silent_seconds < REMOTE_SILENT_SECONDS
         if type(pid) is not int or pid <= 0:
             return False
-        return psutil.Process(pid).create_time() <= lock.stat().st_mtime + 1  # process ids are reused
+        began: float = psutil.Process(pid).create_time()
+        return began <= lock.stat().st_mtime + 1  # process ids are reused
     except (psutil.Error, OverflowError):
         return False
     except (OSError, ValueError, KeyError, TypeError, JobError):

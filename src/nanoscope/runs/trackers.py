@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from nanoscope.errors import JobError
+from nanoscope.files import read_small
 from nanoscope.messages import Message
 from nanoscope.runs.columns import Table, Tables
 from nanoscope.runs.roles import role_of
@@ -95,13 +96,13 @@ def _mlflow(folder: Path) -> Tables | None:
     run = _only(folder, (found.parent for place in places for found in folder.glob(place) if found.is_dir()))
     if run is None:
         return None
-    params = sorted(file for file in (run / "params").rglob("*") if file.is_file())
-    return _tables(_mlflow_points(run / "metrics"), [f"{file.name} = {_text(file, 200).strip()}" for file in params])
+    params = sorted((run / "params").rglob("*"))
+    return _tables(_mlflow_points(run / "metrics"), [f"{file.name} = {_text(file)[:200].strip()}" for file in params])
 
 
 def _mlflow_points(metrics: Path) -> Iterator[Point]:
     for file in sorted(metrics.rglob("*")):
-        for line in _text(file).splitlines() if file.is_file() else ():
+        for line in _text(file).splitlines():
             with suppress(ValueError, OverflowError):
                 milliseconds, value, step = line.split()[:3]
                 yield Point(file.relative_to(metrics).as_posix(), int(step), float(value), int(milliseconds) / 1e3)
@@ -120,7 +121,7 @@ def _tensorboard_points(parts: dict[str, Path]) -> Iterator[Point]:
     import logging  # late: it slows the start of `explain`
 
     try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
         from tensorboard.util.tensor_util import make_ndarray
     except ImportError:
         raise JobError(
@@ -128,14 +129,14 @@ def _tensorboard_points(parts: dict[str, Path]) -> Iterator[Point]:
         ) from None
     logging.getLogger("tensorboard").setLevel(logging.ERROR)  # it warns of every resume
     for name, part in parts.items():
-        events = EventAccumulator(str(part), size_guidance={"scalars": 0, "tensors": 0})
+        events = EventAccumulator(str(part), size_guidance={"tensors": 0})
         events.Reload()
-        for tag in events.Tags()["scalars"]:
-            yield from (Point(name + tag, e.step, e.value, e.wall_time) for e in events.Scalars(tag))
-        for tag in events.Tags()["tensors"]:  # as TensorFlow 2 writes scalars
+        for tag in events.Tags()["tensors"]:
             if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars":
-                numbers = ((e, make_ndarray(e.tensor_proto)) for e in events.Tensors(tag))
-                yield from (Point(name + tag, e.step, float(n.item()), e.wall_time) for e, n in numbers if n.size == 1)
+                for each in events.Tensors(tag):
+                    number = make_ndarray(each.tensor_proto)
+                    if number.size == 1:
+                        yield Point(name + tag, each.step, float(number.item()), each.wall_time)
 
 
 def _trackio(file: Path) -> Tables:
@@ -187,9 +188,8 @@ def _only(folder: Path, found: Iterable[Path]) -> Path | None:
     return next(iter(runs), None)
 
 
-def _text(file: Path, most_bytes: int = MOST_BYTES) -> str:
-    with file.open("rb") as stream:
-        return stream.read(most_bytes).decode("utf-8", "replace")
+def _text(file: Path) -> str:
+    return read_small(file, MOST_BYTES).decode("utf-8", "replace") if file.is_file() else ""
 
 
 def _tables(points: Iterable[Point], settings: Iterable[str] = ()) -> Tables:
