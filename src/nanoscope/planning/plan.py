@@ -221,7 +221,7 @@ def _time(
     if not steps:
         low, high = (whole * USUAL_MFU / mfu for mfu in (HIGH_MFU, LOW_MFU))
         high = min(high, 60 * config.max_minutes or math.inf)
-    left = left_to_do(config, request.done)._asdict()
+    left = left_to_do(config, request.done)
     phases = [("startup", 1, startup), *((phase, times, seconds.get(phase)) for phase, times in left.items())]
     return {
         "seconds": begin + whole,
@@ -235,7 +235,7 @@ def _time(
 def _plan(request: Request, counted: Counted, found: Fields, **fields: Any) -> Plan:
     config, data, size = request.config, request.data, counted(request.config.batch_size)
     tokens = config.max_iters * config.tokens_per_step
-    saves = left_to_do(config, request.done).checkpoint
+    saves = left_to_do(config, request.done)["checkpoint"]
     kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
     return Plan(
         name=request.name,

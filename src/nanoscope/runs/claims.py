@@ -34,7 +34,6 @@ class Numbering(NamedTuple):
     batches: int | None = None  # in an epoch
     unit: Literal["step", "epoch"] = "step"
     column: Column | None = None  # that it was read from
-    guessed: bool = False  # evaluations cannot be counted like that
 
 
 class Times(NamedTuple):
@@ -200,7 +199,7 @@ def counter_at_total(finished: Reading, run: Run) -> bool:
 def fits_the_batch(speed: Reading, run: Run) -> bool:
     """the tokens of a step over its time are another speed"""
     tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
-    if not isinstance(tokens, int) or not each or run.tok_s_per_device:
+    if not isinstance(tokens, int) or not each or run.tok_s_per_device or speed.value is None:
         return True
     return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
 
