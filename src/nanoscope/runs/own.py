@@ -359,5 +359,5 @@ def _add_series(run: Run, found: list[e.Iter]) -> None:
     for name, points in known.items():
         if points and (name in run.series or len(run.series) < e.MAX_EXTRAS):
             series = run.series.setdefault(name, Series())
-            for point in points:
-                series.append(*point)
+            series.steps.extend(step for step, _ in points)
+            series.values.extend(value for _, value in points)
