@@ -43,7 +43,7 @@ def tune(
     out
         The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that exists.
     bench
-        Only measure how fast this machine multiplies matrices and trains the preset, in about 20 seconds.
+        Only measure how fast this machine multiplies matrices and trains, in about half a minute.
     as_json
         Print the result as one JSON document (schema nanoscope.tune/3, see docs/tune.md).
     """
