@@ -166,7 +166,7 @@ class Trials(Search):
             whole=whole,
         )
         yield from super().lines()
-        if self.iters < whole:
+        if self.confirmed_iters < whole:
             yield Message(
                 "Short runs favor higher learning rates and fewer tokens per iteration: the gains are those after "
                 "{iters:d} iterations, not after {whole:d}.",
@@ -231,6 +231,6 @@ def shortened(config: TrainConfig, share: float) -> TrainConfig:
     return replace(
         config,
         max_iters=round(share * config.max_iters),
-        warmup_iters=round(share * config.warmup),
+        warmup_iters=round(share * config.warmup) if config.warmup else config.warmup_iters,
         lr_decay_iters=decay if decay == "auto" else max(round(share * decay), 1),
     )
