@@ -20,6 +20,11 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import JobError, UsageError
 
 
+@pytest.fixture(autouse=True)
+def hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert cli.run(list(words)) == 0
     out, err = capsys.readouterr()

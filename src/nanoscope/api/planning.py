@@ -45,7 +45,7 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
     """
     from nanoscope.findings.analyse import analyse
     from nanoscope.runs.reader import read_log
-    from nanoscope.training.console import StageDisplay
+    from nanoscope.training.console import stages
 
     if not 0 < minutes < float("inf"):
         raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
@@ -57,8 +57,8 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
 
     from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
 
-    with StageDisplay() as display:
-        trials = try_run(folder, [each.action for each in advice], minutes, display.show)
+    with stages() as show:
+        trials = try_run(folder, [each.action for each in advice], minutes, show)
     return Tried(folder, trials, advice)
 
 

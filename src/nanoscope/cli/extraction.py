@@ -20,8 +20,6 @@ MAKERS = (
     "JobError",
     "UsageError",
     "DoesNotFitError",
-    "LockedError",
-    "OtherVersionError",
     "NewerVersionError",
 )
 

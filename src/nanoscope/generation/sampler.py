@@ -66,7 +66,7 @@ def generate(model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_siz
     block_size, length = model.config.block_size, prompt.shape[1]
     tokens = prompt.new_empty(len(prompt), length + settings.max_new_tokens)
     tokens[:, :length] = prompt
-    cache, cached_from = KVCache(model.config.n_layer, block_size), 0
+    cache, cached_from = KVCache(block_size), 0
     try:
         for end in range(length, length + settings.max_new_tokens):
             start = window_start(end, block_size)

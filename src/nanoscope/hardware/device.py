@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -11,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import torch
 
 from nanoscope.config import Auto
@@ -245,31 +245,21 @@ def peak_flops(choice: DeviceConfig) -> tuple[float | None, Shown]:
     known = find_device(str(choice.device_name)) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
-    seen, key = _peaks_seen(), f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
+    file, seen = cache_folder() / "peaks-seen.json", dict[str, float]()  # the highest of earlier measurements
+    with contextlib.suppress(OSError, ValueError):
+        seen = msgspec.json.decode(file.read_bytes(), type=dict[str, float])
+    key = f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
     seconds = SHORT_SECONDS if key in seen else LONG_SECONDS
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype], seconds)
     if measured is None:
         return None, Message("not measured")
-    if measured > seen.get(key, 0.0):  # being busy does not lower the peak of a machine
-        with contextlib.suppress(OSError):  # the next run measures again
-            write_atomically(_peaks_file(), json.dumps({**seen, key: measured}, indent=1))
-    highest = max(measured, seen.get(key, 0.0))
+    highest = max(measured, seen.get(key, 0.0))  # being busy does not lower the peak of a machine
+    with contextlib.suppress(OSError):  # the next run measures again
+        write_atomically(file, msgspec.json.encode(seen | {key: highest}))
     return highest, MEASURED
 
 
 LONG_SECONDS, SHORT_SECONDS = 0.15, 0.03  # for the first measurement on a machine, and for one that rarely raises it
-
-
-def _peaks_seen() -> dict[str, float]:
-    """The highest peaks of earlier measurements."""
-    try:
-        return {key: float(flops) for key, flops in json.loads(_peaks_file().read_text("utf-8")).items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _peaks_file() -> Path:
-    return cache_folder() / "peaks-seen.json"
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = LONG_SECONDS) -> float | None:

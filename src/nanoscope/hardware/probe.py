@@ -40,10 +40,6 @@ class ProbeResult(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     times_float32: float | None
 
-    @property
-    def works(self) -> bool:
-        return not self.problem
-
 
 def probe_cpu_dtype(dtype: str) -> ProbeResult:
     """Test 16-bit matmuls on the CPU, if necessary without some instructions. Takes a few seconds, once."""
@@ -88,7 +84,7 @@ def _cached(file: Path) -> ProbeResult | None:
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
     valid = cached.environment in ({}, SAFE_ISA)  # no other variable may be set by a file
-    return cached if valid and (cached.works or age_seconds < PROBLEM_CACHED_SECONDS) else None
+    return cached if valid and (not cached.problem or age_seconds < PROBLEM_CACHED_SECONDS) else None
 
 
 def fast_bfloat16(before: str | None = None) -> bool:
@@ -100,9 +96,10 @@ def fast_bfloat16(before: str | None = None) -> bool:
     if before == "float32" or not _BFLOAT16_FLAGS & _cpu_flags():
         return False
     found = probe_cpu_dtype("bfloat16")
+    if found.times_float32 is None:  # it does not work
+        return False
     ready = "torch" not in sys.modules or found.environment.items() <= os.environ.items()
-    fast = before == "bfloat16" or (found.times_float32 is not None and found.times_float32 <= FAST)
-    return found.works and ready and fast
+    return ready and (before == "bfloat16" or found.times_float32 <= FAST)
 
 
 def make_cpu_ready(device: str, dtype: str, *, training: bool = False, before: str | None = None) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from nanoscope.messages import Message, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.weights import check_weights
 
-SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
@@ -50,7 +50,7 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         if not isinstance(saved, dict):
             raise TypeError(f"it holds a {type(saved).__name__}")
         weights = _weights(saved["model"], file.stat().st_size)
-        config = _model_config(saved["model_args"])
+        config = msgspec.convert({"bias": True, **saved["model_args"], "recipe": "classic"}, ModelConfig)
         check_weights(config, weights)
         moments = _moments(saved["optimizer"], weights) if optimizer else {}
     except Exception as error:  # a hostile or damaged file may raise anything
@@ -122,9 +122,3 @@ def _moments(saved: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
                 raise ValueError(f"its optimizer state does not fit {ordered[number]}")
             moments[f"{ordered[number]}.{key}"] = value
     return moments
-
-
-def _model_config(arguments: Any) -> ModelConfig:
-    sizes: dict[str, int] = {name: arguments[name] for name in SIZES}
-    dropout, bias = arguments.get("dropout", 0.0), arguments.get("bias", True)  # nanoGPT's defaults
-    return ModelConfig(**sizes, dropout=dropout, bias=bias, recipe="classic")

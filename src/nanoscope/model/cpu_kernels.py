@@ -74,24 +74,27 @@ def _few_rows(x: Tensor, weight: Tensor, rows: int, parts: int) -> Tensor:
 # --- attention ---------------------------------------------------------------------------------------------------
 
 
-def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None) -> Tensor:
-    """Let each token attend to itself and the tokens before it: (B, T, 3C) → (B, T, C).
+def causal_attention(
+    qkv: Tensor,
+    n_head: int,
+    dropout: float = 0.0,
+    rotation: Tensor | None = None,
+    layer: int = 0,
+    cache: KVCache | None = None,
+) -> Tensor:
+    """Let each token attend to itself and the tokens before it, those in the cache too: (B, T, 3C) → (B, T, C).
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    if qkv.requires_grad and on_cpu(qkv):
+    if cache is None and qkv.requires_grad and on_cpu(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
-    y = F.scaled_dot_product_attention(*_heads(qkv, n_head, rotation), dropout_p=dropout, is_causal=True)
-    return y.transpose(1, 2).flatten(2)
-
-
-def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotation: Tensor | None = None) -> Tensor:
-    """Let new tokens (B, T, 3C) attend to those in the cache, too: → (B, T, C)."""
     q, k, v = _heads(qkv, n_head, rotation)
-    k, v = cache.extend(layer, k, v)  # (B, H, length + T, D)
-    T = qkv.shape[1]
-    mask = cache.mask(T, qkv.device)
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and T > 1)
+    mask = None
+    if cache is not None:
+        mask = cache.mask(qkv.shape[1], qkv.device)
+        k, v = cache.extend(layer, k, v)  # (B, H, length + T, D)
+    is_causal = mask is None and qkv.shape[1] > 1  # a single new token sees all keys
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal)
     return y.transpose(1, 2).flatten(2)
 
 

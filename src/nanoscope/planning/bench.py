@@ -46,7 +46,7 @@ def measurements(
 def matmul_gflops(dtype: str, choice: DeviceConfig) -> float | Shown:
     if choice.type == "cpu" and dtype != "float32":  # could crash the process, or take minutes
         found = probe_cpu_dtype(dtype)
-        if not found.works or not found.environment.items() <= os.environ.items():
+        if found.problem or not found.environment.items() <= os.environ.items():
             return Message("doesn't work on this CPU")
         if found.times_float32 is not None and found.times_float32 > SLOWEST_MATMUL:
             return Message("takes {times:.0f} times as long as float32", times=found.times_float32)

@@ -140,7 +140,7 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     for seconds in questions:
         timing = measure(engine, loader.next, seconds)
         step, window = timing.step_seconds(config), window_seconds(evaluator, engine, seconds)
-        run = compiling + left.step * step + left.eval * sum(evaluator.shares) * window
+        run = compiling + left["step"] * step + left["eval"] * evaluator.windows * window
         yield Figures(step, window, run, len(timing.update), timing.micro_batch, peak_bytes(device))
 
 
@@ -154,7 +154,7 @@ def window_seconds(evaluator: Evaluator, engine: Engine, seconds: float) -> floa
         return done > 0 and time.perf_counter() - began > seconds
 
     evaluator.evaluate(engine.plain_model, enough)
-    return (time.perf_counter() - began) * evaluator.batches / done / sum(evaluator.shares)
+    return (time.perf_counter() - began) * evaluator.batches / done / evaluator.windows
 
 
 def peak_bytes(device: torch.device) -> int:

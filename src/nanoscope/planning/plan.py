@@ -180,7 +180,7 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
 def outline(request: Request, counted: TrainingMemory, dtype: str, available: int) -> Plan:
     """What follows from the settings alone."""
     config, data = request.config, request.data
-    tokens, saves = config.max_iters * config.tokens_per_step, left_to_do(config, request.done).checkpoint
+    tokens, saves = config.max_iters * config.tokens_per_step, left_to_do(config, request.done)["checkpoint"]
     kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
     return Plan(
         name=request.name,
@@ -250,7 +250,7 @@ def _flops(request: Request) -> int:
 
 def _add_speed(plan: Plan, request: Request, seconds: Mapping[str, float]) -> None:
     """What follows from the seconds of each phase."""
-    left = left_to_do(request.config, request.done)._asdict()
+    left = left_to_do(request.config, request.done)
     plan.parts = [*plan.parts, *(Part(phase, left[phase], each) for phase, each in seconds.items() if left[phase])]
     plan.tokens_per_second = plan.tokens_per_step / seconds["step"]
     plan.mfu = mfu(plan.tokens_per_second, _flops(request), plan.peak_flops)

@@ -18,7 +18,8 @@ _STEP = (
     r"(?:steps?|iters?|iterations?|it|updates?|itr)(?: number| train)?$"
 )
 _LOSS = (
-    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|step|epoch|reached))*$"
+    r"loss(?: (?:total|train|training|val|valid|validation|test|eval|curr|value|avg|mean|is|now|so far|step|epoch"
+    r"|reached))*$"
 )
 # Words before 'loss' that do not make it one of several parts.
 _WHOLE = (
@@ -124,7 +125,7 @@ MEANINGS = (  # the first that matches counts
     Meaning("bare_time", _TIME, unit=("",)),
     Meaning("bare_elapsed", _ELAPSED, also=r"time|elapsed|clock|wall"),
     Meaning("memory_gb", rf"{_MEMORY}", also=r"gi?b$"),
-    Meaning("memory_mb", _MEMORY),
+    Meaning("memory_gb", _MEMORY, factor=1e-3),  # a number without a unit is in MB
 )
 MOST_WORDS = 6  # of a label; more are a sentence
 COUNTERS = ("global_step", "step", "batch", "pair", "first")
@@ -136,12 +137,12 @@ WITHOUT_UNIT = frozenset(
 
 def _unit(text: str) -> tuple[UnitKind, float]:
     """What kind of unit this is, and the factor to the base unit."""
-    base, slash, _ = text.partition("/")
+    base, slash, each = text.partition("/")
     base = base.strip()
     if "tok" in text or "tps" in text:
         return "tok/s", _MULTIPLES.get(text[0], 1.0)
     if base in SECONDS:
-        return "s/step" if slash else "s", SECONDS[base]
+        return "s/step" if slash else "s", SECONDS[base] / (int(each) if each.isdigit() else 1)  # '58.7s/10 iters'
     if slash:
         return ("steps/s" if base.startswith(("it", "step", "batch")) else "samples/s"), 1.0
     if text.endswith("B") and text in _GIGABYTES:

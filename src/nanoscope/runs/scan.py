@@ -66,7 +66,7 @@ _IN_BRACKETS = re.compile(r"\s{0,2}\(\s{0,6}")
 _NUMBER_BEHIND = re.compile(r"\s{1,4}[-+]?\d")
 _DATE_BEHIND = re.compile(r"/\d\d(?:/\d{2,4}|,? \d\d:\d\d)")
 _TOTAL_BEHIND = re.compile(r"\s{0,4}/\s{0,4}\d")
-_STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
+_STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T:])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 _VALUE_AT = re.compile(r"(.{2,40}) (?:at|after|for) (step|iter|iteration|epoch)")
 _DURATION_PART = re.compile(r"(\d{1,4})\s?([dhms])", re.IGNORECASE)
 _TYPED_KEYS = re.compile(r"^[a-z]{1,2}(?=(?:iter|step|epoch)$)")  # somebody pressed keys while it was printed

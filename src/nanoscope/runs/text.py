@@ -52,6 +52,8 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         is_clean = _is_clean(text)
         if "^M" in text:  # a carriage return that somebody's editor spelled out
             text = text.replace("^M", "\r")
+        if not is_clean:
+            text = text.replace("\0", "")  # UTF-16 without a mark; a log that was emptied while it was written
         if not is_clean and "\b\b" in text:  # Keras takes its bar back letter by letter
             text = _BACKSPACES.sub("\r", text)
         *lines, tail = text.split("\n")

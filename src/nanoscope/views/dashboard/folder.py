@@ -145,10 +145,10 @@ class WatchedFolder:
         entry.text_of = text_of
         best, best_step = run.best_evaluation
         settings = {name: value for name in self.columns if (value := run.settings.get(name)) is not None}
-        start = run.start
-        kind = f"loss {start.dataset_fingerprint}" if start and start.dataset_fingerprint else "loss"
+        start = run.details.start
+        kind = f"loss {start.dataset_fingerprint}" if start.dataset_fingerprint else "loss"
         entry.text = ListedRun(
             run.name, self.label(run.name), run.state, run.version, run.updated, run.step, run.total, run.loss, run.val,
             best, best_step, run.nan_step, run.tok_s, run.eta_seconds, run.reason,
-            start.compiled if start else None, kind, settings, run.spark,
+            start.compiled, kind, settings, run.spark,
         ).json()  # fmt: skip

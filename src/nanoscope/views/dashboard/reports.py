@@ -4,7 +4,6 @@ import math
 import os
 import threading
 import time
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -187,5 +186,4 @@ def _for_comparison(run: Run) -> Run:
     """The run with those columns only that comparing it needs: a quarter of its memory."""
     steps = Steps()
     steps.step, steps.loss, steps.mfu_pct = run.steps.step, run.steps.loss, run.steps.mfu_pct
-    details = run.details and replace(run.details, eta_steps=array("q"), eta_seconds=array("d"))
-    return replace(run, steps=steps, series={}, details=details)
+    return replace(run, steps=steps, series={})
