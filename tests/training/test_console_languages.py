@@ -63,7 +63,6 @@ EVENTS: list[e.AnyEvent] = [
     *(e.SlowStep(step=5, seconds=2.0, usual=0.1, cause=cause) for cause in SLOW_CAUSES),
     e.Asleep(step=5, seconds=90.0),
     e.CheckpointFailed(step=5, message="ENOSPC_"),
-    e.CheckpointSaved(step=5),
     e.NonFinite(step=5),
     *(e.End(reason=reason, step=5, wall_seconds=9.0, phases={"step": 8.0, "other": 1.0}, best_val_loss=1.0, best_step=5,
             saved_step=5, signal="SIGINT") for reason in ENDINGS),
