@@ -235,14 +235,5 @@ def _used(metrics: Metrics, roles: dict[str, str]) -> tuple[list[str], list[str]
 
     loss = longest("loss") or longest("part_loss")
     least = 2 if loss and len(metrics[loss[0]]) >= _SUMMARY_BESIDE else 1
-<<<<<<< HEAD
-    others = [name for name, role in sorted(roles.items()) if role not in _NO_OTHERS and len(metrics[name]) >= least]
-    return loss + others, best("val_loss")
-
-
-def _role(name: str) -> str:
-    return role_of(label_of(name), "")[0]
-=======
     others = [name for name in names if roles[name] not in _NO_OTHERS and len(metrics[name]) >= least]
     return loss + others, longest("val_loss")
->>>>>>> main
