@@ -291,5 +291,5 @@ def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, se
         file.write(*kinds[which])
     file.write(Eval(step=step + 1, val_loss=0.9))
     listed, evals = summary_of(tmp_path), OwnRun(tmp_path).read().runs[-1].evals
-    assert [vars(evaluation) for evaluation in listed.evaluations] == [vars(evaluation) for evaluation in evals]
+    assert [vars(evaluation) for evaluation in listed.run.evals] == [vars(evaluation) for evaluation in evals]
     assert listed.best_evaluation == min((e.val, e.step) for e in evals if e.val != NOT_FINITE)
