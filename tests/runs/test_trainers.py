@@ -357,6 +357,18 @@ def test_a_log_that_was_emptied_while_it_was_written_loses_no_line(read) -> None
     assert list(run.steps.step) == [10, 20, 30, 40, 50]
 
 
+@pytest.mark.parametrize("logger", ["net.train INFO:", f"{'package.' * 12}trainer - INFO -"])
+def test_the_name_of_a_logger_is_no_value(read, logger) -> None:
+    text = ""
+    for s in range(1, 7):
+        text += f"2031-01-01 10:00:{s:02d} {logger} Epoch[{s}] done. Loss: 2.{s} (Base: 1.0), Lr: 1e-04\n"
+        text += f"2031-01-01 10:00:{s:02d} {logger} Results of epoch: {s}\n"
+    (run,) = read(text).runs
+
+    assert list(run.steps.step) == [1, 2, 3, 4, 5, 6]
+    assert list(run.steps.loss) == pytest.approx([2.1, 2.2, 2.3, 2.4, 2.5, 2.6])
+
+
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:
     text = "eval: train loss 3.5, val loss 3.6\niter 0: loss 3.4, time 9.0s\niter 1: loss 3.3, time 3.0s\neval: train loss 3.2, val loss 3.3\nSnapshot saved at 2 iteration\niter 2: loss 3.1, time 9.0s\n"
     (run,) = read(text).runs

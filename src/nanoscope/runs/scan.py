@@ -15,10 +15,10 @@ from nanoscope.runs.text import prefix_end
 MOST_CELLS = 1200
 LEFT_OUT = float("-inf")  # a value that somebody who quotes the log has left out
 _DIGITS = (
-    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?"
-    r"|[-+]?\.\d{1,18}(?:[eE][-+]?\d{1,3})?"
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{0,24})?(?:[eE][-+]?\d{1,3})?"
+    r"|[-+]?\.\d{1,24}(?:[eE][-+]?\d{1,3})?"
 )
-_NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![a-z])"
+_NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![A-Za-z])"
 _LEFT_OUT = r"(?<=loss)\s?(?:\.{2,3}|…)"  # people who quote a log leave values out: 'train loss..., val loss...'
 _PLAIN = rf"{_LEFT_OUT}|(?<![\w.@])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
 _HOURS, _MINUTES, _SECS = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in)?,?\s?", r"\s?s(?:ec)?"
