@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from nanoscope.runs import growing
+from nanoscope.runs import own
 from nanoscope.runs.events import (
     EVENTS_VERSION,
     MAX_EXTRAS,
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_may_be_null_or_nan(folder: Path) -> None:
 
 
 def test_a_line_longer_than_any_event_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(own, "PIECE_BYTES", 4096)
     whole = seen(OwnRun(folder).read())
     with (folder / "events.jsonl").open("ab") as file:
         file.write(b"x" * 20_000 + b"\n")
@@ -291,5 +291,5 @@ def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, se
         file.write(*kinds[which])
     file.write(Eval(step=step + 1, val_loss=0.9))
     listed, evals = summary_of(tmp_path), OwnRun(tmp_path).read().runs[-1].evals
-    assert [vars(evaluation) for evaluation in listed.evaluations] == [vars(evaluation) for evaluation in evals]
+    assert [vars(evaluation) for evaluation in listed.run.evals] == [vars(evaluation) for evaluation in evals]
     assert listed.best_evaluation == min((e.val, e.step) for e in evals if e.val != NOT_FINITE)

@@ -19,8 +19,6 @@ MAKERS = (
     "say",
     "JobError",
     "UsageError",
-    "LockedError",
-    "OtherVersionError",
     "NewerVersionError",
 )
 

@@ -34,7 +34,6 @@ class Numbering(NamedTuple):
     batches: int | None = None  # in an epoch
     unit: Literal["step", "epoch"] = "step"
     column: Column | None = None  # that it was read from
-    guessed: bool = False  # evaluations cannot be counted like that
 
 
 class Times(NamedTuple):
@@ -151,11 +150,11 @@ def not_below_a_step(total: Reading, rows: Rows) -> bool:
 
 def fits_the_clock(times: Reading, rows: Rows) -> bool:
     """it is not what passed on the clock"""
-    if times.descent not in ("printed", "lines", "thousandths") or not times.size:
+    if times.descent not in ("step", "printed", "lines", "thousandths") or not times.size:
         return True
     if rows.pace is None:
         return True
-    least = 0.0 if times.descent == "printed" else 1 / CLOCK_MAY_DIFFER
+    least = 0.0 if times.descent in ("step", "printed") else 1 / CLOCK_MAY_DIFFER
     return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
 
@@ -200,7 +199,7 @@ def counter_at_total(finished: Reading, run: Run) -> bool:
 def fits_the_batch(speed: Reading, run: Run) -> bool:
     """the tokens of a step over its time are another speed"""
     tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
-    if not isinstance(tokens, int) or not each or run.tok_s_per_device:
+    if not isinstance(tokens, int) or not each or run.tok_s_per_device or speed.value is None:
         return True
     return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
 

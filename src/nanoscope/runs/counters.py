@@ -83,7 +83,7 @@ class Counters:
         if (restarts < 0.45 * rises) if rises else not before:
             return Numbering(steps, batches, of, column=inner)
         if not batches:
-            return Numbering(_unrolled(steps, epochs), column=inner, guessed=True)
+            return Numbering(_unrolled(steps, epochs), column=inner)
         first = min(next((e for e in epochs if e == e), 0.0), 1.0)
         if (table.bar or "").startswith("rich"):  # it counts its epochs from 0, up to its total
             first, self.epochs = 0.0, self.epochs and self.epochs + 1

@@ -16,6 +16,7 @@ from nanoscope.runs.counters import Counters, constant_end, is_heading, laps
 from nanoscope.runs.roles import COUNTERS, is_validation
 from nanoscope.runs.run import LINE_BITS, Doubt
 from nanoscope.runs.scan import LEFT_OUT, Cell
+from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import readings_of_times
 from nanoscope.runs.trainers import Trainer, trainer_of
 
@@ -40,6 +41,11 @@ class Understanding:
     steps_are_lines: bool = False
     averaged: bool = False  # the losses are means since the epoch began
     doubts: list[Doubt] = field(default_factory=list)
+    ends: list[Event] = field(default_factory=list)  # rows that sum up a run
+
+    @property
+    def training(self) -> list[Rows]:
+        return [rows for rows in self.rows if rows.trains]
 
 
 def understand(found: Tables, settings: dict[str, Any]) -> Understanding:
@@ -65,15 +71,19 @@ class _Meaning:
                 self.bars.append(bar)  # else it is a bar of something else
         self._join_blocks()
         self.rows = [self._describe(table) for table in self.tables]
-        summary = next((rows.table for rows in self.rows if rows.ends), None)
-        self.counters = Counters(settings, [t for t in self.tables if is_heading(t)], self.bars, summary)
+        sums = [rows.table for rows in self.rows if rows.ends]
+        for table, took in ((table, table.get("bare_elapsed")) for table in sums):
+            for index, at in enumerate(table.at):
+                self.result.ends.append(Event("end", at >> LINE_BITS, took.values[index] if took else None, at))
+        self.counters = Counters(
+            settings, [t for t in self.tables if is_heading(t)], self.bars, sums[0] if sums else None
+        )
 
     def settle(self) -> Understanding:
         training = self._training()
         evaluating = [rows for rows in self.rows if rows.val is not None and rows not in training]
         for rows in evaluating:
-            if not rows.only_last and rows.count is None:
-                self._count_evaluation(rows)
+            self._count_evaluation(rows)
         if any(rows.count for rows in (*evaluating, *(r for r in training if r.val))):  # others sum them up
             evaluating = [rows for rows in evaluating if rows.count or len(rows.table) > 1]
         evaluating = _seen_again(evaluating)
@@ -90,7 +100,7 @@ class _Meaning:
             if not training and rows.count and rows.table.get("elapsed_s", "bare_elapsed"):
                 self._settle_times(rows)
         self.result.epochs = self.counters.epochs
-        self.result.rows = [*training, *evaluating, *(rows for rows in self.rows if rows.ends)]
+        self.result.rows = [*training, *evaluating]
         return self.result
 
     # --- rows ---
@@ -113,10 +123,9 @@ class _Meaning:
                 there = inside >= 0 and table.at[inside] > at
                 row += [column.values[inside] if there else NAN for column in table.columns]
                 last = max(last, table.at[inside]) if there else last
-            if last > at:
-                block.at.append(last)
-                for column, value in zip(block.columns, row, strict=True):
-                    column.values.append(value)
+            block.at.append(last)
+            for column, value in zip(block.columns, row, strict=True):
+                column.values.append(value)
         self.tables = [table for table in self.tables if table not in values and table is not heading] + [block]
 
     def _describe(self, table: Table) -> Rows:
@@ -125,19 +134,15 @@ class _Meaning:
         rows.metric = "bpb" if rows.val and rows.val.role == "val_bpb" else "loss"
         rows.ends = {"train runtime", "train loss"} <= {c.label for c in table.columns}
         bare, ppl = table.get("bare_train"), table.get("val_ppl")
-        if rows.loss is None and bare is not None and table.part_of(bare, "of") is None:
+        if rows.loss is None and bare is not None:
             is_alone = len([c for c in table.columns if c.part == ""]) <= 2 and not bare.is_whole()
             rows.loss = bare if rows.val is not None or is_alone else None
-        if rows.val is None and rows.loss is None and ppl is not None:
+        if rows.val is None and ppl is not None:
             ppl.values = array("d", (math.log(v) if 0 < v < math.inf else v for v in ppl.values))
             rows.val = ppl
         elif rows.val is None and "train" not in table.head and (is_validation(table.head) or self._below_heads(table)):
             rows.val, rows.loss = rows.loss, None
-        if (
-            rows.val is not None
-            and any(c.part == "of" for c in table.columns)
-            and (mean := table.part_of(rows.val, "mean"))
-        ):
+        if rows.val and (mean := table.part_of(rows.val, "mean")):
             rows.only_last, rows.val = True, mean
         rows.loss = rows.loss if rows.loss and not rows.ends and rows.loss.may_be_loss() else None
         rows.val = rows.val if rows.val and not rows.ends and rows.val.may_be_loss() else None
@@ -158,7 +163,8 @@ class _Meaning:
         epochs = _seen_again([rows for rows in told if rows.count and rows.count.unit == "epoch"])
         alone = [rows for rows in lines if rows.val is None]
         if alone:  # lines with both losses are evaluations where training has its own
-            same = {_kind(rows) for rows in alone}
+            best = min(map(_rank, alone))
+            same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
             lines = [rows for rows in lines if rows.table.get(*TIMED) or rows.table.width == 0]
@@ -173,11 +179,10 @@ class _Meaning:
         """Rows with a counter and a time, and no loss: quoted lines, or trainers that print no loss."""
         table = rows.table
         first = next((column for column in table.columns if column.part != "stamp"), None)
-        if rows.loss or rows.ends or first is None or first.role not in ("step", "global_step"):
+        counted = table.get(*COUNTERS) is not None and first is not None and first.role in ("epoch", *COUNTERS)
+        if rows.val or not counted or is_validation(table.head):
             return False
-        if rows.val and all(value == value for value in rows.val.values):
-            return False
-        if is_validation(table.head) or table.width > 400 or (len(table) < 3 and not self.result.trainer):
+        if len(table) < 3 and not self.result.trainer:
             return False
         return table.get("time_s", "steps_s", "bare_time", "elapsed_s", "grad_norm") is not None
 
@@ -190,7 +195,6 @@ class _Meaning:
                 self.result.steps_are_lines = True
                 self._doubt(claim)
         rows.count = claim.value
-        rows.total = rows.count.total if rows.count else None
         return rows.count
 
     def _count_evaluation(self, rows: Rows) -> None:
@@ -198,12 +202,7 @@ class _Meaning:
         count = settle("step", self.counters.readings(rows.table), rows).value
         column = count.column if count else None
         names_something = column is not None and column.role is None and column.label  # 'Accuracy: 9112/10000'
-        if (
-            count
-            and not count.guessed
-            and not names_something
-            and (count.unit == "step" or self.result.unit == "epoch")
-        ):
+        if count and not names_something and (count.unit == "step" or self.result.unit == "epoch"):
             rows.count = count
 
     def _bars(self, with_loss: bool) -> list[Rows]:
@@ -221,7 +220,7 @@ class _Meaning:
         """The states of a bar as steps, the last state of each position; a bar for every epoch is unrolled."""
         counter = bar.get("step")  # it counts batches, the bar counts updates
         position = counter if counter and bar.part_of(counter, "of") else bar.columns[0]
-        of = bar.part_of(position, "of") or bar.columns[1]
+        of = bar.columns[1]
         at, whole, elapsed, loss = position.values, of.values, bar.columns[2].values, bar.get("loss", "part_loss")
         epoch = next((c for c in bar.columns[2:] if c.role == "epoch" and c.part == "" and c.is_whole()), None)
         last: list[int] = []
@@ -237,12 +236,11 @@ class _Meaning:
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss"))
         position, of = (table.columns[bar.columns.index(column)] for column in (position, of))
         batches = constant(of)
-        if epoch is not None and batches:
+        if epoch is not None:
             rows.count = self.counters.nested(table, position, table.columns[bar.columns.index(epoch)])
         else:
             steps, rounds = laps(position, of, rows.loss)
             rows.count = Numbering(steps, batches if not rounds else None)
-        rows.total = rows.count.total
         return rows
 
     # --- totals and times ---
@@ -254,13 +252,13 @@ class _Meaning:
         readings = (
             [Reading(count.total, "the number beside the counter", "counter", count.total)] if count.total else []
         )
-        if not readings and count.totals is None and len(steps) > 1 and self.result.unit == "step":
+        if len(steps) > 1:
             for bar in self.bars:
                 at, of = bar.columns[0].values[-1], constant_end(bar)
                 if of and of >= max(steps) and abs(at - steps[-1]) <= 2 * max(1, steps[-1] - steps[-2]):
                     readings.append(Reading(of, "the bar that moves with the lines", "bar", of))
         eta, times, batches = rows.table.get("eta_s"), rows.table.get("time_s", "bare_time"), count.batches
-        if not readings and eta is not None and times is not None and batches and falls(eta.values):
+        if eta is not None and times is not None and batches and falls(eta.values):
             triples = zip(steps, scaled(eta), scaled(times), strict=True)
             each = [(step + left / time) / batches for step, left, time in triples if left > 0 and time > 0][-50:]
             epochs = round(middle(each) or 0)
@@ -336,10 +334,8 @@ def _streams(tables: list[Table]) -> list[Table]:
 def _epochs_of(bar: Table, headed: bool) -> Table:
     """Bars that show one epoch each (Keras): their last states are the rows; without headings they are counted."""
     position, of = bar.columns[0].values, bar.columns[1].values
-    val, loss = bar.get("val_loss"), bar.get("loss", "part_loss")
+    val = bar.get("val_loss")
     ends = [i for i in range(len(bar)) if position[i] == of[i] or (val and val.values[i] == val.values[i])]
-    if not headed and loss:  # a bar that is drawn again
-        ends = [i for n, i in enumerate(ends) if ends[n + 1 : n + 2] != [i + 1] or loss.values[i] != loss.values[i + 1]]
     table = bar.select(ends)
     table.bar, table.width = None, 0
     table.columns = [column for column in table.columns[5:] if any(value == value for value in column.values)]
@@ -349,22 +345,26 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
     return table
 
 
-def _kind(rows: Rows) -> tuple[str, str]:
+def _rank(rows: Rows) -> int:
+    """How well it is known what numbers them: a named counter, a number without a name, or something around them."""
+    column = rows.count.column if rows.count else None
+    return 2 if column is None else column.role not in COUNTERS
+
+
+def _kind(rows: Rows) -> tuple[int, str, str]:
     """What rows are counted by, and what they are printed for."""
     counter = rows.table.get("global_step", "step", "batch")
-    return counter.label if counter else "", rows.loss.label if rows.loss else ""
+    return _rank(rows), counter.label if counter else "", rows.loss.label if rows.loss else ""
 
 
 def _seen_again(several: Iterable[Rows]) -> list[Rows]:
     """Without shapes that were seen once, where the same is said in others that came again."""
-    labelled = [(rows, (rows.val or rows.loss or rows.table.columns[0]).label) for rows in several]
-    again = {label for rows, label in labelled if len(rows.table) > 1}
-    return [rows for rows, label in labelled if len(rows.table) > 1 or not again or label in again]
+    labelled = [(rows, {column.label for column in (rows.loss, rows.val) if column}) for rows in several]
+    again = {label for rows, labels in labelled if len(rows.table) > 1 for label in labels}
+    return [rows for rows, labels in labelled if len(rows.table) > 1 or not again or labels & again]
 
 
 def _is_value(table: Table) -> bool:
     """A row with values and no counter."""
-    roles = {c.role for c in table.columns if c.part != "of"}
-    counted = any(c.part == "" and (not c.label or c.role is None) and not c.unit for c in table.columns)
-    values = {"loss", "part_loss", "val_loss", "ppl", "val_ppl", "time_s", "bare_time", "elapsed_s", "lr", "grad_norm"}
-    return bool(roles & values) and not roles & {*COUNTERS, "epoch", "total"} and not counted
+    counts = {*COUNTERS, "epoch", "total", None}
+    return not any(c.part == "" and (c.role in counts or not c.label) and not c.unit for c in table.columns)
