@@ -82,8 +82,9 @@ class _Meaning:
     def settle(self) -> Understanding:
         training = self._training()
         evaluating = [rows for rows in self.rows if rows.val is not None and rows not in training]
+        named = any(_rank(rows) == 0 for rows in training)
         for rows in evaluating:
-            self._count_evaluation(rows)
+            self._count_evaluation(rows, named)
         if any(rows.count for rows in (*evaluating, *(r for r in training if r.val))):  # others sum them up
             evaluating = [rows for rows in evaluating if rows.count or len(rows.table) > 1]
         evaluating = _seen_again(evaluating)
@@ -197,12 +198,12 @@ class _Meaning:
         rows.count = claim.value
         return rows.count
 
-    def _count_evaluation(self, rows: Rows) -> None:
+    def _count_evaluation(self, rows: Rows, named: bool) -> None:
         """Give evaluations their own steps, if they are counted as training is."""
         count = settle("step", self.counters.readings(rows.table), rows).value
         column = count.column if count else None
-        names_something = column is not None and column.role is None and column.label  # 'Accuracy: 9112/10000'
-        if count and not names_something and (count.unit == "step" or self.result.unit == "epoch"):
+        other = column is not None and column.role is None and (column.label or named)  # 'Accuracy: 91% (9112/10000)'
+        if count and not other and (count.unit == "step" or self.result.unit == "epoch"):
             rows.count = count
 
     def _bars(self, with_loss: bool) -> list[Rows]:
