@@ -107,7 +107,8 @@ def settle(name: str, readings: Iterable[Reading], rows: Rows | Run) -> Claim:
     """The first reading of a field that no relation refuses."""
     claim = Claim(name)
     for reading in readings:
-        refusing = next((veto for veto in VETOES[name] if not veto(reading, rows)), None)
+        vetoes = VETOES.get(f"{name} {reading.descent}", VETOES[name])
+        refusing = next((veto for veto in vetoes if not veto(reading, rows)), None)
         if refusing is None:
             claim.readings.append(reading)
             break
@@ -150,34 +151,27 @@ def not_below_a_step(total: Reading, rows: Rows) -> bool:
 
 def fits_the_clock(times: Reading, rows: Rows) -> bool:
     """it is not what passed on the clock"""
-    if times.descent not in ("step", "printed", "lines", "thousandths") or not times.size:
-        return True
-    if rows.pace is None:
-        return True
     least = 0.0 if times.descent in ("step", "printed") else 1 / CLOCK_MAY_DIFFER
-    return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
+    return not (rows.pace and times.size) or least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
 
 def first_is_not_fastest(times: Reading, rows: Rows) -> bool:
     """the first step, with all that starts up, would be the fastest"""
-    values, steps, every = times.value.values, rows.steps or (0,), rows.every()
-    if times.descent != "printed" or rows.pace or every < LONG_LINE or steps[0] > 1:
-        return True
-    usual = sorted(t for t in values[1:SAMPLE] if t > 0)
-    return len(usual) < 5 or not (times.size or 0) / every < values[0] < FIRST_IS_SHORT * usual[0]
+    values, every = times.value.values, rows.every()
+    usual = min((t for t in values[1:SAMPLE] if t > 0), default=0.0)
+    is_first = rows.steps is not None and rows.steps[0] <= 1 and every >= LONG_LINE
+    return not is_first or not (times.size or 0) / every < values[0] < FIRST_IS_SHORT * usual
 
 
 def fits_the_speed(times: Reading, rows: Rows) -> bool:
     """by the tokens per second it is the time of all steps since the line before"""
-    if times.descent != "printed" or rows.pace or not rows.speed or rows.every() < LONG_LINE:
-        return True
-    return abs((times.size or 0) / rows.speed - 1) >= 0.15
+    return not rows.speed or rows.every() < LONG_LINE or abs((times.size or 0) / rows.speed - 1) >= 0.15
 
 
 def falls_as_it_says(times: Reading, rows: Rows) -> bool:
     """the time left does not fall by it"""
     left, steps = rows.table.get("eta_s"), rows.steps or (0,)
-    if times.descent != "time left" or left is None or not times.size or steps[-1] <= steps[0]:
+    if left is None or not times.size or steps[-1] <= steps[0]:
         return True
     values = scaled(left)
     return abs((values[0] - values[-1]) / (steps[-1] - steps[0]) / times.size - 1) < 0.25
@@ -199,15 +193,17 @@ def counter_at_total(finished: Reading, run: Run) -> bool:
 def fits_the_batch(speed: Reading, run: Run) -> bool:
     """the tokens of a step over its time are another speed"""
     tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
-    if not isinstance(tokens, int) or not each or run.tok_s_per_device or speed.value is None:
+    if not isinstance(tokens, int) or not each or speed.value is None:
         return True
     return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
 
 
-VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
+VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {  # by field, or by field and descent
     "step": (tells_rows_apart, counts_no_lines, is_a_number),
     "total_steps": (not_below_a_step,),
-    "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
+    "step_time_s": (fits_the_clock,),
+    "step_time_s printed": (fits_the_clock, first_is_not_fastest, fits_the_speed),
+    "step_time_s time left": (falls_as_it_says,),
     "throughput_tok_s": (fits_the_batch,),
     "finished": (nothing_follows, counter_at_total),
 }

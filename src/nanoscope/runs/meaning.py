@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from nanoscope.runs.claims import NAN, Claim, Numbering, Reading, Rows, constant, falls, middle, scaled, settle
+from nanoscope.runs.claims import NAN, Claim, Numbering, Reading, Rows, falls, middle, scaled, settle
 from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.counters import Counters, constant_end, is_heading, laps
 from nanoscope.runs.roles import COUNTERS, is_validation
@@ -235,12 +235,8 @@ class _Meaning:
         table = bar.select(last)
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss"))
         position, of = (table.columns[bar.columns.index(column)] for column in (position, of))
-        batches = constant(of)
-        if epoch is not None:
-            rows.count = self.counters.nested(table, position, table.columns[bar.columns.index(epoch)])
-        else:
-            steps, rounds = laps(position, of, rows.loss)
-            rows.count = Numbering(steps, batches if not rounds else None)
+        outer = table.columns[bar.columns.index(epoch)] if epoch else laps(position, of, rows.loss)
+        rows.count = self.counters.counted(table, position, outer if epoch or any(outer.values) else None).value
         return rows
 
     # --- totals and times ---
