@@ -101,20 +101,20 @@ class Counters:
         if epoch is None and table.get("lr", "grad_norm") is None:
             return
         total = (bar and constant_end(bar)) or self.said_total()
-        known: list[int] = []
         if bar is not None:
             before, after = _around(bar, table.at)
             sides = [[a or b or 0 for a, b in zip(*pair, strict=True)] for pair in ((before, after), (after, before))]
             # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
-            known = max(sides, key=lambda steps: (math.gcd(*steps), -_spread(steps, epoch)))
-            if all(a < b for a, b in pairwise([0, *known])):
-                yield Reading(Numbering(array("q", known), total), "the bar beside the lines", "bar")
+            rising = [steps for steps in sides if all(a < b for a, b in pairwise([0, *steps]))]
+            for steps in sorted(rising, key=lambda steps: -math.gcd(*steps)):
+                yield Reading(Numbering(array("q", steps), total), "the bar beside the lines", "bar")
         every = self.settings.get("logging_steps")
         every = int(every) if isinstance(every, int | float) and every >= 1 else None
-        per_epoch = self._steps_per_epoch(total, known, epoch) if epoch else None
-        if epoch and per_epoch and all(0 <= share * per_epoch < 2**53 for share in epoch.values):
-            steps = array("q", _snapped(epoch.values, per_epoch, every))
-            yield Reading(Numbering(steps, total or self._summary_steps()), "the share of an epoch", "epoch")
+        epochs, whole_run = self._summed_up("epoch") or self.settings.get("epochs"), total or self._summary_steps()
+        if epoch and whole_run and isinstance(epochs, int | float) and epochs > 0:
+            exact = [share * whole_run / epochs for share in epoch.values]
+            if all(0 <= step < 2**53 for step in exact):
+                yield Reading(Numbering(_snapped(exact, every), whole_run), "the share of an epoch", "epoch")
         steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
         yield Reading(Numbering(steps, total), "a step for each line", "settings" if every else "order", len(table))
 
@@ -125,15 +125,6 @@ class Counters:
     def _summary_steps(self) -> int | None:
         rate, seconds = self._summed_up("steps_s"), self._summed_up("bare_elapsed")
         return round(rate * seconds) if rate and seconds else None
-
-    def _steps_per_epoch(self, total: int | None, steps: list[int], epoch: Column) -> float | None:
-        """By the settings, by the summary of the run, or by a bar that moves with the rows."""
-        epochs, total = self._summed_up("epoch") or self.settings.get("epochs"), total or self._summary_steps()
-        if total and isinstance(epochs, int | float) and epochs > 0:
-            return total / epochs
-        if 2 * len(set(steps)) > len(steps):
-            return middle([step / share for step, share in zip(steps, epoch.values, strict=True) if share > 0 < step])
-        return None
 
     def said_total(self) -> int | None:
         said = (self.settings.get(key) for key in ("max_iters", "max_steps", "total_steps"))
@@ -158,22 +149,15 @@ def _around(bar: Table, places: Sequence[int]) -> tuple[list[int | None], list[i
     return [positions[index] for index in indices], [positions[index + 1] for index in indices]
 
 
-def _spread(steps: Sequence[int], epoch: Column | None) -> float:
-    """How far from constant steps an epoch are, by these steps."""
-    shares = epoch.values if epoch else ()
-    ratios = [step / share for step, share in zip(steps, shares, strict=False) if step and 0 < share < math.inf]
-    return max(ratios) / min(ratios) - 1 if len(ratios) > 1 else math.inf
-
-
-def _snapped(shares: Sequence[float], per_epoch: float, every: int | None) -> list[int]:
-    """Steps from shares of an epoch: logs come at one distance, and shares may be printed with too few digits."""
-    exact = [share * per_epoch for share in shares]
+def _snapped(exact: Sequence[float], every: int | None) -> "array[int]":
+    """Steps near these: logs come at one distance, and shares of an epoch may be printed with too few digits."""
     if every is None:
         gap = max(middle([b - a for a, b in pairwise(exact) if b > a]) or exact[0], 0.5)
         every = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(gap / each)))
         every = every if abs(every / gap - 1) < 0.2 else max(1, round(gap))
     steps = [max(1, round(value / every)) * every for value in exact]
-    return steps if all(b > a for a, b in pairwise(steps)) else [steps[0] + every * i for i in range(len(steps))]
+    rise = all(b > a for a, b in pairwise(steps))
+    return array("q", steps if rise else (steps[0] + every * index for index in range(len(steps))))
 
 
 def laps(position: Column, of: Column, loss: Column | None) -> Column:
