@@ -21,7 +21,7 @@ from typing import Any
 
 from nanoscope.runs.claims import Reading, Rows, middle, scaled, settle
 from nanoscope.runs.columns import Tables, missing
-from nanoscope.runs.meaning import Understanding, understand
+from nanoscope.runs.meaning import Meaning
 from nanoscope.runs.run import (
     LINE_BITS,
     MISSING,
@@ -83,9 +83,9 @@ _AVERAGE = re.compile(r"(?:avg|average|mean|running|smooth\w*) (?:train )?loss|l
 Track = dict[str, Any]  # the training rows of a log in the order of the file: arrays by name
 
 
-def _track(several: list[Rows]) -> Track:
+def _track(several: list[Rows], train: bool) -> Track:
     """The rows of several tables; what a table does not have is missing."""
-    parts = [_columns(rows) for rows in several]
+    parts = [_columns(rows, train) for rows in several]
     if len(parts) == 1:
         return parts[0]
     whole: Track = {name: array("q" if name in ("at", "step") else "d") for name in ("at", *NAMES, "total")}
@@ -100,13 +100,13 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
     return {name: array(values.typecode, map(values.__getitem__, rows)) for name, values in track.items()}
 
 
-def _columns(rows: Rows) -> Track:
+def _columns(rows: Rows, train: bool) -> Track:
     """The columns of training rows, without rows that are none of training."""
     table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
     found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.total or 0]) * size}  # 0: unknown
     if counted and counted.totals:
         found["total"] = array("d", (value if math.isfinite(value) else 0 for value in counted.totals.values))
-    if rows.loss and rows.trains:
+    if rows.loss and train:
         found["loss"] = rows.loss.values
     if rows.times:
         found["time_s"] = rows.times.values
@@ -198,13 +198,13 @@ class Placed:
 class Assembler:
     """Places what the rows and events of a log say."""
 
-    def __init__(self, found: Tables, meaning: Understanding) -> None:
+    def __init__(self, found: Tables, meaning: Meaning) -> None:
         self.found, self.meaning, trainer = found, meaning, meaning.trainer
         self.format, self.traits = (trainer.name, trainer.traits) if trainer else ("generic", Traits())
         self.means = trainer.means if trainer else {}
-        leading = meaning.training or [each for each in meaning.rows if each.evaluates and each.count]
+        leading = meaning.training or [rows for rows in meaning.evaluating if rows.count]
         self.main = max(leading, key=lambda each: len(each.table), default=None)
-        self.track = _track(leading)
+        self.track = _track(leading, bool(meaning.training))
         self.facts: dict[str, ConfigValue] = {}  # settings printed since the last run began; the next run gets them
         self.typed: set[str] = set()  # those given on a command line, which override a printed file
         self.placed: list[Placed] = []  # in order of appearance
@@ -329,7 +329,7 @@ class Assembler:
         run, track, rows = placed.run, self.track, placed.rows
         if self.main and (times := self.main.times):
             run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
-        if self.main and not self.main.trains:  # evaluations alone: they may tell the time of steps
+        if not self.meaning.training:  # evaluations alone: they may tell the time of steps
             rows = array("q", (row for row in rows if track["time_s"][row] == track["time_s"][row]))
         if rows != array("q", range(len(track["step"]))):  # else it is the only one, and may be very long
             track = _chosen(track, rows)
@@ -346,7 +346,7 @@ class Assembler:
     def _place_around(self) -> None:
         """Evaluations, then saves, ends and errors, in the order of the file."""
         self.leads = self.means.get("evaluation_printed") == "before" or self._evaluations_lead()
-        evaluating = [rows for rows in self.meaning.rows if rows.evaluates]
+        evaluating = [*(rows for rows in self.meaning.training if rows.val), *self.meaning.evaluating]
         places = [(at, rows, index) for rows in evaluating for index, at in enumerate(rows.table.at)]
         for at, rows, index in sorted(places, key=lambda place: place[0]):
             self._evaluate(rows, index, at)
@@ -369,7 +369,7 @@ class Assembler:
     def _evaluations_lead(self) -> bool:
         """Whether evaluations without a step are printed before the step that they belong to: those steps are then
         multiples of one interval."""
-        unnumbered = [rows for rows in self.meaning.rows if rows.evaluates and not rows.trains and not rows.count]
+        unnumbered = [rows for rows in self.meaning.evaluating if not rows.count]
         places, steps = sorted(at for rows in unnumbered for at in rows.table.at), self.track["step"]
         after = [bisect_left(self.track["at"], at) for at in places]
         if not after or (after[0] == 0 and steps[:1] == array("q", [0])):
@@ -401,7 +401,7 @@ class Assembler:
         if on_its_way or val != val or placed is None or not 0 <= (step or 0) < MOST_STEPS:
             return
         run = placed.run
-        if rows.repeats_val and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
+        if self.means.get("repeats_validation") and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
             return
         if step is None and after and (not self.leads or after == len(steps)):
             step = steps[after - 1] + self.leads
@@ -480,14 +480,15 @@ class Assembler:
 # --- what the rows as a whole say about a run ---
 
 
-def _said_by_all(meaning: Understanding, language: bool) -> dict[str, Any]:
+def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
     """What holds for every run of the log."""
-    training, tables = meaning.training, [rows.table for rows in meaning.rows if rows.trains or rows.evaluates]
+    rows, training = [*meaning.training, *meaning.evaluating], meaning.training
+    tables = [each.table for each in rows]
     unused = list(dict.fromkeys(name for table in tables for name in table.unused))
     labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
     said: dict[str, Any] = {"unit": meaning.unit, "steps_are_lines": meaning.steps_are_lines}
     traits = meaning.trainer.traits if meaning.trainer else Traits()
-    bits_per_byte = any(rows.metric == "bpb" for rows in meaning.rows if rows.evaluates)
+    bits_per_byte = any(each.val and each.metric == "bpb" for each in rows)
     if not traits.trains_language_models and _OTHER_TASK.search(labels):
         said["is_language_model"] = False
     elif traits.trains_language_models or bits_per_byte or _LANGUAGE.search(labels) or language:
@@ -525,7 +526,7 @@ def _tokens_per_step(rows: Rows) -> int | None:
     return round(tokens) if 1 <= tokens < math.inf else None
 
 
-def _settle(run: Run, meaning: Understanding) -> None:
+def _settle(run: Run, meaning: Meaning) -> None:
     """What the rows as a whole say about a run."""
     for key in run.traits.total_keys:  # a number that a step is above is no total
         said = run.config.get(key)
@@ -533,7 +534,7 @@ def _settle(run: Run, meaning: Understanding) -> None:
             del run.config[key]
     if run.is_language_model is None and "vocab_size" in run.config:
         run.is_language_model = True
-    epochs = meaning.epochs or run.config.get("epochs")
+    epochs = meaning.counters.epochs or run.config.get("epochs")
     if run.unit == "epoch" and isinstance(epochs, int):
         run.total_steps = run.total_steps or epochs
     for tokens in filter(None, map(_tokens_per_step, meaning.training)):
@@ -546,14 +547,14 @@ def _settle(run: Run, meaning: Understanding) -> None:
         run.doubts.append(claim.doubt())
 
 
-def _shown(meaning: Understanding, found: Tables) -> dict[int, ShownLine]:
+def _shown(meaning: Meaning, found: Tables) -> dict[int, ShownLine]:
     """By line: its kind, and the step and the MFU that it shows."""
     shown: dict[int, ShownLine] = {}
-    for rows in meaning.rows:
+    for rows in (*meaning.training, *meaning.evaluating):
         mfu = rows.table.get("mfu_pct")
         for index, at in enumerate(rows.table.at):
             step = rows.steps[index] if rows.steps else None
-            line: ShownLine = ("step" if rows.trains else "eval", step, mfu.values[index] if mfu else None)
+            line: ShownLine = ("step" if rows in meaning.training else "eval", step, mfu.values[index] if mfu else None)
             shown.setdefault(at >> LINE_BITS, line)
     saved = (event.at >> LINE_BITS for event in found.events if event.kind == "saved")
     return {**dict.fromkeys(saved, ("checkpoint", None, None)), **shown}
@@ -565,7 +566,7 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     for event in found.events:
         if event.kind == "settings":
             read_settings(event.what, settings, set())
-    meaning = understand(found, settings)
+    meaning = Meaning(found, settings)
     assembler = Assembler(found, meaning)
     runs = assembler.assemble()
     for run in runs:

@@ -68,10 +68,7 @@ class Rows:
     pace: float | None = None  # seconds a step by the clock of the lines
     speed: float | None = None  # seconds a line by the printed tokens per second
     kept: list[int] | None = None  # the rows that are steps, unless all are
-    trains: bool = False
-    evaluates: bool = False
     ends: bool = False  # such a row comes when training is over
-    repeats_val: bool = False  # each row has the last validation loss again (LitGPT)
     only_last: bool = False  # of neighbouring rows: an evaluation on its way
 
     @property

@@ -36,10 +36,8 @@ class Counters:
         rising = [c for c in inner if c.role is None and c.label and c not in pairs and c.rises() > 0.9]
         unnamed = [*pairs[::-1], *bare[::-1], *(rising if epoch is None and len(table) > 3 else [])]
         for column in (*named, *unnamed):
-            outer = epoch or next((c for c in (*pairs, *bare) if c is not column and column in unnamed), None)
-            outer = outer or next(
-                (c for c in inner if c.role == "bare_train" and column in pairs and c is not column), None
-            )
+            around = (*pairs, *bare, *(c for c in inner if c.role == "bare_train")) if column in unnamed else ()
+            outer = epoch or next((c for c in around if c is not column), None)
             yield self.counted(table, column, outer or self._heading_epoch(table))
         if epoch is not None:
             total = constant(table.part_of(epoch, "of"))
