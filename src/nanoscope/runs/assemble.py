@@ -19,7 +19,7 @@ from itertools import compress, count, islice, pairwise
 from operator import itemgetter, le, ne
 from typing import Any
 
-from nanoscope.runs.claims import Reading, Rows, middle, scaled, settle
+from nanoscope.runs.claims import Rows, middle, scaled, settle
 from nanoscope.runs.columns import Tables, missing
 from nanoscope.runs.meaning import Meaning
 from nanoscope.runs.run import (
@@ -30,6 +30,7 @@ from nanoscope.runs.run import (
     Evaluation,
     Log,
     LoggedError,
+    Reading,
     Run,
     SavedCheckpoint,
     Series,
@@ -459,7 +460,7 @@ class Assembler:
         goes_on = placed.last >= 0 and self.track["at"][placed.last] > end.at
         claim = settle("finished", [Reading(goes_on, "a line of the log", "text", 1)], run)
         run.said_finished = run.said_finished or bool(claim.readings)
-        run.doubts += [claim.doubt()] if claim.refused and not goes_on else []
+        run.doubts += [claim] if claim.refused and not goes_on else []
         if run.steps and seconds and not goes_on and not any(time > 0 for time in run.steps.time_s):
             run.steps.time_s[-1] = seconds / max(1, run.steps.step[-1])
             run.time_source, run.time_spans_steps = "cumulative", True
@@ -544,7 +545,7 @@ def _settle(run: Run, meaning: Meaning) -> None:
     run.doubts += meaning.doubts
     if claim.refused:
         run.steps.tok_s = missing(len(run.steps))
-        run.doubts.append(claim.doubt())
+        run.doubts.append(claim)
 
 
 def _shown(meaning: Meaning, found: Tables) -> dict[int, ShownLine]:

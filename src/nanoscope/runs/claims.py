@@ -9,12 +9,12 @@ no value.
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.columns import Column, Table
-from nanoscope.runs.run import LINE_BITS, Doubt, Run, TimeSource
+from nanoscope.runs.run import LINE_BITS, Claim, Reading, Run, TimeSource
 
 SAMPLE = 2000
 CLOCK_MAY_DIFFER = 1.4
@@ -45,15 +45,6 @@ class Times(NamedTuple):
     resolution_s: float | None = None
 
 
-class Reading(NamedTuple):
-    """One way to read a field. Readings of one descent (a column, a bar, the clock) are one witness."""
-
-    value: Any
-    why: str
-    descent: str
-    size: float | None = None  # as it is shown
-
-
 @dataclass(eq=False, repr=False)
 class Rows:
     """The rows of one table, as what they are: training steps, evaluations, or both."""
@@ -79,25 +70,6 @@ class Rows:
         """Steps from row to row."""
         steps = (self.steps or array("q"))[:SAMPLE]
         return middle([b - a for a, b in pairwise(steps) if b > a]) or 1
-
-
-@dataclass(eq=False, repr=False)
-class Claim:
-    """What the log says about a field: the readings that nothing refused, and the others with what refused them."""
-
-    name: str
-    readings: list[Reading] = field(default_factory=list)
-    refused: list[tuple[Reading, str]] = field(default_factory=list)
-
-    @property
-    def value(self) -> Any:
-        return self.readings[0].value if self.readings else None
-
-    def doubt(self) -> Doubt:
-        """The field as the log leaves it."""
-        readings = [*(reading for reading, _ in self.refused), *self.readings]
-        refused = [(reading.size, why) for reading, why in self.refused]
-        return Doubt(self.name, [(reading.size, reading.why) for reading in readings], refused)
 
 
 def settle(name: str, readings: Iterable[Reading], rows: Rows | Run) -> Claim:
@@ -132,7 +104,7 @@ def counts_no_lines(count: Reading, rows: Rows) -> bool:
     if column is None or column.label or rows.table.part_of(column, "of") or rows.table.get("epoch") is None:
         return True
     apart = {value - (at >> LINE_BITS) for value, at in zip(column.sample(), places, strict=False)}
-    return bool(len(places) < 2 or len(apart) > 1)
+    return bool(len(apart) > 1)
 
 
 def is_a_number(count: Reading, rows: Rows) -> bool:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import NAN, Numbering, Reading, constant, middle, whole
+from nanoscope.runs.claims import NAN, Numbering, constant, middle, whole
 from nanoscope.runs.columns import LOSSES, Column, Table
 from nanoscope.runs.roles import COUNTERS
+from nanoscope.runs.run import Reading
 
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 
@@ -103,18 +104,16 @@ class Counters:
             before, after = _around(bar, table.at)
             sides = [[a or b or 0 for a, b in zip(*pair, strict=True)] for pair in ((before, after), (after, before))]
             # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
-            rising = [steps for steps in sides if all(a < b for a, b in pairwise([0, *steps]))]
+            rising = [array("q", steps) for steps in sides if all(a < b for a, b in pairwise([0, *steps]))]
             for steps in sorted(rising, key=lambda steps: -math.gcd(*steps)):
-                yield Reading(Numbering(array("q", steps), total), "the bar beside the lines", "bar")
-        every = self.settings.get("logging_steps")
-        every = int(every) if isinstance(every, int | float) and every >= 1 else None
+                yield Reading(Numbering(steps, total), "the bar beside the lines", "bar")
         epochs, whole_run = self._summed_up("epoch") or self.settings.get("epochs"), total or self._summary_steps()
         if epoch and whole_run and isinstance(epochs, int | float) and epochs > 0:
             exact = [share * whole_run / epochs for share in epoch.values]
             if all(0 <= step < 2**53 for step in exact):
-                yield Reading(Numbering(_snapped(exact, every), whole_run), "the share of an epoch", "epoch")
-        steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
-        yield Reading(Numbering(steps, total), "a step for each line", "settings" if every else "order", len(table))
+                yield Reading(Numbering(_snapped(exact), whole_run), "the share of an epoch", "epoch")
+        lines = array("q", range(1, len(table) + 1))
+        yield Reading(Numbering(lines, total), "a step for each line", "order", len(table))
 
     def _summed_up(self, role: str) -> float | None:
         column = self.summary.get(role) if self.summary else None
@@ -147,12 +146,11 @@ def _around(bar: Table, places: Sequence[int]) -> tuple[list[int | None], list[i
     return [positions[index] for index in indices], [positions[index + 1] for index in indices]
 
 
-def _snapped(exact: Sequence[float], every: int | None) -> "array[int]":
+def _snapped(exact: Sequence[float]) -> "array[int]":
     """Steps near these: logs come at one distance, and shares of an epoch may be printed with too few digits."""
-    if every is None:
-        gap = max(middle([b - a for a, b in pairwise(exact) if b > a]) or exact[0], 0.5)
-        every = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(gap / each)))
-        every = every if abs(every / gap - 1) < 0.2 else max(1, round(gap))
+    gap = max(middle([b - a for a, b in pairwise(exact) if b > a]) or exact[0], 0.5)
+    every = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(gap / each)))
+    every = every if abs(every / gap - 1) < 0.2 else max(1, round(gap))
     steps = [max(1, round(value / every)) * every for value in exact]
     rise = all(b > a for a, b in pairwise(steps))
     return array("q", steps if rise else (steps[0] + every * index for index in range(len(steps))))

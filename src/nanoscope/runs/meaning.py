@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Literal
 
-from nanoscope.runs.claims import NAN, Claim, Numbering, Reading, Rows, falls, middle, scaled, settle
+from nanoscope.runs.claims import NAN, Numbering, Rows, falls, middle, scaled, settle
 from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.counters import Counters, constant_end, is_heading, laps
 from nanoscope.runs.roles import COUNTERS, is_validation
-from nanoscope.runs.run import LINE_BITS, Doubt
+from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import readings_of_times
@@ -37,7 +37,7 @@ class Meaning:
         self.unit: Literal["step", "epoch"] = "step"
         self.steps_are_lines = False
         self.averaged = False  # the losses are means since the epoch began
-        self.doubts: list[Doubt] = []
+        self.doubts: list[Claim] = []
         self.ends: list[Event] = []  # rows that sum up a run
         self.means = self.trainer.means if self.trainer else {}
         self.settings = settings
@@ -238,12 +238,12 @@ class Meaning:
         readings = readings_of_times(rows, bar, self.means, self.settings.get("tokens_per_step"))
         claim = settle("step_time_s", readings, rows)
         rows.times = claim.value
-        if claim.refused and not claim.readings:
+        if rows.pace and claim.refused and not claim.readings:
             self._doubt(claim)
 
     def _doubt(self, claim: Claim) -> None:
         if all(doubt.name != claim.name for doubt in self.doubts):
-            self.doubts.append(claim.doubt())
+            self.doubts.append(claim)
 
 
 # --- tables ---
