@@ -13,7 +13,8 @@ import math
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from itertools import compress, count, islice, pairwise
 from operator import itemgetter, le, ne
@@ -144,7 +145,6 @@ class Placed:
     track: Track
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     last: int = -1  # of its rows, the last in the file
-    recent_from: int = 0  # what is earlier does not count as recent
 
     def step(self, index: int) -> int:
         return int(self.track["step"][self.rows[index]])
@@ -220,28 +220,27 @@ class Assembler:
 
     def assemble(self) -> list[Run]:
         """All runs, in order of appearance."""
-        events = [event for event in self.found.events if event.kind in ("settings", "resume", "error")]
-        done = 0
-        for start, end in pairwise([*self._cuts(events), len(self.track["step"])]):
-            kinds = set()
-            for event in islice(events, done, None):
-                if event.at >= self.track["at"][start]:
-                    break
-                done += 1
-                is_header = event.kind == "settings" and read_settings(event.what, self.facts, self.typed)
-                kinds.add("header" if is_header else event.kind)
+        begins: defaultdict[int, list[Event]] = defaultdict(list)  # what stands before a row and may begin a run
+        for event in self.found.events:
+            if event.kind in ("settings", "resume", "error"):
+                begins[bisect_left(self.track["at"], event.at)].append(event)
+        for start, end in pairwise([*self._cuts(begins.keys()), len(self.track["step"])]):
+            kinds = {event.kind for event in begins[start]} - {"settings"}
+            headers = [event for event in begins[start] if event.kind == "settings"]
+            boundary = kinds | {event for event in headers if read_settings(event.what, self.facts, self.typed)}
             if start >= self.until:
-                self._place(range(start, end), bool(kinds - {"settings"}), "resume" in kinds)
+                self._place(range(start, end), bool(boundary), "resume" in kinds)
         for each in self.placed:
             self._fill(each)
         self._place_around()
         return [each.run for each in self.placed if each.run.steps or each.run.evals]
 
-    def _cuts(self, events: Sequence[Event]) -> list[int]:
-        """Where a part begins: where steps stop rising or totals change, and behind lines that may begin a run."""
+    def _cuts(self, begins: Set[int]) -> list[int]:
+        """Where a part begins: where steps stop rising or totals change, or after lines that may begin a run."""
         steps, totals, size = self.track["step"], self.track["total"], len(self.track["step"])
-        falls = self.falls = [*compress(count(1), map(le, islice(steps, 1, None), steps))]
-        cuts = {0, *falls, *(bisect_left(self.track["at"], event.at) for event in events)} - {size}
+        falls = [*compress(count(1), map(le, islice(steps, 1, None), steps))]
+        self.ends = [*falls, size]  # of stretches that rise
+        cuts = {0, *falls, *begins} - {size}
         if falls:  # there may be two runs in turns
             cuts |= {i for i in range(2, size) if steps[i] - steps[i - 1] != steps[i - 1] - steps[i - 2]}
         return sorted(cuts.union(compress(count(1), map(ne, islice(totals, 1, None), totals))))
@@ -267,7 +266,6 @@ class Assembler:
             return new
         current = self.pieces[-1][1]
         if not boundary and (other := self._in_turn(current, part[0])):
-            other.recent_from = len(other.rows)
             return other
         extends, alike = current.fits_total(total) or resuming, current.has_about(step, loss)
         first, last = current.step(0), current.step(-1)
@@ -275,11 +273,11 @@ class Assembler:
             if resuming:
                 self._resume(current, part[0])
             return current
-        recent = current.rows[max(current.recent_from, len(current.rows) - RECENT_STEPS) :]
+        recent = current.rows[-RECENT_STEPS:]
         if not boundary and extends and any(self.track["step"][each] == step for each in recent):
             current.run.duplicates_dropped += 1
             return None
-        end = next((fall for fall in self.falls if fall > part[0]), len(self.track["step"]))
+        end = self.ends[bisect_right(self.ends, part[0])]
         few = len(current.rows) + end - part[0] <= MOST_QUOTED
         is_excerpt = few and not boundary and current.fits(range(part[0], end), self.abridged)
         again = extends and step > 1 and (resuming or (step > first and alike))
@@ -300,7 +298,6 @@ class Assembler:
         """Continue the run at a step, with the settings printed since it stopped."""
         run, step, times = placed.run, self.track["step"][row], self.main.times if self.main else None
         del placed.rows[placed.place_of(step) :]
-        placed.recent_from = len(placed.rows)
         run.resumed_at = [*(s for s in run.resumed_at if s < step), step]
         self.resumed.append((self.track["at"][row], run, step))
         run.config |= self.facts
@@ -322,7 +319,7 @@ class Assembler:
 
     def _expected(self, placed: Placed) -> int | None:
         """The step that a run should print next: as far ahead as its last one, or as another run's."""
-        known = next((each for each in (placed, *reversed(self.placed)) if len(each.rows) > 1), None)
+        known = next((each for each in (placed, *reversed(self.placed[-4:])) if len(each.rows) > 1), None)
         return placed.step(-1) + known.step(-1) - known.step(-2) if known else None
 
     def _fill(self, placed: Placed) -> None:
