@@ -4,7 +4,7 @@ import math
 import re
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import readings_of_times
 from nanoscope.runs.trainers import Trainer, trainer_of
 
-BLOCK_LINES = 120  # below a heading, that may belong to it
+BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
 TIMED = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 _NOT_TRAINING = re.compile(
@@ -84,18 +84,18 @@ class Meaning:
         if not headings or counted >= losses:
             return
         heading = max(headings, key=len)
-        block = Table(None, heading.head, [], [], 0)
-        block.columns = [column.empty() for table in (heading, *values) for column in table.columns]
-        for index, (at, end) in enumerate(zip(heading.at, [*heading.at[1:], 2**62], strict=True)):
-            row, last = [column.values[index] for column in heading.columns], at
-            for table in values:
-                inside = bisect_left(table.at, min(end, at + (BLOCK_LINES << LINE_BITS))) - 1
-                there = inside >= 0 and table.at[inside] > at
-                row += [column.values[inside] if there else NAN for column in table.columns]
-                last = max(last, table.at[inside]) if there else last
-            block.at.append(last)
-            for column, value in zip(block.columns, row, strict=True):
-                column.values.append(value)
+        block = heading.select(list(range(len(heading))))
+        block.width, block.unused = 0, []
+        for table in values:
+            above = [bisect_left(heading.at, at) - 1 for at in table.at]
+            near = zip(above, table.at, strict=True)
+            rows = {i: row for row, (i, at) in enumerate(near) if i >= 0 and at - heading.at[i] < BLOCK}
+            for column in table.columns:
+                block.columns.append(column.empty())
+                values_of = (column.values[rows[i]] if i in rows else NAN for i in range(len(heading)))
+                block.columns[-1].values.extend(values_of)
+            for i, row in rows.items():
+                block.at[i] = max(block.at[i], table.at[row])
         self.tables = [table for table in self.tables if table not in values and table is not heading] + [block]
 
     def _describe(self, table: Table) -> Rows:
@@ -273,19 +273,20 @@ def _kind_of_bar(table: Table) -> tuple[str, str]:
 
 def _streams(tables: list[Table]) -> list[Table]:
     """Lines of different makes as one table, where they begin with one counter, and one has all values of the other."""
-    tables = [table for table in tables if not any(table.is_cut(other) for other in tables)]
-    streams: list[list[Table]] = []
+    end = max(filter(len, tables), key=lambda table: table.at[-1], default=None)
+    if end is not None and any(end.is_cut(other) for other in tables):
+        tables = [table for table in tables if table is not end]
+    streams: dict[Any, list[list[Table]]] = defaultdict(list)  # by the counter that they begin with
     for table in sorted(tables, key=lambda table: -len(table.columns)):
         names = table.names()
-        alike = names[0] and table.columns[0].role in COUNTERS and table.get(*LOSSES, "time_s", "steps_s", "bare_time")
-        for stream in streams if alike else ():
-            others = stream[0].names()
-            if names[0] == others[0] and {*names} <= {*others}:
-                stream.append(table)
-                break
+        alike = table.columns[0].role in COUNTERS and table.get(*LOSSES, "time_s", "steps_s", "bare_time")
+        known = streams[names[0] if names[0] and alike else table]
+        same = next((stream for stream in known if {*names} <= {*stream[0].names()}), None)
+        if same is None:
+            known.append([table])
         else:
-            streams.append([table])
-    return [Table.joined(stream, no_loss=LEFT_OUT) for stream in streams]
+            same.append(table)
+    return [Table.joined(stream, no_loss=LEFT_OUT) for known in streams.values() for stream in known]
 
 
 def _epochs_of(bar: Table, headed: bool) -> Table:
