@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from nanoscope.config import TrainConfig, build
 from nanoscope.config_sources import Resolved
 from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
-from nanoscope.data.loader import Batch, BatchLoader
+from nanoscope.data.loader import Batch
 from nanoscope.data.tokenizer import dtype_for
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.model.checkpoint import TrainingState
@@ -28,7 +28,7 @@ from nanoscope.planning.request import with_shape_of_weights
 from nanoscope.planning.rig import Facts, Figures, Job
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
-from nanoscope.training.evaluate import Evaluator, open_loader
+from nanoscope.training.evaluate import Data, Evaluator
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import left_to_do
@@ -50,22 +50,12 @@ class Workplace:
         self.dataset = open_dataset(data) if data else random_tokens(vocab_size, config.block_size)
         self.weights = open_weights(config) if config.init_from != "scratch" else None
 
-    def set_up(self, config: TrainConfig) -> tuple[Engine, BatchLoader]:
-        """A new model with its engine and batches, as `train` would start with. The loader has to be closed."""
+    def set_up(self, config: TrainConfig) -> tuple[Engine, Data]:
+        """A new model with its engine and data, as `train` would start with. The data has to be closed."""
         torch.manual_seed(config.seed)
         model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
-        return Engine(config, model, self.machine), open_loader(config, self.dataset, TrainingState(), self.machine)
-
-    def evaluator(self, engine: Engine, windows: int | None, *splits: Literal["train", "val"]) -> Evaluator:
-        """Of both splits, or of those named."""
-        return Evaluator(
-            {name: self.dataset.split(name) for name in splits or ("train", "val")},
-            block_size=engine.config.block_size,
-            windows=windows,
-            vocab_size=engine.plain_model.config.vocab_size,
-            machine=self.machine,
-            batch=engine.config.eval_batch_size,
-        )
+        data = Data(config, self.dataset, self.machine, model.config.vocab_size, TrainingState())
+        return Engine(config, model, self.machine), data
 
 
 def random_tokens(vocab_size: int, block_size: int) -> Dataset:
@@ -122,8 +112,8 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     left = left_to_do(config, 0)
     config = replace(with_shape_of_weights(Resolved(config, "", typed={}, given=job.config)), init_from="scratch")
     place = Workplace(config, job.data, job.vocab_size)
-    engine, loader = place.set_up(config)
-    evaluator = place.evaluator(engine, config.eval_windows)
+    engine, data = place.set_up(config)
+    evaluator = data.evaluator
     began = time.perf_counter()
     fastest = engine.warm_up().fastest
     compiling = time.perf_counter() - began if engine.compiled else 0.0
@@ -133,12 +123,12 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     if job.limit_seconds and not engine.compiled:  # else compiled for whole micro-batches
         most = int(job.limit_seconds * fastest.sequences / fastest.seconds)
         engine.micro_batch = min(engine.micro_batch, max(most, 1))
-    measure(engine, loader.next, 0.0)  # makes the optimizer's state
+    measure(engine, data.loader.next, 0.0)  # makes the optimizer's state
     device = place.machine.device
     crowded = 2 * peak_bytes(device) > available_bytes(device)
     yield Facts(device.type, str(place.machine.choice.device_name), used, startup, crowded)
     for seconds in questions:
-        timing = measure(engine, loader.next, seconds)
+        timing = measure(engine, data.loader.next, seconds)
         step, window = timing.step_seconds(config), window_seconds(evaluator, engine, seconds)
         run = compiling + left["step"] * step + left["eval"] * evaluator.windows * window
         yield Figures(step, window, run, len(timing.update), timing.micro_batch, peak_bytes(device))
