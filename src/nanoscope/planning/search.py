@@ -108,7 +108,7 @@ class Search(ABC):
             raise NoTimeLeftError
 
     def _answer(self, finding: Finding) -> None:
-        most, worth = 0.0, self.worth(finding.question)
+        most = 0.0
         for settings in self.changes(finding.question):
             self.check_time()
             self.report(Message("trying {settings}", settings=flags(settings)))
@@ -122,7 +122,7 @@ class Search(ABC):
                 break
             best, most = settings, gain
         finding.verdict = "nothing_better"
-        if most < worth:
+        if not finding.tried or most < (worth := self.worth(finding.question)):
             return
         finding.verdict = "unfinished"
         self.report(Message("confirming {settings}", settings=flags(best)))
