@@ -18,6 +18,7 @@ from nanoscope.runs.columns import Table, Tables
 from nanoscope.runs.roles import role_of
 from nanoscope.runs.run import LINE_BITS, MISSING, NOT_FINITE
 from nanoscope.runs.scan import Cell, label_of
+from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 if TYPE_CHECKING:
@@ -198,13 +199,13 @@ def _tables(points: Iterable[Point], settings: Iterable[str] = ()) -> Tables:
     for point in points:
         value = point.value if math.isfinite(point.value) else NOT_FINITE
         metrics.setdefault(point.name, {})[point.step] = point._replace(value=value)
-    roles = {name: (role_of(label_of(name), "") or ("",))[0] for name in metrics}
+    roles = {name: role_of(label_of(name), "")[0] for name in metrics}
     training, validation = _used(metrics, roles)
     unit = "epoch" if any(re.search(r"(?:^|/)epoch_", name) for name in training[:1]) else "step"
     steps = sorted({step for name in training + validation for step in metrics[name]})
     found = Tables()
-    numbers = [line for line in settings if re.search(r"= \d", line)]
-    found.events = [Event("settings", at, line, at) for at, line in enumerate(numbers, start=1)]
+    read = (read_settings(line) for line in settings if re.search(r"= \d", line))
+    found.events = [Event("settings", at, each, at) for at, each in enumerate(filter(None, read), start=1)]
     found.lines = 2 * len(steps)
     for which, names in enumerate((training, validation), start=1):
         known = [name for name in names if roles[name]]
