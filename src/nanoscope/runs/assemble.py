@@ -39,7 +39,6 @@ from nanoscope.runs.run import (
     Traits,
 )
 from nanoscope.runs.scan import LEFT_OUT, label_of
-from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
@@ -225,11 +224,12 @@ class Assembler:
             if event.kind in ("settings", "resume", "error"):
                 begins[bisect_left(self.track["at"], event.at)].append(event)
         for start, end in pairwise([*self._cuts(begins.keys()), len(self.track["step"])]):
-            kinds = {event.kind for event in begins[start]} - {"settings"}
-            headers = [event for event in begins[start] if event.kind == "settings"]
-            boundary = kinds | {event for event in headers if read_settings(event.what, self.facts, self.typed)}
+            for event in begins[start]:
+                if event.kind == "settings":
+                    event.what.add_to(self.facts, self.typed)
+            kinds = {event.kind for event in begins[start] if event.kind != "settings" or event.what.begins}
             if start >= self.until:
-                self._place(range(start, end), bool(boundary), "resume" in kinds)
+                self._place(range(start, end), bool(kinds), "resume" in kinds)
         for each in self.placed:
             self._fill(each)
         self._place_around()
@@ -563,7 +563,7 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     settings: dict[str, Any] = {}
     for event in found.events:
         if event.kind == "settings":
-            read_settings(event.what, settings, set())
+            event.what.add_to(settings, set())
     meaning = Meaning(found, settings)
     assembler = Assembler(found, meaning)
     runs = assembler.assemble()

@@ -31,7 +31,7 @@ def first_seconds(engine: Engine, evaluator: Evaluator, measured: WarmUp) -> dic
     update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.machine.device.type == "cpu" else 0.0
     return {
         "step": config.sequences_per_step * each + update,
-        "eval": sum(evaluator.shares) * FORWARD_SHARE * each * world,
+        "eval": evaluator.windows * FORWARD_SHARE * each * world,
         "checkpoint": save_seconds(checkpoint_bytes(engine.optimizer)),
     }
 

@@ -21,14 +21,14 @@ from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ngrams import ladder_of, stored_ladder
-from nanoscope.errors import JobError, why
+from nanoscope.errors import JobError
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End, Note, Resume, Start
 from nanoscope.training.checkpoint import CheckpointWriter
-from nanoscope.training.console import StageDisplay, open_terminal
+from nanoscope.training.console import open_terminal, stages
 from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.engine import Engine, WarmUp
 from nanoscope.training.evaluate import Data
@@ -46,13 +46,12 @@ from nanoscope.training.resume import (
     flags_to_continue,
     new_folder,
     schedule_notes,
-    unfinished_run_note,
     update_records,
 )
 from nanoscope.training.run import Run
-from nanoscope.training.run_folder import RunFolder
+from nanoscope.training.run_folder import RunFolder, writing
 from nanoscope.training.stopping import StopRequest
-from nanoscope.training.trackers import check_trackers, wanted
+from nanoscope.training.trackers import wanted
 from nanoscope.training.trainer import train
 from nanoscope.version import __version__
 
@@ -73,7 +72,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
         processes = Processes.from_environment()
         origin = find_start_point(resolved, processes, resources)
-        check_trackers(origin.config)
+        wanted(origin.config)  # refuses those that are not installed
         resources.callback(torch.set_num_threads, torch.get_num_threads())
         cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
         machine, notes = choose_machine(origin.config, processes, cpu_dtype)
@@ -92,10 +91,10 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         for split in data.evaluator.splits.values():
             split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
         folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
-        notes += more + (unfinished_run_note(resolved, folder) if origin.folder is None else [])
-        run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
-        resources.callback(run.reporter.close)
-        prepare_first_step(run, engine, data, checkpoint, origin.notes + notes)
+        with writing(folder.given):
+            run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
+            resources.callback(run.reporter.close)
+            prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
         return Started(run, engine, data, resources.pop_all())
 
 
@@ -112,9 +111,9 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
         kind = known.kind if known else "auto"
     folder = None
     if processes.first:
-        with StageDisplay() as display:
-            folder = find_dataset(config.dataset, kind, display.show, run=run)
-            ladder_of(open_dataset(folder), display.show)  # measured now if the data was prepared by something else
+        with stages() as show:
+            folder = find_dataset(config.dataset, kind, show, run=run)
+            ladder_of(open_dataset(folder), show)  # measured now if the data was prepared by something else
     processes.wait()
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
@@ -131,12 +130,7 @@ def open_run(
     processes = data.machine.processes
     sinks: list[Sink] = [terminal] if processes.first else []
     if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-        try:
-            sinks = open_sinks(folder, terminal, clock.wall_seconds)
-            sinks += [tracker(folder.path) for tracker in wanted(config)]
-        except OSError as error:
-            file = error.filename or folder.path
-            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+        sinks = [*open_sinks(folder, terminal), *(tracker(folder.path) for tracker in wanted(config))]
     writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     return Run(
@@ -144,7 +138,7 @@ def open_run(
         folder,
         state,
         processes,
-        Reporter(folder, *sinks),
+        Reporter(folder, clock, *sinks),
         clock,
         Pace(config, clock),
         writer,
@@ -244,9 +238,7 @@ def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     try:
         run, end, stop = train_run(resolved, clock, closing)
-    except NothingToTrainError as reason:
-        if Processes.from_environment().first:
-            report_nothing_to_train(reason, closing)
+    except NothingToTrainError:
         return 0
     except RuntimeError as error:
         if not is_another_gone(error):
@@ -258,29 +250,31 @@ def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
 
 
 def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> tuple[Run, End, StopRequest]:
-    """Train from the first iteration to the last, or to the signal that asks to stop."""
+    """Train from the first iteration to the last, or to the signal that asks to stop.
+
+    Raises NothingToTrainError, after it was said, if the run is as far as it should go.
+    """
     # Until training begins there is nothing to save, so a signal ends the process at once.
-    stop = StopRequest()
-    run, engine, data, resources = start(resolved, open_terminal(stop), clock)
+    stop, first = StopRequest(), Processes.from_environment().first
+    terminal = open_terminal(stop)
+    try:
+        run, engine, data, resources = start(resolved, terminal, clock)
+    except NothingToTrainError as reason:
+        for line in reason.args if first else ():
+            terminal.line(on_terminal(line))
+        if first and reason.finished:
+            _print_closing(terminal, closing, reason.folder)
+        raise
     stop.at_once = run.processes.world == 1
     with stop, resources:
         end = train(run, engine, data, stop)
         _check(run, end)
-    if run.processes.first and end.reason == "finished" and end.step:
-        _print_closing(closing, str(run.folder.path))
+    if first and end.reason == "finished" and end.step:
+        _print_closing(terminal, closing, str(run.folder.path))
     return run, end, stop
 
 
-def report_nothing_to_train(reason: NothingToTrainError, closing: Closing | None = None) -> None:
-    terminal = open_terminal(StopRequest())
-    for line in reason.args:
-        terminal.line(on_terminal(line))
-    if reason.finished:
-        _print_closing(closing, reason.folder)
-
-
-def _print_closing(closing: Closing | None, folder: str) -> None:
-    terminal = open_terminal(StopRequest())
+def _print_closing(terminal: Terminal, closing: Closing | None, folder: str) -> None:
     with suppress(Exception):  # all is saved: nothing that is said about a run may fail it
         for line in closing(folder) if closing else ():
             terminal.line(on_terminal(line))

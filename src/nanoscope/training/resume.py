@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
+from nanoscope.checkpoint_files import NANOGPT, checkpoints_from
 from nanoscope.config import (
     KEYS,
     OPTIONS,
@@ -106,7 +106,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
         if nanogpt is None:  # with the run's own device and dtype
             resumed = _resumed(folder, resolved)
             config, cpu_dtype = resumed.config, resumed.cpu_dtype
-    make_cpu_ready(config.device, config.dtype, training=True, before=cpu_dtype)
+    make_cpu_ready(config.device, config.dtype, training=True, previous_dtype=cpu_dtype)
     return resolved
 
 
@@ -137,7 +137,7 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
 
     if resolved.config.init_from == "resume":
         resumed, auto = continue_run(resolved), resolved.given.get("init_from") == "auto"
-        folder = lock_folder(resumed.folder.path, wait=auto) if processes.first else resumed.folder
+        folder = lock_folder(resumed.folder.path) if processes.first else resumed.folder
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=auto)
@@ -207,26 +207,6 @@ def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
         check_unused(folder)
         refuse_foreign_files(folder)
     return file
-
-
-def unfinished_run_note(resolved: Resolved, folder: RunFolder) -> list[Shown]:
-    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
-    if resolved.config.out_dir or resolved.config.overwrite:
-        return []
-    for path in reversed(numbered_folders(resolved.name)):
-        seen, last = summary_of(path), read_pointer(path / "checkpoints", LAST)
-        if path != folder.path and seen.state == "stopped" and seen.total and last:
-            step = int(last.removeprefix("step-"))
-            return [
-                Message(
-                    "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
-                    run=path,
-                    step=step,
-                    total=seen.total,
-                    command=resume_command(str(path), {}),
-                )
-            ]
-    return []
 
 
 def _resumed(folder: RunFolder, resolved: Resolved, nanogpt: dict[str, Any] | None = None) -> Resumed:

@@ -4,7 +4,8 @@ import os
 import re
 import shlex
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,11 +19,10 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.files import make_folder, sync_to_disk
+from nanoscope.files import is_plain_file, make_folder, sync_to_disk
 from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
-from nanoscope.runs.summary import is_plain_file
-from nanoscope.training.lock import LockedError, RunLock
+from nanoscope.training.lock import RunLock
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json")
 OUR_FOLDERS = ("checkpoints", "samples", "windows", "tensorboard")
@@ -118,14 +118,14 @@ def next_free_folder(name: str, *, again: bool = False) -> RunFolder:
     """The last numbered folder if it can be used and no process trains there, else the next; locked."""
     number = max(len(numbered_folders(name)), 1)
     while True:
-        with suppress(LockedError, UsageError):
+        with suppress(UsageError):
             return _claim(Path("runs") / (name if number == 1 else f"{name}-{number}"), again=again)
         number += 1
 
 
 def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
     """Lock a folder for a new run, or refuse it."""
-    folder = lock_folder(path, wait=again)
+    folder = lock_folder(path)
     try:
         if not overwrite:
             check_unused(folder, again=again)
@@ -137,12 +137,13 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
                 quoted=shlex.quote(str(folder.path)),
             )
         refuse_foreign_files(folder)
-        if overwrite:
-            _remove_run(folder)
-        make_folder(folder.checkpoints)
-    except (OSError, UsageError, JobError) as error:
+        with writing(path):
+            if overwrite:
+                _remove_run(folder)
+            make_folder(folder.checkpoints)
+    except BaseException:
         folder.release()
-        raise _unwritable(folder.given, error) if isinstance(error, OSError) else error from None
+        raise
     return folder
 
 
@@ -175,21 +176,23 @@ def numbered_folders(name: str) -> list[Path]:
     return found
 
 
-def lock_folder(path: Path, *, wait: bool) -> RunFolder:
-    """`wait`: another machine that trained there may be about to save."""
-    try:
+def lock_folder(path: Path) -> RunFolder:
+    with writing(path):
         make_folder(path)
+    return RunFolder(path, RunLock(path).acquire())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """JobError if something in the run's folder can't be written."""
+    try:
+        yield
     except OSError as error:
-        raise _unwritable(path, error) from None
-    return RunFolder(path, RunLock(path).acquire(wait=wait))
-
-
-def _unwritable(path: Path, error: OSError) -> JobError:
-    return JobError(
-        "the run's folder {path} cannot be written: {reason}\nChoose another with --out_dir=FOLDER",
-        path=path,
-        reason=why(error),
-    )
+        raise JobError(
+            "{folder} cannot be written: {reason}\nChoose another: --out_dir=DIR",
+            folder=error.filename or path,
+            reason=why(error),
+        ) from None
 
 
 def _remove_run(folder: RunFolder) -> None:

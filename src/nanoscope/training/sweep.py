@@ -20,13 +20,12 @@ from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.config import KEYS, TYPES, TrainConfig, alternatives
 from nanoscope.config_sources import resolve
 from nanoscope.data.find import find_dataset
-from nanoscope.errors import JobError, UsageError, why
+from nanoscope.errors import UsageError
 from nanoscope.files import RUNS
 from nanoscope.messages import Message, Shown, printable
 from nanoscope.runs.summary import summary_of
-from nanoscope.training.console import StageDisplay
-from nanoscope.training.lock import RunLock
-from nanoscope.training.run_folder import RunFolder
+from nanoscope.training.console import stages
+from nanoscope.training.run_folder import RunFolder, lock_folder
 from nanoscope.training.stopping import StopRequest
 
 MOST_RUNS = 1000
@@ -190,20 +189,12 @@ def _grid(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 def run_sweep(sweep: Sweep, jobs: int, say: Callable[[Message], None]) -> int | None:
     """Train what is not done yet. Returns the signal that stopped the sweep, if one did."""
     _prepare_datasets(sweep)
-    try:
-        sweep.folder.mkdir(parents=True, exist_ok=True)
-        lock = RunLock(sweep.folder).acquire()
-    except OSError as error:
-        raise JobError(
-            "{folder} cannot be written: {reason}\nChoose another: --out_dir=DIR",
-            folder=sweep.folder,
-            reason=why(error),
-        ) from None
+    folder = lock_folder(sweep.folder)
     try:
         with StopRequest() as stop:
             _train(sweep.runs, jobs, say, stop)
     finally:
-        lock.release()
+        folder.release()
     return stop.signal
 
 
@@ -250,7 +241,7 @@ def _stop(running: list[SweepRun]) -> None:
 def _prepare_datasets(sweep: Sweep) -> None:
     """Find or prepare the data once, before several processes would do so at the same time."""
     wanted = {(run.config.dataset, run.config.tokenizer, run.config.init_from) for run in sweep.runs}
-    with StageDisplay() as display, redirect_stdout(sys.stderr):
+    with stages() as show, redirect_stdout(sys.stderr):
         for dataset, tokenizer, init_from in sorted(wanted):
             kind = "gpt2" if tokenizer == "auto" and init_from.startswith("gpt2") else tokenizer
-            find_dataset(dataset, kind, display.show)
+            find_dataset(dataset, kind, show)
