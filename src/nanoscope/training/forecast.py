@@ -26,9 +26,9 @@ SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
 
 def first_seconds(engine: Engine, evaluator: Evaluator, measured: WarmUp) -> dict[str, float | None]:
     """What to expect of each phase before the first iteration."""
-    config, fastest, world = engine.config, measured.fastest, engine.machine.processes.world
+    config, fastest, world = engine.config, measured.fastest, engine.processes.world
     each = fastest.seconds / fastest.sequences / world
-    update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.machine.device.type == "cpu" else 0.0
+    update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.device.type == "cpu" else 0.0
     return {
         "step": config.sequences_per_step * each + update,
         "eval": evaluator.windows * FORWARD_SHARE * each * world,

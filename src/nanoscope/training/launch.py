@@ -156,10 +156,10 @@ def prepare_first_step(
 
     An evaluation alone needs no warm-up.
     """
-    training = not run.config.eval_only and run.state.step < run.config.max_iters
+    machine, training = engine.machine, not run.config.eval_only and run.state.step < run.config.max_iters
     halved: list[tuple[int, int]] = []
     engine.notify = lambda before, now: halved.append((before, now))
-    if engine.machine.choice.compile and training:
+    if machine.choice.compile and training:
         run.reporter.progress(Message("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
     run.start = start_event(run, engine, data)
@@ -193,7 +193,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
         epochs_per_step=epochs,
         epochs=(step + expected.steps) * epochs,
         memory_bytes=warmed_up.memory.total(engine.micro_batch),
-        memory_available=available_bytes(engine.machine.device),
+        memory_available=available_bytes(engine.device),
     )
     found = warnings(run.config, expected, warmed_up.memory, engine.micro_batch, run.processes.world)
     run.reporter.emit(expected, *(Note(text=text, level="warning") for text in found))
