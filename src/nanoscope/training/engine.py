@@ -271,7 +271,7 @@ class Engine:
 
 
 def until_it_fits(attempt: Callable[[], Result], halve: Callable[[], None]) -> Result:
-    """What `attempt` returns, once it does: while memory runs out, `halve` makes its batch smaller."""
+    """Call `attempt` until its batch fits in memory: each time it doesn't, `halve` makes the batch smaller."""
     while True:
         try:
             return attempt()

@@ -56,7 +56,7 @@ ENVIRONMENT = (
     "dataset_fingerprint",
     "parameters",
 )
-"""The fields of `Start` that the run's settings come with."""
+"""The fields of `Start` that are recorded with the run's settings."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Run:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Callable[[int, int], bool]:
-        """What a step or an evaluation asks before each batch: whether to stop there. Shows how far a long one is."""
+        """Called before each batch of a step or evaluation: returns whether to stop, and shows how far a long one is."""
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         can_stop = phase == "eval" or self.processes.world == 1
         shown_from = time.monotonic() + SHOW_AFTER_SECONDS
