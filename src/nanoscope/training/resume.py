@@ -141,14 +141,14 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=auto)
-        notes = [*resolved.notes, *map(str, problems), *resumed.notes]
+        notes = [*resolved.notes, *problems, *resumed.notes]
         return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from == "scratch":
         return StartPoint(resolved.config, notes=begins)
     weights = open_weights(resolved.config)
     config, notes = config_for_weights(resolved, weights)
-    return StartPoint(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
+    return StartPoint(config, weights=weights, notes=[*begins, *weights.problems, *notes])
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
@@ -305,7 +305,7 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
 
 
 def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[Shown]:
-    """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: how losses are measured now."""
+    """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: how losses are measured."""
     state = checkpoint.progress
     best = state.best_val_loss
     if config.eval_only:
