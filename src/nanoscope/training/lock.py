@@ -44,8 +44,8 @@ class Holder(msgspec.Struct, frozen=True):
     @property
     def may_be_running(self) -> bool:
         """Whether it is another process that runs, as far as this machine can tell."""
-        elsewhere = self.host != platform.node()
-        return self != _this_process() and (elsewhere or psutil.pid_exists(self.pid))
+        here = self.host == platform.node()
+        return not here or (self.pid != os.getpid() and psutil.pid_exists(self.pid))
 
 
 @cache
