@@ -142,6 +142,7 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=auto)
         notes = [*resolved.notes, *problems, *resumed.notes]
+        resumed = replace(resumed, nanogpt=None)  # it is as large as the model and its optimizer
         return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from == "scratch":
