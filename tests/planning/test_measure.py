@@ -32,23 +32,23 @@ def batches() -> list[Batch]:
 
 
 def test_a_step_is_its_micro_batches_and_its_update_however_few_were_measured() -> None:
-    found = Timing(8, [0.08], [0.1, 0.1, 7.0], [0.02], [0.001])
+    found = Timing(8, [0.1, 0.1, 7.0], [0.02], [0.001])
     config = replace(CONFIG, batch_size=8, gradient_accumulation_steps=4)
-    assert found.step_seconds(config) == pytest.approx(0.001 + 0.08 + 3 * 0.1 + 0.02)
+    assert found.step_seconds(config) == pytest.approx(0.001 + 4 * 0.1 + 0.02)
 
 
 def test_at_least_one_step_is_measured_and_a_long_accumulation_is_cut() -> None:
     found = measure(engine_of(CONFIG), batches, 0.0)
-    assert [len(each) for each in (found.first, found.later, found.update, found.data)] == [1, 1, 1, 1]
+    assert [len(each) for each in (found.passes, found.update, found.data)] == [2, 1, 1]
 
 
 def test_with_time_all_micro_batches_of_a_step_are_measured() -> None:
     found = measure(engine_of(CONFIG), batches, 1.0)
-    assert len(found.later) > 2 * len(found.first)
+    assert len(found.passes) > 3 * len(found.update)
     assert 0 < found.step_seconds(CONFIG) < 1
 
 
 def test_only_whole_micro_batches_are_measured() -> None:
     found = measure(engine_of(CONFIG, micro_batch=3), batches, 0.0)
     assert found.micro_batch == 3
-    assert len(found.later) == 1
+    assert len(found.passes) == 2

@@ -66,7 +66,7 @@ def test_a_run_that_begins_anew_in_its_file_forgets_the_old_one(tmp_path: Path) 
     file.write(*iterations(0))
     assert summary.look().complete
     assert summary.state == "live"
-    assert summary.sessions == 2
+    assert summary.reader.sessions == 2
 
 
 def test_a_replaced_file_is_read_from_its_beginning(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from nanoscope.runs.scan import cells
+
 BAR = "━" * 20
 
 
@@ -355,6 +357,16 @@ def test_a_log_that_was_emptied_while_it_was_written_loses_no_line(read) -> None
     (run,) = read("\0" * 9000 + "".join(f"step {s} | loss 4.{s}\n" for s in range(10, 60, 10))).runs
 
     assert list(run.steps.step) == [10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize(
+    "logger", ["10:00:01 net.train INFO:", f"2031-01-01 10:00:01 - {'package.' * 12}trainer - INFO -"]
+)
+def test_the_level_of_a_logger_is_not_infinite_and_its_name_is_no_label(logger) -> None:
+    found = [(cell.label, cell.text) for cell in cells(f"{logger} Step 3 | Loss: 2.5") if cell.part != "stamp"]
+
+    assert [text for _, text in found] == ["3", "2.5"]
+    assert len(found[0][0].split()) < 5
 
 
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:

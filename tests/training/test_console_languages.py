@@ -63,7 +63,6 @@ EVENTS: list[e.AnyEvent] = [
     *(e.SlowStep(step=5, seconds=2.0, usual=0.1, cause=cause) for cause in SLOW_CAUSES),
     e.Asleep(step=5, seconds=90.0),
     e.CheckpointFailed(step=5, message="ENOSPC_"),
-    e.CheckpointSaved(step=5),
     e.NonFinite(step=5),
     *(e.End(reason=reason, step=5, wall_seconds=9.0, phases={"step": 8.0, "other": 1.0}, best_val_loss=1.0, best_step=5,
             saved_step=5, signal="SIGINT") for reason in ENDINGS),
@@ -182,9 +181,8 @@ def test_no_command_prints_english(trained, code: str, words: list[str]) -> None
 def test_bench_prints_no_english(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanoscope.planning.bench.measure_peak", lambda *_, **__: 5e9)
     monkeypatch.setattr("nanoscope.planning.bench.probe_cpu_dtype", lambda dtype: ProbeResult("", {}, 76.0))
-    monkeypatch.setattr("nanoscope.hardware.probe.cpu_name", lambda: "CPU")
-    monkeypatch.setattr("nanoscope.planning.bench.SHAPES", {})
-    out = Folder(tmp_path).run("tune", "--bench", "--device=cpu", "--lang", code)
+    monkeypatch.setattr("nanoscope.hardware.device.cpu_name", lambda: "CPU")
+    out = Folder(tmp_path).run("tune", "--bench", "quick", "--n_layer=1", "--device=cpu", "--lang", code)
     assert "76" in out
     first, *rest = out.splitlines()
     assert not english_words("\n".join(line for line in [first, *rest] if "torch" not in line)), out

@@ -29,7 +29,6 @@ from nanoscope.planning.rig import Facts, Figures, Job
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
 from nanoscope.training.evaluate import Evaluator, open_loader
-from nanoscope.training.forecast import first_seconds
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import left_to_do
@@ -82,20 +81,16 @@ class Timing:
 
     micro_batch: int
     """Sequences of each micro-batch."""
-    first: list[float] = field(default_factory=list)
-    """Forward and backward pass of the first micro-batch of a step."""
-    later: list[float] = field(default_factory=list)
-    """The same of the others, which add their gradients to the first one's."""
+    passes: list[float] = field(default_factory=list)
+    """Forward and backward pass of a micro-batch."""
     update: list[float] = field(default_factory=list)
     data: list[float] = field(default_factory=list)
     """Waiting for the batches of a step."""
 
     def step_seconds(self, config: TrainConfig) -> float:
         """The median step, with all of its micro-batches."""
-        first = median(self.first)
-        later = median(self.later) if self.later else first
         count = config.sequences_per_step / self.micro_batch
-        return median(self.data) + first + (count - 1) * later + median(self.update)
+        return median(self.data) + count * median(self.passes) + median(self.update)
 
 
 def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: float) -> Timing:
@@ -113,8 +108,7 @@ def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: fl
         done = engine.step(whole[:most], step, learning_rate(step, engine.config), timed=True)
         assert done is not None
         assert done.update_seconds is not None
-        found.first.append(done.passes[0])
-        found.later.extend(done.passes[1:])
+        found.passes += done.passes
         found.update.append(done.update_seconds)
         most = max(2, int(ROUND_SHARE * seconds / median(done.passes)))
         step += 1
@@ -126,64 +120,41 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     job = msgspec.convert(next(questions), Job)
     config = build(job.config)
     left = left_to_do(config, 0)
-    as_resolved = Resolved(config, "", typed={}, given=job.config)
-    config = replace(with_shape_of_weights(as_resolved), init_from="scratch")
+    config = replace(with_shape_of_weights(Resolved(config, "", typed={}, given=job.config)), init_from="scratch")
     place = Workplace(config, job.data, job.vocab_size)
     engine, loader = place.set_up(config)
     evaluator = place.evaluator(engine, config.eval_windows)
-    if job.limit_seconds:
-        engine.notify = _out_of_memory
     began = time.perf_counter()
-    warm = engine.warm_up()
+    fastest = engine.warm_up().fastest
     compiling = time.perf_counter() - began if engine.compiled else 0.0
-    expected = first_seconds(engine, evaluator, warm)
     startup = seconds_since_process_start()
     used = {"batch_size": engine.micro_batch, "dtype": place.machine.choice.dtype, "compile": engine.compiled}
     used |= {"threads": torch.get_num_threads(), "eval_batch_size": evaluator.batch}
     if job.limit_seconds and not engine.compiled:  # else compiled for whole micro-batches
-        most = int(job.limit_seconds * warm.fastest.sequences / warm.fastest.seconds)
+        most = int(job.limit_seconds * fastest.sequences / fastest.seconds)
         engine.micro_batch = min(engine.micro_batch, max(most, 1))
     measure(engine, loader.next, 0.0)  # makes the optimizer's state
     device = place.machine.device
     crowded = 2 * peak_bytes(device) > available_bytes(device)
-    yield Facts(device.type, str(place.machine.choice.device_name), used, crowded)
+    yield Facts(device.type, str(place.machine.choice.device_name), used, startup, crowded)
     for seconds in questions:
         timing = measure(engine, loader.next, seconds)
-        step, evaluation = timing.step_seconds(config), expected["eval"] or 0.0
-        if not job.limit_seconds:
-            evaluation = _evaluation_seconds(evaluator, engine, seconds)
-        peak, source = place.machine.peak
-        yield Figures(
-            step,
-            evaluation,
-            compiling + left["step"] * step + left["eval"] * evaluation,
-            startup=startup,
-            checkpoint=expected["checkpoint"],
-            sample=expected.get("sample"),
-            steps=len(timing.update),
-            eval_windows=evaluator.windows,
-            micro_batch=timing.micro_batch,
-            peak_bytes=peak_bytes(device),
-            flops_per_token=engine.flops_per_token,
-            peak_flops=peak,
-            peak_source=str(source),
-        )
+        step, window = timing.step_seconds(config), window_seconds(evaluator, engine, seconds)
+        run = compiling + left["step"] * step + left["eval"] * evaluator.windows * window
+        yield Figures(step, window, run, len(timing.update), timing.micro_batch, peak_bytes(device))
 
 
-def _out_of_memory(before: int, now: int) -> None:
-    raise MemoryError
+def window_seconds(evaluator: Evaluator, engine: Engine, seconds: float) -> float:
+    """The time of a window in an evaluation, from some seconds of one."""
+    began, done = time.perf_counter(), 0
 
-
-def _evaluation_seconds(evaluator: Evaluator, engine: Engine, seconds: float) -> float:
-    """The time of a whole evaluation, from some seconds of it."""
-    began, counts = time.perf_counter(), [0]
-
-    def enough(done: int, total: int) -> bool:
-        counts.append(done)
+    def enough(batches: int, total: int) -> bool:
+        nonlocal done
+        done = batches
         return done > 0 and time.perf_counter() - began > seconds
 
     evaluator.evaluate(engine.plain_model, enough)
-    return (time.perf_counter() - began) * evaluator.batches / counts[-1]
+    return (time.perf_counter() - began) * evaluator.batches / done / evaluator.windows
 
 
 def peak_bytes(device: torch.device) -> int:

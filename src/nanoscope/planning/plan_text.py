@@ -11,7 +11,6 @@ PHASES = {
     "step": Message("iterations"),
     "eval": Message("evaluations"),
     "checkpoint": Message("checkpoints, at most"),
-    "sample": Message("samples"),
 }
 
 
@@ -100,11 +99,11 @@ def _range(plan: Plan) -> Message:
 def table(plans: Sequence[Plan]) -> Iterator[Message]:
     """One line for each device."""
     yield from _work(plans[0])
-    width = max(len(plan.device_name) for plan in plans)
+    width = max(len(str(plan.device_name)) for plan in plans)
     for plan in plans:
         needs = f"{short_bytes(plan.peak_bytes)} / {short_bytes(plan.available_bytes)}"
         told = Message("no run on such a device is known") if plan.fits else Message("does not fit")
         told = told if plan.seconds is None else _range(plan)
         yield Message(
-            "{device}  {needs}  {told}", device=f"{plan.device_name:{width}}", needs=f"{needs:>19}", told=told
+            "{device}  {needs}  {told}", device=f"{plan.device_name!s:{width}}", needs=f"{needs:>19}", told=told
         )

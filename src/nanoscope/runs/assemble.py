@@ -37,7 +37,6 @@ from nanoscope.runs.run import (
     Traits,
 )
 from nanoscope.runs.scan import LEFT_OUT, label_of
-from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
@@ -227,8 +226,9 @@ class Assembler:
                 if event.at >= self.track["at"][start]:
                     break
                 done += 1
-                is_header = event.kind == "settings" and read_settings(event.what, self.facts, self.typed)
-                kinds.add("header" if is_header else event.kind)
+                if event.kind == "settings":
+                    event.what.add_to(self.facts, self.typed)
+                kinds.add("header" if event.kind == "settings" and event.what.begins else event.kind)
             if start >= self.until:
                 self._place(range(start, end), bool(kinds - {"settings"}), "resume" in kinds)
         for each in self.placed:
@@ -564,7 +564,7 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     settings: dict[str, Any] = {}
     for event in found.events:
         if event.kind == "settings":
-            read_settings(event.what, settings, set())
+            event.what.add_to(settings, set())
     meaning = understand(found, settings)
     assembler = Assembler(found, meaning)
     runs = assembler.assemble()

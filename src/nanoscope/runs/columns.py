@@ -43,9 +43,8 @@ class Column:
 
     def __init__(self, cell: Cell) -> None:
         self.label, self.unit, self.part = cell.label, cell.unit, cell.part
-        role = role_of(cell.label, cell.unit) if cell.part in ("", "duration") else None
-        self.role: str | None = role[0] if role else None
-        self.factor = role[1] if role else 1.0
+        role, self.factor = role_of(cell.label, cell.unit) if cell.part in ("", "duration") else ("", 1.0)
+        self.role = role or None
         if cell.label.startswith("bar"):
             self.role = f"{cell.label.replace(' ', '_')}{'_of' if cell.part == 'of' else ''}"
         self.kind = (cell.label, cell.unit, cell.part)
@@ -371,7 +370,7 @@ def _name(line: str, cell: Cell) -> str:
 
 
 def _role(cell: Cell) -> str:
-    return (role_of(cell.label, cell.unit) or ("",))[0]
+    return role_of(cell.label, cell.unit)[0]
 
 
 def _kept(found: list[Cell]) -> list[Cell]:

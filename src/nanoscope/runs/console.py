@@ -55,7 +55,6 @@ NOTES: dict[type[e.Event], Message] = {
         "note: the machine slept for {seconds:compact} during iteration {step:d}; that time is not counted"
     ),
     e.CheckpointFailed: Message("warning: checkpoint of iteration {step:d} not saved: {message}"),
-    e.CheckpointSaved: Message("note: checkpoint of iteration {step:d} is saved now"),
     e.NonFinite: Message("the loss is not finite at iteration {step:d}"),
 }
 LEVELS = {"note": Message("note: {text}"), "warning": Message("warning: {text}")}

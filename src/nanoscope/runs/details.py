@@ -59,7 +59,8 @@ def safe_settings(values: Mapping[str, Any]) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, value in list(values.items())[:MAX_SETTINGS]:
         if isinstance(value, str):
-            found[printable(name[:NAME_CHARACTERS])] = printable(value[:TEXT_CHARACTERS])
-        elif isinstance(value, int | float) and abs(value) < e.LARGEST:
-            found[printable(name[:NAME_CHARACTERS])] = value
+            value = printable(value[:TEXT_CHARACTERS])
+        elif not isinstance(value, int | float) or not abs(value) < e.LARGEST:
+            continue
+        found[printable(name[:NAME_CHARACTERS])] = value
     return found

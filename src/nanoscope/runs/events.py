@@ -180,13 +180,6 @@ class CheckpointFailed(Event, frozen=True, kw_only=True, tag="checkpoint_failed"
     message: Words
 
 
-class CheckpointSaved(Event, frozen=True, kw_only=True, tag="checkpoint_saved"):
-    """A checkpoint that could not be written before is written now."""
-
-    step: Step
-    message: Words = ""
-
-
 class Sample(Event, frozen=True, kw_only=True, tag="sample"):
     step: Step
     seconds: MaybeNumber = None
@@ -269,7 +262,7 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
 
 
 AnyEvent = (
-    Start | Resume | Forecast | Iter | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback
+    Start | Resume | Forecast | Iter | Eval | Checkpoint | CheckpointFailed | Sample | Rollback
     | OutOfMemory | Spike | SlowStep | Asleep | Note | NonFinite | End
 )  # fmt: skip
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nanoscope.files import is_plain_file
 from nanoscope.messages import printable
 from nanoscope.runs import events as e
 from nanoscope.runs.details import NAME_CHARACTERS, NoteEvent, RunDetails, safe_settings
@@ -40,12 +40,10 @@ MAX_SAMPLES = 40
 SAMPLE_BYTES = 4000
 LAST_LINES = 40  # by which the usual time between two lines is judged
 SPARSE = 20  # iterations that are kept of each piece of a file where a few are enough
-TINY, HUGE = 1e-9, 1e9  # what is beyond these is damage to the file, not measured
-MOST_LOSS = 1e38  # what float32 holds: a run that diverged is not one without a number
 HEAD_BYTES = 4096  # by which a file is known again
 PIECE_BYTES = 1 << 17  # a line longer than this is skipped: no event is that long
 MAX_BYTES = 1 << 30  # nothing beyond this is read
-_SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt")
+_SAMPLE_NAME = re.compile(r"step-([0-9]{1,12})\.txt$")
 
 # What the analysis uses of a start event besides its config.
 _START_FACTS = (
@@ -54,14 +52,14 @@ _START_FACTS = (
 )  # fmt: skip
 
 # Numbers of an iteration besides the columns of `Steps`: the field, the series' name, and what to multiply it by.
-_ITER_SERIES = (
-    (attrgetter("eta_seconds"), "eta_s", 1),
-    (attrgetter("data_seconds"), "data_s", 1),
-    (attrgetter("process_gb"), "process_gb", 1),
-    (attrgetter("cpu_share"), "cpu_pct", 100),
-    (attrgetter("gpu_peak_gb"), "gpu_peak_gb", 1),
-    (attrgetter("gpu_gb"), "gpu_gb", 1),
-    (attrgetter("gpu_share"), "gpu_pct", 100),
+_SERIES = (
+    ("eta_seconds", "eta_s", 1),
+    ("data_seconds", "data_s", 1),
+    ("process_gb", "process_gb", 1),
+    ("cpu_share", "cpu_pct", 100),
+    ("gpu_peak_gb", "gpu_peak_gb", 1),
+    ("gpu_gb", "gpu_gb", 1),
+    ("gpu_share", "gpu_pct", 100),
 )
 
 
@@ -87,9 +85,9 @@ class EventReader:
         self._seconds: list[dict[str, float]] = [{}]  # by phase, and "wall", of each session of the run
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> Run:
         """The last run."""
-        return self.runs[-1] if self.runs else None
+        return self.runs[-1] if self.runs else self._new_run()
 
     def take(self, events: Sequence[e.AnyEvent | None]) -> None:
         """Add the events of successive lines: consecutive iterations in one batch, others one by one."""
@@ -115,17 +113,14 @@ class EventReader:
 
     def _add_steps(self, found: list[e.Iter]) -> None:
         """Add iterations whose steps rise, to the run that the first of them belongs to."""
-        run, back = self.run or self._new_run(), self.back
+        run, back = self.run, self.back
         step, last = found[0].step, run.last_step
-        if step == last and back is None:
-            run.duplicates_dropped += 1
-            if len(found) > 1:
-                self._add_steps(found[1:])
-            return
         self.back = None
         if last is None:
             run.begins_with_resume = back is not None and step > 1
-        elif back is not None or run.steps.step[0] < step <= last:
+        elif back is None and step == last:  # the same line again
+            run.cut_from(step)
+        elif back is not None or run.steps.step[0] < step < last:
             run.cut_from(step)
             again = [] if isinstance(back, e.Rollback) else [step]
             run.resumed_at = [at for at in run.resumed_at if at < step] + again
@@ -139,12 +134,12 @@ class EventReader:
             found = [each for place, each in enumerate(found) if place in kept or each.loss is None]
         run.steps.extend(
             [each.step for each in found],
-            _column([each.loss for each in found], above=-MOST_LOSS, below=MOST_LOSS, missing=NOT_FINITE),
-            _column([each.seconds for each in found], above=TINY),
-            _column([each.lr for each in found]),
-            _column([each.grad_norm for each in found]),
-            _column([each.tokens_per_second for each in found], above=0),
-            _column([each.mfu for each in found], scale=100),
+            _column(found, "loss", missing=NOT_FINITE),
+            _column(found, "seconds", above=0),
+            _column(found, "lr"),
+            _column(found, "grad_norm"),
+            _column(found, "tokens_per_second", above=0),
+            _column(found, "mfu", scale=100),
         )
         _add_series(run, found)
 
@@ -158,13 +153,13 @@ class EventReader:
         """Add one event that is no iteration."""
         if isinstance(event, e.Start):
             self._begin_session(event)
-        run, details = self.run or self._new_run(), self.details
+        run, details = self.run, self.details
         match event:
             case e.Forecast():
                 details.forecast = event
             case e.Eval(step=step, val_loss=val):
                 details.end = None
-                known = NOT_FINITE if val is None or abs(val) >= MOST_LOSS else val
+                known = NOT_FINITE if val is None else val
                 if not run.evals or (run.evals[-1].step != step and len(run.evals) < MAX_EVALUATIONS):
                     run.evals.append(Evaluation(step, known, event.train_loss, "loss", event.seconds, event.val_stderr))
             case e.Checkpoint(step=step):
@@ -200,7 +195,7 @@ class EventReader:
     def _begin_session(self, start: e.Start) -> None:
         self._close_session()
         if start.first_step > 0:
-            run, before = self.run or self._new_run(), self.details.start
+            run, before = self.run, self.details.start
             self._go_back(run, start, start.first_step)
             if before.dataset_fingerprint != start.dataset_fingerprint:
                 self.details.ladder = None
@@ -247,9 +242,8 @@ class EventReader:
     def _close_session(self) -> None:
         """Give the run what was recorded so far. What precedes a session's first step is not counted yet, and nothing
         where a session did not tell its wall time, as a console log may not."""
-        if self.run is None:
-            return
-        self.run.details = self.details
+        if self.runs:
+            self.run.details = self.details
         if self.trained and all("wall" in session for session in self._seconds):
             phases: dict[str, float] = defaultdict(float)
             for session in self._seconds:
@@ -320,20 +314,13 @@ class OwnRun:
 
 def read_samples(folder: Path) -> list[tuple[int, str]]:
     """Step and text of the samples in a run's folder; of many, some from all over the run. Links are not followed."""
-    found: dict[int, Path] = {}
-    if folder.is_symlink():
-        return []
-    with suppress(OSError):
-        for path in folder.iterdir():
-            name = _SAMPLE_NAME.fullmatch(path.name)
-            if name and path.is_file() and not path.is_symlink():
-                found[int(name[1])] = path
-    steps = sorted(found)
-    if len(steps) > MAX_SAMPLES:
-        steps = [steps[round(i * (len(steps) - 1) / (MAX_SAMPLES - 1))] for i in range(MAX_SAMPLES)]
+    paths = () if folder.is_symlink() else folder.glob("step-*.txt")
+    named = {int(name[1]): path for path in paths if is_plain_file(path) and (name := _SAMPLE_NAME.match(path.name))}
+    steps = sorted(named)
+    apart = max(1, (len(steps) - 1) / (MAX_SAMPLES - 1))
     texts = []
-    for step in steps:
-        with suppress(OSError), found[step].open("rb") as file:
+    for step in (steps[round(i * apart)] for i in range(min(MAX_SAMPLES, len(steps)))):
+        with suppress(OSError), named[step].open("rb") as file:
             text = file.read(SAMPLE_BYTES).decode("utf-8", errors="replace").rstrip("\ufffd")
             texts.append((step, printable(text)))
     return texts
@@ -350,17 +337,18 @@ def _rising(found: list[e.Iter]) -> Iterator[list[e.Iter]]:
 
 
 def _column(
-    values: list[float | None], scale: float = 1, above: float = -HUGE, below: float = HUGE, missing: float = MISSING
+    found: list[e.Iter], field: str, scale: float = 1, above: float = -math.inf, missing: float = MISSING
 ) -> list[float]:
-    """The values; `missing` for what was not written, or is damage."""
-    return [scale * value if value is not None and above < value < below else missing for value in values]
+    """The values of a field; `missing` for what was not written, or cannot be."""
+    values: list[float | None] = [getattr(each, field) for each in found]
+    return [scale * value if value is not None and value > above else missing for value in values]
 
 
 def _add_series(run: Run, found: list[e.Iter]) -> None:
     """What iterations carry besides the columns; whatever another trainer adds under a name of its own, too."""
     known = {
-        name: [(each.step, scale * read(each)) for each in found if read(each) is not None]
-        for read, name, scale in _ITER_SERIES
+        name: [(each.step, scale * value) for each in found if (value := getattr(each, field)) is not None]
+        for field, name, scale in _SERIES
     }
     for each in found:
         for name, value in each.extras.items() if isinstance(each, e.IterWithExtras) else ():

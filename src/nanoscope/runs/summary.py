@@ -9,17 +9,17 @@ from bisect import bisect_left
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 
 from nanoscope.errors import JobError
 from nanoscope.estimates import median
-from nanoscope.files import read_json
-from nanoscope.runs.details import RunDetails, Setting
-from nanoscope.runs.events import COMPLETE, NewerVersionError
+from nanoscope.files import is_plain_file, read_json
+from nanoscope.runs.details import Setting
+from nanoscope.runs.events import COMPLETE, End, NewerVersionError
 from nanoscope.runs.own import OwnRun
-from nanoscope.runs.run import NOT_FINITE, OWN_FORMAT, OWN_TRAITS, Evaluation, Run
+from nanoscope.runs.run import NOT_FINITE, Run
 
 State = Literal["starting", "live", "stalled", "finished", "stopped", "failed", "unreadable"]
 ALIVE: tuple[State, ...] = ("starting", "live", "stalled")
@@ -35,11 +35,12 @@ MAX_FOLDERS = 20_000
 _WITHOUT_RUNS = ("checkpoints", "samples", "windows", "__pycache__", "node_modules")
 
 
-class RunSummary:
-    """One run, as it was when it was last looked at."""
+class RunSummary(OwnRun):
+    """One run, as it was when it was last looked at: all of its evaluations, and some of its steps."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder = name, folder
+        super().__init__(folder, sparse=True)
+        self.name = name
         self.state: State = "unreadable"
         self.reason: str | None = None
         """Why it is unreadable, if known."""
@@ -49,34 +50,20 @@ class RunSummary:
         """Seconds since 1970."""
         self.complete = False
         """Whether the events were read to their end."""
-        self._path = str(folder / "events.jsonl")
-        self._events = OwnRun(folder, sparse=True)
 
     # --- what is known ---
 
     @property
     def run(self) -> Run:
-        """All of its evaluations, and some of its steps."""
-        return self._events.reader.run or Run(OWN_FORMAT, OWN_TRAITS)
+        return self.reader.run
 
     @property
-    def details(self) -> RunDetails:
-        """How it began, and how it ended if it has."""
-        return self._events.reader.details
-
-    @property
-    def sessions(self) -> int:
-        """How often it was started or resumed."""
-        return self._events.reader.sessions
+    def end(self) -> End | None:
+        return self.reader.details.end
 
     @property
     def settings(self) -> dict[str, Setting]:
-        return self.details.settings
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """Those that count: what a resume repeats does not."""
-        return self.run.evals
+        return self.reader.details.settings
 
     @property
     def total(self) -> int | None:
@@ -87,7 +74,7 @@ class RunSummary:
     @property
     def step(self) -> int | None:
         """How many iterations are done, or the last one that was logged."""
-        return (self.details.end and self.details.end.step) or self.run.last_step
+        return (self.end and self.end.step) or self.run.last_step
 
     @property
     def loss(self) -> float | None:
@@ -97,7 +84,7 @@ class RunSummary:
     @property
     def val(self) -> float | None:
         """The last validation loss."""
-        return next((each.val for each in self.evaluations[-1:] if each.val != NOT_FINITE), None)
+        return next((each.val for each in self.run.evals[-1:] if each.val != NOT_FINITE), None)
 
     @property
     def best(self) -> float | None:
@@ -107,20 +94,19 @@ class RunSummary:
     @property
     def best_evaluation(self) -> tuple[float, int | None] | tuple[None, None]:
         """The lowest validation loss and its step."""
-        finite = [(each.val, each.step) for each in self.evaluations if each.val != NOT_FINITE]
-        end = self.details.end
-        if not finite and end is not None and end.best_val_loss is not None:
-            return end.best_val_loss, end.best_step
+        finite = [(each.val, each.step) for each in self.run.evals if each.val != NOT_FINITE]
+        if not finite and self.end is not None and self.end.best_val_loss is not None:
+            return self.end.best_val_loss, self.end.best_step
         return min(finite, default=(None, None))
 
     @property
     def nan_step(self) -> int | None:
         """Where the loss was not finite, since the run last went back."""
-        steps, end = self.run.steps, self.details.end
+        steps = self.run.steps
         broken = [step for step, loss in zip(steps.step, steps.loss, strict=True) if loss == NOT_FINITE]
-        broken += [each.step for each in self.evaluations if each.val == NOT_FINITE]
-        broken += [end.step] if end and end.reason == "non_finite" else []
-        return None if self._events.reader.back else min(broken, default=None)
+        broken += [each.step for each in self.run.evals if each.val == NOT_FINITE]
+        broken += [self.end.step] if self.end and self.end.reason == "non_finite" else []
+        return None if self.reader.back else min(broken, default=None)
 
     @property
     def tok_s(self) -> float | None:
@@ -131,14 +117,14 @@ class RunSummary:
     def eta_seconds(self) -> float | None:
         """Its own estimate of the time left, if it was printed with the last iteration."""
         left = self.run.series.get("eta_s")
-        if left is None or self.state not in ALIVE or not self._events.reader.trained:
+        if left is None or self.state not in ALIVE or not self.reader.trained:
             return None
         return left.values[-1] if left.steps[-1:] == self.run.steps.step[-1:] else None
 
     @property
     def spark(self) -> list[float | None]:
         """A few validation losses from the whole run; without evaluations, training losses."""
-        points = sorted((each.step, each.val) for each in self.evaluations)
+        points = sorted((each.step, each.val) for each in self.run.evals)
         if len(points) < 2:
             points = list(zip(self.run.steps.step, self.run.steps.loss, strict=True))
         if len(points) > SPARK_POINTS:
@@ -150,9 +136,8 @@ class RunSummary:
     @property
     def patience_seconds(self) -> float:
         """How long a run that trains may be silent before it counts as stalled."""
-        gaps = [after - before for before, after in pairwise(self._events.reader.clock) if after > before]
-        took = [each.seconds or 0.0 for each in self.evaluations[-1:]]
-        longest = STALL_LONGEST * max([*gaps, *took], default=0.0)
+        gaps = [after - before for before, after in pairwise(self.reader.clock) if after > before]
+        longest = STALL_LONGEST * max([*gaps, *(each.seconds or 0.0 for each in self.run.evals[-1:])], default=0.0)
         if len(gaps) >= 3:
             return max(STALL_SECONDS, STALL_LINES * median(gaps), longest)
         every, usual = self.settings.get("log_interval"), self.run.steps.time_s[-1:]
@@ -163,12 +148,11 @@ class RunSummary:
 
     def look(self, until: float = math.inf) -> "RunSummary":
         """Read what was appended, until `time.monotonic()` is `until`. FileNotFoundError if the events are gone."""
-        status = plain_status(self._path)
-        version = version_of(status)
+        version, updated = version_of(self.folder)
         if version != self.version or not self.complete:
-            self.version, self.updated, self.reason, self.complete = version, status.st_mtime, None, True
+            self.version, self.updated, self.reason, self.complete = version, updated, None, True
             try:
-                self.complete = self._events.read_on(until)
+                self.complete = self.read_on(until)
             except NewerVersionError as error:
                 self.reason = str(error).splitlines()[0]
             except OSError:
@@ -180,14 +164,14 @@ class RunSummary:
 
     def _state(self) -> State:
         """The only place that decides it."""
-        reader, end = self._events.reader, self.details.end
         if self.reason is not None:
             return "unreadable"
-        if end is not None:
-            return "finished" if end.reason in COMPLETE else "stopped" if end.reason == "interrupted" else "failed"
+        if self.end is not None:
+            reason = self.end.reason
+            return "finished" if reason in COMPLETE else "stopped" if reason == "interrupted" else "failed"
         if not _is_alive(self.folder, self.updated):
-            return "stopped" if reader.runs else "unreadable"
-        if not reader.trained:
+            return "stopped" if self.reader.sessions or self.step is not None or self.run.evals else "unreadable"
+        if not self.reader.trained:
             return "starting"
         return "stalled" if time.time() - self.updated > self.patience_seconds else "live"
 
@@ -200,28 +184,22 @@ def summary_of(folder: Path, name: str = "") -> RunSummary:
     return run
 
 
-# --- processes ---
-
-
 def _is_alive(folder: Path, updated: float) -> bool:
     """Whether the training process is running; if that cannot be checked, whether it wrote recently."""
-    silent_seconds = abs(time.time() - updated)
+    silent_seconds, lock = abs(time.time() - updated), folder / "lock.json"
     try:
-        lock = folder / "lock.json"
         holder = read_json(lock)
-        if holder["host"] == platform.node():
-            return _is_running(holder["pid"], lock.stat().st_mtime)
-    except (OSError, ValueError, KeyError, TypeError, JobError):
-        return silent_seconds < SILENT_SECONDS
-    return silent_seconds < REMOTE_SILENT_SECONDS
-
-
-def _is_running(pid: Any, since: float) -> bool:
-    """Whether the process runs and is older than the lock: process ids are reused."""
-    try:
-        return type(pid) is int and pid > 0 and psutil.Process(pid).create_time() <= since + 1
+        pid = holder["pid"]
+        if holder["host"] != platform.node():
+            return silent_seconds < REMOTE_SILENT_SECONDS
+        if type(pid) is not int or pid <= 0:
+            return False
+        began: float = psutil.Process(pid).create_time()
+        return began <= lock.stat().st_mtime + 1  # process ids are reused
     except (psutil.Error, OverflowError):
         return False
+    except (OSError, ValueError, KeyError, TypeError, JobError):
+        return silent_seconds < SILENT_SECONDS
 
 
 # --- folders ---
@@ -231,13 +209,12 @@ def find_runs(root: Path) -> dict[str, Path]:
     """Folders with events in and below `root`, by their path relative to it. Links are not followed."""
     found: dict[str, Path] = {}
     for seen, (place, folders, files) in enumerate(os.walk(root)):
-        depth = len(Path(place).relative_to(root).parts)
-        folders[:] = sorted(
-            f for f in folders if not f.startswith(".") and f not in _WITHOUT_RUNS and depth < MAX_DEPTH
-        )
-        name = Path(place).relative_to(root).as_posix()
+        relative = Path(place).relative_to(root)
+        inside = sorted(name for name in folders if not name.startswith(".") and name not in _WITHOUT_RUNS)
+        folders[:] = inside if len(relative.parts) < MAX_DEPTH else []
+        name = relative.as_posix()
         is_utf8 = name.encode("utf-8", "replace").decode() == name  # other names cannot be part of a URL
-        if "events.jsonl" in files and is_plain_file(Path(place) / "events.jsonl") and is_utf8:
+        if "events.jsonl" in files and is_utf8 and is_plain_file(Path(place) / "events.jsonl"):
             found[name] = Path(place)
         if seen >= MAX_FOLDERS:
             break
@@ -249,23 +226,9 @@ def newest_first(run: RunSummary) -> tuple[bool, float, str]:
     return run.state not in ALIVE, -run.updated, run.name
 
 
-def plain_status(path: str | Path) -> os.stat_result:
-    """The status of a regular file; FileNotFoundError for a link, a pipe or a device."""
-    status = os.lstat(path)
+def version_of(folder: Path) -> tuple[str, float]:
+    """A version that changes with the events of a run, and when that was. FileNotFoundError for a link or a pipe."""
+    status = os.lstat(folder / "events.jsonl")
     if not stat.S_ISREG(status.st_mode):
-        raise FileNotFoundError(path)
-    return status
-
-
-def is_plain_file(path: Path) -> bool:
-    """Whether it is a regular file."""
-    try:
-        plain_status(path)
-    except OSError:
-        return False
-    return True
-
-
-def version_of(status: os.stat_result) -> str:
-    """Changes whenever the file has changed."""
-    return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+        raise FileNotFoundError(folder)
+    return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}", status.st_mtime

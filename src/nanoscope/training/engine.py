@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.errors import JobError
-from nanoscope.hardware.memory import OptimizerTooLargeError, SequenceTooLargeError, is_out_of_memory, release
+from nanoscope.hardware.memory import OPTIMIZER_TOO_LARGE, SEQUENCE_TOO_LARGE, is_out_of_memory, release
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
 from nanoscope.model.flops import flops_per_token
@@ -176,7 +176,7 @@ class Engine:
         try:
             self.scaler.step(self.optimizer)
         except (RuntimeError, MemoryError) as error:  # no second try: some weights may have changed already
-            raise OptimizerTooLargeError() if is_out_of_memory(error) else error from None
+            raise JobError(OPTIMIZER_TOO_LARGE) if is_out_of_memory(error) else error from None
         self.scaler.update()
         self.zero_grad()
         return norm
@@ -202,7 +202,7 @@ class Engine:
             with saved_tensors_hooks(saved.count, lambda tensor: tensor):
                 first = self._pass(1)
         except (RuntimeError, MemoryError) as error:
-            raise SequenceTooLargeError() if is_out_of_memory(error) else error from None
+            raise JobError(SEQUENCE_TOO_LARGE) if is_out_of_memory(error) else error from None
         dense = [p.grad for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
         fixed = checkpoint_bytes(self.optimizer) + sum(gradient.nbytes for gradient in dense) + saved.weight_copies
         fixed += PROCESS_BYTES if self.device.type == "cpu" else 0
@@ -221,7 +221,7 @@ class Engine:
         self.zero_grad()
         before = self.micro_batch
         if before == 1:
-            raise SequenceTooLargeError
+            raise JobError(SEQUENCE_TOO_LARGE)
         if self.processes.world > 1:  # the others would wait for this one's gradients
             raise JobError(
                 "out of memory at iteration {step}\nUse a --batch_size smaller than {before}.", step=step, before=before

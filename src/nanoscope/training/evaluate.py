@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from nanoscope.config import Auto, TrainConfig
 from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.data.loader import BatchLoader, check_length, windows_at
-from nanoscope.hardware.memory import SequenceTooLargeError, release
+from nanoscope.errors import JobError
+from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.engine import never, until_it_fits
 from nanoscope.training.machine import Machine
@@ -114,7 +115,7 @@ class Evaluator:
 
     def _halve(self) -> None:
         if self.batch == 1:
-            raise SequenceTooLargeError
+            raise JobError(SEQUENCE_TOO_LARGE)
         self.batch //= 2
         release(self.device)
 

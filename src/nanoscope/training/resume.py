@@ -106,7 +106,7 @@ def resolve_and_make_ready(arguments: Iterable[str], tuned: Callable[[Resolved],
         if nanogpt is None:  # with the run's own device and dtype
             resumed = _resumed(folder, resolved)
             config, cpu_dtype = resumed.config, resumed.cpu_dtype
-    make_cpu_ready(config.device, config.dtype, training=True, before=cpu_dtype)
+    make_cpu_ready(config.device, config.dtype, training=True, previous_dtype=cpu_dtype)
     return resolved
 
 

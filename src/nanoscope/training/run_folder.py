@@ -19,10 +19,9 @@ from nanoscope.checkpoint_files import (
 )
 from nanoscope.config_sources import Resolved
 from nanoscope.errors import JobError, UsageError, why
-from nanoscope.files import make_folder, sync_to_disk
+from nanoscope.files import is_plain_file, make_folder, sync_to_disk
 from nanoscope.messages import printable
 from nanoscope.runs.events import Start, decode
-from nanoscope.runs.summary import is_plain_file
 from nanoscope.training.lock import RunLock
 
 OUR_FILES = ("config.toml", "console.log", "trackers.json")

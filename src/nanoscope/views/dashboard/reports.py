@@ -16,7 +16,7 @@ from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.run import Run, Steps
-from nanoscope.runs.summary import plain_status, version_of
+from nanoscope.runs.summary import version_of
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.logs import KeptLogs
 from nanoscope.views.report.payload import DescribedRun, Payload, Source, describe_run
@@ -157,7 +157,7 @@ class Reports:
         if name in self.logs:
             return name  # it never changes
         try:
-            return version_of(plain_status(self._path(name) / "events.jsonl"))
+            return version_of(self._path(name))[0]
         except OSError:
             raise GoneError(name) from None
 
