@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanoscope.config import TrainConfig
-from nanoscope.hardware.memory import DoesNotFitError
+from nanoscope.errors import JobError
 from nanoscope.model import ModelConfig, build_model
 from nanoscope.optim.groups import build_optimizer
 from nanoscope.training.checkpoint import checkpoint_tensors
@@ -24,7 +24,7 @@ def test_memory_grows_with_the_sequences() -> None:
 
 def test_a_model_larger_than_the_memory_is_refused_before_any_of_it_is_taken() -> None:
     shape = ModelConfig(vocab_size=50304, block_size=1024, n_layer=100, n_head=64, n_embd=65536)
-    with pytest.raises(DoesNotFitError, match="Reduce --n_layer or --n_embd"):
+    with pytest.raises(JobError, match="Reduce --n_layer or --n_embd"):
         check_fits(shape, torch.device("cpu"))
 
 

@@ -19,7 +19,6 @@ MAKERS = (
     "say",
     "JobError",
     "UsageError",
-    "DoesNotFitError",
     "NewerVersionError",
 )
 

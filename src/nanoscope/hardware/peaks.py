@@ -13,7 +13,7 @@ from nanoscope.suggest import did_you_mean
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """One row. Speeds are of dense matmuls, in TFLOPS; None for a dtype that is no way to train on the device."""
+    """One row. Speeds are of dense matmuls, in TFLOPS; None for a dtype that the device lacks or is too slow in."""
 
     name: str
     aliases: tuple[str, ...]

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from nanoscope.config import Auto, TrainConfig
 from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.data.loader import BatchLoader, check_length, windows_at
-from nanoscope.hardware.memory import SequenceTooLargeError, release
+from nanoscope.errors import JobError
+from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.engine import never, until_it_fits
 from nanoscope.training.machine import Machine
@@ -28,7 +29,8 @@ class Estimate:
     """Mean cross-entropy per token over some windows, and the standard error of that mean."""
 
     loss: float
-    stderr: float
+    stderr: float | None
+    """None for a single window, or if the loss is not finite."""
     losses: list[float]
     """The loss of each window, in the order of the split."""
 
@@ -113,7 +115,7 @@ class Evaluator:
 
     def _halve(self) -> None:
         if self.batch == 1:
-            raise SequenceTooLargeError
+            raise JobError(SEQUENCE_TOO_LARGE)
         self.batch //= 2
         release(self.device)
 
@@ -140,7 +142,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def _estimate(losses: list[float]) -> Estimate:
     count = len(losses)
     mean = math.fsum(losses) / count
-    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
+    if count == 1 or not math.isfinite(mean):
+        return Estimate(mean, None, losses)
+    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1)
     return Estimate(mean, math.sqrt(variance / count), losses)
 
 
