@@ -17,7 +17,7 @@ from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import readings_of_times
-from nanoscope.runs.trainers import Trainer, trainer_of
+from nanoscope.runs.trainers import Trainer, trainer_of, trainers
 
 BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
@@ -251,16 +251,17 @@ class Meaning:
 
 def _trainer(found: Tables) -> Trainer | None:
     """The trainer whose signs most rows have; what it alone means by some labels is noted."""
-    scores: Counter[Trainer] = Counter()
+    scores: Counter[str] = Counter()
     saves = any(event.kind == "saved" for event in found.events)
     for table in found.tables:
         trainer, _ = trainer_of(table.signs(), saves)
         if trainer:
             trains = table.get("loss", "time_s", "elapsed_s") and not table.get("val_loss", "val_bpb")
-            scores[trainer] += len(table) * (1000 if trains else 1)
+            scores[trainer.name] += len(table) * (1000 if trains else 1)
     if not scores:
         return None
-    trainer = scores.most_common(1)[0][0]
+    name = scores.most_common(1)[0][0]
+    trainer = next(trainer for trainer in trainers() if trainer.name == name)
     for column in (column for table in found.tables for column in table.columns):
         if column.label in trainer.roles and column.part in ("", "duration"):
             column.role = trainer.roles[column.label]
