@@ -147,7 +147,8 @@ class Meaning:
                 return several
         timed = [rows for rows in self.rows if self._is_timed(rows) and self._count(rows)]
         with_loss = [bar for bar in self.bars if len(bar) >= LEAST_ROWS and bar.get("loss", "part_loss")]
-        longest = max((bar for bar in self.bars if _TRAINING.search(bar.bar or "step")), key=_length, default=None)
+        ending = [bar for bar in self.bars if constant_end(bar) and _TRAINING.search(bar.bar or "step")]
+        longest = max(ending, key=_length, default=None)
         long = [longest] if longest and _length(longest) > LEAST_ROWS else []
         return [*filter(None, map(self._bar_rows, with_loss))] or timed or [*filter(None, map(self._bar_rows, long))]
 
@@ -179,8 +180,8 @@ class Meaning:
             count = settle("step", self.counters.readings(rows.table), rows).value
             column = count.column if count else None
             other = column is not None and column.role is None and (column.label or named)  # 'Accuracy: 91% (912/1000)'
-            if count and not other and (count.unit == "step" or self.unit == "epoch"):
-                rows.count = count
+            alike = count is not None and not other and (count.unit == "step" or self.unit == "epoch")
+            rows.count = count if alike else None
         if any(rows.count for rows in (*found, *(r for r in self.training if r.val))):  # others sum them up
             found = [rows for rows in found if rows.count or len(rows.table) > 1]
         return _seen_again(found)
