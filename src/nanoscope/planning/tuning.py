@@ -23,7 +23,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Message, printable
 from nanoscope.planning.rig import Rig
-from nanoscope.planning.search import NoTimeLeftError, Search, Settings, differences, flags
+from nanoscope.planning.search import Search, Settings, differences, flags
 from nanoscope.version import __version__
 
 QUESTIONS = "threads", "smaller_micro_batch", "larger_micro_batch", "dtype", "eval_batch", "compile"
@@ -52,9 +52,8 @@ class Tuner(Search):
         open_rig: Callable[[TrainConfig], Rig] = Rig,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(resolved.config, report)
-        self._typed, self._open, self._now = resolved.typed.keys(), open_rig, now
-        self._until = now() + 60 * minutes
+        super().__init__(resolved.config, report, 60 * minutes, now)
+        self._typed, self._open = resolved.typed.keys(), open_rig
         self._rigs: dict[str, Rig] = {}
 
     def tune(self) -> None:
@@ -101,8 +100,7 @@ class Tuner(Search):
                 yield {"compile": not used["compile"]}
 
     def gain(self, changed: TrainConfig, pair: int) -> float:
-        if self._now() > self._until:
-            raise NoTimeLeftError
+        self.check_time()
         if pair:
             self._close()
         both, shares = (self.best, changed), []
