@@ -124,6 +124,12 @@ class Evidence:
         return max([*self.run.steps.step[-1:], *(e.step for e in self.evals[-1:])], default=0)
 
     @property
+    def trained(self) -> int:
+        """Steps from the first line to the last."""
+        steps = self.run.steps.step
+        return steps[-1] - steps[0] if steps else 0
+
+    @property
     def covered(self) -> float:
         """The share of the run up to its last line that this log shows."""
         first, last = self.first_step, self.last_step

@@ -82,7 +82,7 @@ def _weigh(
     if bad is not None and bad.from_start:
         return (bad,)
     stuck = breakdown.not_learning(evidence, schedule, uniform)
-    gradients = judge_gradients(run, schedule)
+    gradients = judge_gradients(run)
     broken = breakdown.diverged(evidence, uniform)
     grave: list[Verdict | None] = [bad, broken, stuck, *gradients]
     repeated = breakdown.repeated_batches(evidence)

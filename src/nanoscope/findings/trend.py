@@ -27,11 +27,13 @@ from nanoscope.findings.declared import (
     Worsening,
 )
 from nanoscope.findings.declared.learning import Measure
-from nanoscope.findings.evidence import Points, change, flat_end, in_blocks, rise_since_best
+from nanoscope.findings.evidence import Points, change, flat_end, in_blocks, rise_since_best, turned
 from nanoscope.runs.run import Evaluation
 
 SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
-TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its best: no longer called improving
+# Standard errors of a turn (`evidence.turned`): no longer called improving; worse; overfitting, beside a training loss
+# that falls. Chosen on simulated runs (benchmarks/LOG.md, 'When a rise is seen').
+TURNING, TURNED, TURNED_BESIDE = 3.0, 4.8, 3.5
 # A plateau is that many evaluations long, that share of the run, and its slope per doubling of the steps is known to
 # that share of the loss; the same for stretches of training lines, which say less.
 FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
@@ -80,7 +82,7 @@ def _judge(
         return Plateau(measure, level, flat.steps[0], since.value, since.error, count, confidence=confidence)
     gain = recent.values[0] - recent.values[-1]
     rise = rise_since_best(points)
-    turning = rise.sigmas > TURNING[measure]
+    turning = turned(points) > TURNING
     worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
     if moved.sigmas < -HINT and gain > worth and not turning and flat is None:
         strong = -moved.sigmas
@@ -134,11 +136,8 @@ def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Wo
     if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
         falls = apart and train < then
     if after >= 2:
-        # The lowest of many values is low by chance, and noise that lasts looks like a rise: it has to climb steadily,
-        # or every value since has to be higher by far.
-        climbs = rise.sigmas > SURE and (after == 2 or change(points.part(best)).sigmas > SURE)
-        higher = min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
-        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (climbs or higher)
+        needed = TURNED_BESIDE if falls else TURNED
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and turned(points) > needed
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)

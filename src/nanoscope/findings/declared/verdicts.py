@@ -487,19 +487,6 @@ class GradientExplosion(Verdict, tone="bad"):
     TEXT = Message("Since {step:at} the gradient norm is {after:significant2}, where {before:significant2} was usual.")
 
 
-class GradientVanishing(Verdict):
-    """The gradient norm has all but vanished while the learning rate has not."""
-
-    before: float
-    after: float
-
-    TITLE = Message("Vanishing gradients")
-    TEXT = Message(
-        "The gradient norm has gone from {before:significant2} to {after:significant2}: the "
-        "weights hardly change any more."
-    )
-
-
 class ScaleCollapse(Verdict, tone="bad"):
     """The loss scale of float16 training was halved again and again."""
 
