@@ -204,21 +204,18 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     measured = finite_indices(run.steps.time_s)
     if not measured:
         return SlowRecords(measured)
-    steps, lands = run.steps.step, _evaluation_lands(run, measured)
+    steps, lands = run.steps.step, _evaluation_lands(run)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
-    free: Place | None = (
-        "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
-    )  # what no evaluation goes with
     # The records in which something besides training is known to happen.
     work: dict[Cause, set[int]] = {
         "startup": {measured[0]} if _is_opening(run, measured[0], interval) else set(),
         "resume": records_of(steps, run.resumed_at, "same"),
         "evaluation": records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
-        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands or free),
+        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands),
     }
     records = SlowRecords(measured, lands, eval_interval)
-    in_times = work["evaluation"] | (work["checkpoint"] if lands is not None else set())
+    in_times = work["evaluation"] | work["checkpoint"]
     plain = _plain(run, records, in_times, work["resume"] | work["startup"])
     if not plain:
         return records
@@ -297,9 +294,6 @@ def _known_causes(
     run: Run, records: SlowRecords, work: dict[Cause, set[int]], found: _Found
 ) -> dict[int, tuple[Cause, ...]]:
     """The slow records that the log explains."""
-    alone = work["checkpoint"] - work["evaluation"] - work["startup"]
-    if records.evaluation_lands is None and 2 * sum(index in found.explained for index in alone) <= len(alone):
-        work["checkpoint"] = set()  # its saves take no time that shows
     begins: Cause = "resume" if run.begins_with_resume else "startup"
     causes: dict[int, tuple[Cause, ...]] = {}
     for index, share in found.explained.items():
@@ -349,19 +343,9 @@ def _tick(values: list[float]) -> float | None:
 # --- which record holds what ---
 
 
-def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
+def _evaluation_lands(run: Run) -> Place | None:
     """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
-    declared = run.traits.evaluation_in
-    if declared is not None or not run.evals:
-        return declared if declared in ("same", "next") else None
-    times = run.steps.time_s
-    typical = median([times[index] for index in measured])
-    known = set(measured[1:])
-    for place in ("same", "next"):
-        found = [times[i] for i in records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
-        if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
-            return place
-    return None
+    return run.traits.evaluation_in if run.traits.evaluation_in in ("same", "next") else None
 
 
 def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:

@@ -137,7 +137,8 @@ def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Wo
         falls = apart and train < then
     if after >= 2:
         needed = TURNED_BESIDE if falls else TURNED
-        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and turned(points) > needed
+        far = min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (far or turned(points) > needed)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
