@@ -15,7 +15,6 @@ from nanoscope.findings.declared import (
     NonFinite,
     NotLearning,
     RepeatedBatches,
-    Schedule,
 )
 from nanoscope.findings.declared.learning import Measure
 from nanoscope.findings.numbers import is_printed
@@ -31,8 +30,9 @@ FREQUENCIES_SHARE = 0.66  # of ln(vocabulary): about what knowing the frequencie
 REPEATED_SHARE = 0.6  # of the loss of the training text
 
 
-def non_finite(run: Run) -> NonFinite | None:
+def non_finite(evidence: Evidence) -> NonFinite | None:
     """The first loss that is no finite number."""
+    run = evidence.run
     losses, steps = run.steps.loss, run.steps.step
     first = next((index for index, loss in enumerate(losses) if loss == NOT_FINITE), None)
     if first is not None:
@@ -53,9 +53,9 @@ def _checkpoint_before(run: Run, step: int) -> int | None:
     return max((c.step for c in run.checkpoints if c.step <= step), default=None)
 
 
-def diverged(evidence: Evidence, uniform: float | None) -> Diverged | None:
+def diverged(evidence: Evidence) -> Diverged | None:
     """A loss that jumped, or crept up, and stayed up."""
-    curve, run = evidence.curve, evidence.run
+    curve, run, uniform = evidence.curve, evidence.run, evidence.uniform
     found = _jump_that_lasts(curve.values, uniform) or _creeping_rise(evidence)
     if found is None:
         return None
@@ -172,11 +172,11 @@ def spikes(curve: Curve) -> tuple[LossSpike, ...]:
     return tuple(sorted(found, key=lambda spike: spike.before - spike.loss)[:3])
 
 
-def damaged_start(evidence: Evidence, uniform: float | None) -> DamagedStart | None:
+def damaged_start(evidence: Evidence) -> DamagedStart | None:
     """A model that its first steps made worse: by its evaluations, or by the training loss of a run from scratch."""
     if not evidence.from_scratch:
         return None
-    points, curve = evidence.val, evidence.curve
+    points, curve, uniform = evidence.val, evidence.curve, evidence.uniform
     if len(points) >= 2 and points.steps[0] <= 1:  # MLX evaluates at 'iter 1', before its first update
         first, early = points.values[0], points.values[1:4]
         worst, noise = max(early), 3 * points.sigma
@@ -200,13 +200,13 @@ def _damaged(
     return DamagedStart(measure, values[0], values[worst], steps[worst], back, above, confidence="likely")
 
 
-def not_learning(evidence: Evidence, schedule: Schedule | None, uniform: float | None) -> NotLearning | None:
+def not_learning(evidence: Evidence) -> NotLearning | None:
     """A loss that stands where it began, although many steps were trained and the rate is not warming up."""
-    values, rates = evidence.curve.values, evidence.run.steps.lr
+    values, rates, uniform = evidence.curve.values, evidence.run.steps.lr, evidence.uniform
     rate_is_zero = is_printed(rates) and not any(lr > 0 for lr in rates)
     if len(values) >= 3 and not any(values):
         return NotLearning("zero", 0.0, evidence.trained, rate_is_zero, confidence="sure")
-    if not _long_enough(evidence) or (schedule is not None and schedule.stage == "warmup"):
+    if not _long_enough(evidence) or evidence.warming_up:
         return None
     first, end, noise = median(values[:3]), _end(values), max(scatter(values), 1e-4)
     vals = evidence.val.values
@@ -233,8 +233,9 @@ def _end(values: Sequence[float]) -> float:
     return median(values[-max(3, len(values) // 4) :])
 
 
-def only_frequencies(evidence: Evidence, uniform: float | None) -> NotLearning | None:
+def only_frequencies(evidence: Evidence) -> NotLearning | None:
     """A run whose loss no longer falls from where a model stands that knows only how frequent each token is."""
+    uniform = evidence.uniform
     if uniform is None or not _long_enough(evidence):
         return None
     level = _end(evidence.curve.values)

@@ -4,12 +4,12 @@ import math
 from array import array
 
 from nanoscope.estimates import median
+from nanoscope.findings.curves import Evidence
 from nanoscope.findings.declared import (
     GradientExplosion,
     GradientNorm,
     GradientNotFinite,
     ScaleCollapse,
-    Verdict,
 )
 from nanoscope.findings.numbers import is_printed
 from nanoscope.runs.run import NOT_FINITE, Run
@@ -32,13 +32,8 @@ def analyse_gradients(run: Run) -> GradientNorm | None:
     return GradientNorm(median(norms), highest, steps[norms.index(highest)], limit, share)
 
 
-def judge_gradients(run: Run) -> list[Verdict]:
-    """Verdicts on the gradient norm and the loss scale, gravest first."""
-    found = [_not_finite(run), _explosion(run), _scale_collapse(run)]
-    return [verdict for verdict in found if verdict is not None]
-
-
-def _not_finite(run: Run) -> GradientNotFinite | None:
+def not_finite(evidence: Evidence) -> GradientNotFinite | None:
+    run = evidence.run
     norms = [norm for norm in run.steps.grad_norm if norm == norm]
     count = norms.count(NOT_FINITE)
     at_the_end = norms[-3:] == 3 * [NOT_FINITE]
@@ -48,8 +43,8 @@ def _not_finite(run: Run) -> GradientNotFinite | None:
     return GradientNotFinite(first, count, len(norms), confidence="sure" if at_the_end else "likely")
 
 
-def _explosion(run: Run) -> GradientExplosion | None:
-    steps, norms = _finite(run)
+def explosion(evidence: Evidence) -> GradientExplosion | None:
+    steps, norms = _finite(evidence.run)
     if len(norms) < FEWEST:
         return None
     begin, tail = len(norms) // 10, max(3, len(norms) // 20)
@@ -66,8 +61,8 @@ def _finite(run: Run) -> "tuple[array[int], array[float]]":
     return array("q", (run.steps.step[i] for i in kept)), array("d", (norms[i] for i in kept))
 
 
-def _scale_collapse(run: Run) -> ScaleCollapse | None:
-    series = run.series.get("loss_scale")
+def scale_collapse(evidence: Evidence) -> ScaleCollapse | None:
+    series = evidence.run.series.get("loss_scale")
     if series is None or len(series.values) < 4:
         return None
     values = series.values
