@@ -82,11 +82,8 @@ class Evidence:
         """Those that are finite, of the metric printed last, with rising steps."""
         evals: list[Evaluation] = []
         for e in self.run.evals:
-            if (
-                math.isfinite(e.val)
-                and e.metric == self.run.evals[-1].metric
-                and (not evals or e.step > evals[-1].step)
-            ):
+            is_later = not evals or e.step > evals[-1].step
+            if is_later and math.isfinite(e.val) and e.metric == self.run.evals[-1].metric:
                 evals.append(e)
         return evals
 

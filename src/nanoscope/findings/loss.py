@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nanoscope.findings import breakdown, gradients, trend
 from nanoscope.findings.curves import Evidence, numbered
@@ -152,7 +153,7 @@ def _evaluations(evidence: Evidence, timing: Timing, eval_interval: int | None) 
     )
 
 
-def _other_units(loss: float | None, evidence: Evidence) -> dict[str, float | None]:
+def _other_units(loss: float | None, evidence: Evidence) -> dict[str, Any]:
     """The number of equally likely tokens that a loss stands for, and its bits where a token is a character.
 
     Most trainers print nats, fairseq base-2 logarithms.
