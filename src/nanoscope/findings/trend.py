@@ -31,7 +31,7 @@ from nanoscope.runs.run import Evaluation
 SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
 # Standard errors of a turn (`evidence.turned`): no longer called improving; worse; overfitting, beside a training loss
 # that falls. Chosen on simulated runs (benchmarks/LOG.md, 'When a rise is seen').
-TURNING, TURNED, TURNED_BESIDE = 3.0, 4.8, 3.6
+TURNING, TURNED, TURNED_BESIDE = 3.0, 5.0, 3.5
 # A plateau is that many evaluations long, that share of the run, and its slope per doubling of the steps is known to
 # that share of the loss; the same for stretches of training lines, which say less.
 FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
