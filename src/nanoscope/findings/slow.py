@@ -207,15 +207,16 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     steps, lands = run.steps.step, _evaluation_lands(run)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
+    free: Place | None = "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
     # The records in which something besides training is known to happen.
     work: dict[Cause, set[int]] = {
         "startup": {measured[0]} if _is_opening(run, measured[0], interval) else set(),
         "resume": records_of(steps, run.resumed_at, "same"),
         "evaluation": records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
-        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands),
+        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands or free),
     }
     records = SlowRecords(measured, lands, eval_interval)
-    in_times = work["evaluation"] | work["checkpoint"]
+    in_times = work["evaluation"] | (work["checkpoint"] if lands is not None else set())
     plain = _plain(run, records, in_times, work["resume"] | work["startup"])
     if not plain:
         return records
@@ -294,6 +295,9 @@ def _known_causes(
     run: Run, records: SlowRecords, work: dict[Cause, set[int]], found: _Found
 ) -> dict[int, tuple[Cause, ...]]:
     """The slow records that the log explains."""
+    alone = work["checkpoint"] - work["evaluation"] - work["startup"]
+    if records.evaluation_lands is None and 2 * sum(index in found.explained for index in alone) <= len(alone):
+        work["checkpoint"] = set()  # its saves take no time that shows
     begins: Cause = "resume" if run.begins_with_resume else "startup"
     causes: dict[int, tuple[Cause, ...]] = {}
     for index, share in found.explained.items():
