@@ -1,6 +1,6 @@
 """What each hand-written function of model/cpu_kernels.py gains alone, against its plain torch equivalent.
 
-    python benchmarks/cpu_kernels.py [--rows 4x128,6x384,12x768] [--only NAME,…] [--seconds 20]
+    python benchmarks/kernels.py [--rows 4x128,6x384,12x768] [--only NAME,…] [--seconds 20]
 
 CPU time of a forward and a backward pass (of a forward pass alone for `rotate`, which evaluations use) on one thread,
 with everything as it is and with one function replaced, in turns in one process. Printed: the median ratio
@@ -30,7 +30,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def plain_attention(qkv: Any, n_head: int, dropout: float = 0.0, rotation: Any = None) -> Any:
+def plain_attention(qkv: Any, n_head: int, dropout: float = 0.0, rotation: Any = None, **_: Any) -> Any:
     q, k, v = cpu_kernels._heads(qkv, n_head, rotation)
     y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     return y.transpose(1, 2).flatten(2)

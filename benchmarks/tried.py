@@ -43,15 +43,14 @@ class Situation:
     is_right: Callable[[dict[str, Any], TrainConfig], bool]
 
 
-def proposed(document: dict[str, Any], question: str) -> list[dict[str, Any]]:
-    return [each for each in document["findings"] if each["question"] == question and each["verdict"] == "helps"]
+def proposed(document: dict[str, Any], question: str) -> bool:
+    return any(each["question"] == question and each["verdict"] == "helps" for each in document["findings"])
 
 
 def rate_is_near(document: dict[str, Any], config: TrainConfig, lower: bool, best: float) -> bool:
-    found = proposed(document, "rate")
     rate = config.peak_lr * config.lr_scale
     near = best / NEAR_THE_BEST < rate < best * NEAR_THE_BEST
-    return bool(found) and (found[0]["best"]["factor"] < 1) == lower and near
+    return proposed(document, "lower_rate" if lower else "higher_rate") and near
 
 
 def situations(best: float) -> list[Situation]:
@@ -62,12 +61,12 @@ def situations(best: float) -> list[Situation]:
         Situation(
             "batch too small",
             "--batch_size=1 --eval_iters=200 --max_iters=700 --warmup_iters=70 --eval_interval=350",
-            lambda d, c: any(each["best"]["factor"] > 1 for each in proposed(d, "batch")),
+            lambda d, c: proposed(d, "larger_batch"),
         ),
         Situation(
             "no warm-up",
             "--n_layer=4 --learning_rate=5e-3 --warmup_iters=0 --max_iters=200 --eval_interval=100",
-            lambda d, c: bool(proposed(d, "warm_up")),
+            lambda d, c: proposed(d, "warm_up"),
         ),
         Situation("already good", "", lambda d, c: d["command"] is None),
     ]
@@ -138,7 +137,7 @@ def one(situation: Situation, seed: int, options: argparse.Namespace, root: Path
     right = situation.is_right(document, config)
     helps = [each for each in document["findings"] if each["verdict"] == "helps"]
     told = [
-        f"{each['question']} {' '.join(f'{k}={v}' for k, v in each['best']['change'].items())}: "
+        f"{each['question']} {' '.join(f'{k}={v}' for k, v in each['best']['settings'].items())}: "
         + "{mean:.3f} ± {error:.3f} ({pairs} pairs)".format(**each["best"]["gain"])
         for each in helps
     ]

@@ -18,8 +18,8 @@ from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.find import find_dataset
 from nanoscope.planning.rig import Rig
-from nanoscope.planning.tuning import Settings, flags, tune
-from nanoscope.planning.tuning_file import in_one_line
+from nanoscope.planning.search import Settings, flags
+from nanoscope.planning.tuning import tune
 
 ROUNDS, ROUND_SECONDS, LONG_SECONDS = 3, 1.0, 20.0
 
@@ -45,10 +45,10 @@ def row(words: list[str], minutes: float, pairs: int, chosen: list[str]) -> str:
         began = time.monotonic()
         tuned = tune(resolved, minutes, lambda text: print(text, file=sys.stderr, flush=True))
         settings, searched = tuned.settings, f"{time.monotonic() - began:.0f} s"
-        print(in_one_line(tuned), file=sys.stderr, flush=True)
+        print(tuned.summary(), file=sys.stderr, flush=True)
         if not settings:
             step = f"{1e3 * tuned.default_seconds.step:.1f} ms"
-            return f"| {name} | {in_one_line(tuned)} | {step} | the same | 1 | {searched} |"
+            return f"| {name} | {tuned.summary()} | {step} | the same | 1 | {searched} |"
     if not pairs:
         return f"| {name} | `{flags(settings)}` | | | not reported | {searched} |"
     ratios, steps = zip(*(pair(resolved.config, settings, number) for number in range(pairs)), strict=True)

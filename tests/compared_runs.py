@@ -52,7 +52,8 @@ def run(
         wobble = noise * math.sin(7.3 * step + 10 * end)
         time = seconds * (1 + spread * math.sin(3.1 * step + 10 * end))
         value = train(step) + wobble
-        made.steps.append(step, value if math.isfinite(value) else NOT_FINITE, time, MISSING, MISSING, MISSING, mfu_pct)
+        known = value if math.isfinite(value) else NOT_FINITE
+        made.steps.extend([step], [known], [time], [MISSING], [MISSING], [MISSING], [mfu_pct])
     if eval_every:
         for step in range(-(-first // eval_every) * eval_every, steps + 1, eval_every):
             wobble = 0.0 if stderr is not None else noise * math.sin(5.7 * step + 10 * end)

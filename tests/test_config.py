@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoscope.cli.train import help_text
 from nanoscope.config import (
     KEYS,
     OPTIONS,
@@ -623,10 +622,3 @@ def test_a_config_file_may_limit_the_time_of_each_invocation(tmp_path: Path) -> 
 def test_a_run_cannot_be_resumed_and_deleted_at_once(init_from: str) -> None:
     message = mistakes_of(f"--init_from={init_from}", "--overwrite=True")
     assert f"overwrite=True would delete the run that init_from={init_from} resumes" in message
-
-
-def test_help_marks_the_flags_that_hold_for_one_invocation() -> None:
-    lines = {line.split()[0]: line for line in help_text().replace("\n" + " " * 33, " ").splitlines() if "--" in line}
-    assert lines["--device"].endswith("(once)")
-    assert lines["--max_minutes"].endswith("(once)")
-    assert not lines["--max_iters"].endswith(")")

@@ -51,8 +51,8 @@ n_embd = 384
 dropout = 0.2
 learning_rate = 1e-3
 max_iters = 5000
-lr_decay_iters = max_iters
-min_lr = learning_rate / 10
+lr_decay_iters = 5000
+min_lr = 1e-3 / 10
 beta2 = 0.99
 always_save_checkpoint = False
 """

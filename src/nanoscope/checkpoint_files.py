@@ -59,15 +59,11 @@ def checkpoints_from(folder: Path, wanted: str = LAST) -> list[Path]:
     return list(dropwhile(lambda path: path.name != wanted, available))
 
 
-class OtherVersionError(JobError):
-    """A checkpoint is of another format. That is no damage."""
-
-
 def read_state(folder: Path) -> dict[str, Any]:
     """The undamaged state.json of a checkpoint, else an error: JobError, OSError, or what damaged JSON leads to."""
     content = read_json(folder / STATE)
     if content["version"] != STATE_VERSION:
-        raise OtherVersionError(
+        raise JobError(
             "{folder} was written by another version of nanoscope (format {version})",
             folder=folder,
             version=f"{content['version']!r:.20}",

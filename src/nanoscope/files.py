@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def sync_to_disk(path: Path) -> None:
 def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether it is a file, not a link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def read_small(path: Path, limit_bytes: int = JSON_LIMIT_BYTES) -> bytes:

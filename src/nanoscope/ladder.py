@@ -13,8 +13,8 @@ from nanoscope.messages import Message
 
 Unit = Literal["character", "byte", "token"]
 MOST_LOSSES = 32
-LARGEST = 1e18  # beyond this nothing is meant, neither losses nor tokens
-ERRORS = 2  # a loss within so many standard errors of a rung stands on it
+LARGEST = 1e18  # no loss and no number of tokens is larger
+ERRORS = 2  # standard errors within which a loss stands on a rung
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Ladder:
     guessing: float
     """The logarithm of the vocabulary's size."""
     losses: list[float]
-    """Of the models that know the last 0, 1, 2, … tokens."""
+    """The losses of models that know the last 0, 1, 2, … tokens."""
     train_tokens: int
-    """The models were counted on so many tokens,"""
+    """Tokens that the models were counted on."""
     val_tokens: int
-    """and measured on so many."""
+    """Tokens that they were measured on."""
     sampled: bool = False
     """Whether the training tokens are a sample of a larger split."""
     stderr: float = 0.0
-    """Of `losses`, the largest, if the validation tokens are a sample."""
+    """The largest standard error of `losses`; 0 unless the validation tokens are a sample."""
 
     def __post_init__(self) -> None:
         numbers = (self.guessing, *self.losses, self.train_tokens, self.val_tokens, self.stderr)
@@ -64,9 +64,9 @@ class Place:
     unit: Unit
     on: Rung | None = None
     better: Rung | None = None
-    """The rung that the loss has passed,"""
+    """The last rung that the loss has passed."""
     worse: Rung | None = None
-    """and the next, which it has not."""
+    """The first that it has not."""
 
 
 def place_of(loss: float, stderr: float | None, ladder: Ladder) -> Place:

@@ -71,7 +71,7 @@ def test_runs_of_a_folder_that_have_nothing_to_compare_are_skipped_with_a_warnin
 def test_a_folder_whose_runs_have_all_nothing_to_show_is_refused(here, capsys):
     write_events(here / "runs/begun", [Start()])
     assert run(["compare", "runs"]) == 1
-    assert "No run in runs has trained a step yet" in capsys.readouterr().err
+    assert "No training step was found in runs" in capsys.readouterr().err
 
 
 def test_of_several_logs_one_without_training_is_skipped_with_a_warning(here, capsys):

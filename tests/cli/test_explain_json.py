@@ -43,9 +43,9 @@ def test_a_log_file_becomes_one_document_of_the_schema(explain, tmp_path) -> Non
     assert (found["schema"], found["source"], found["format"]) == ("nanoscope.explain/1", str(path), "nanogpt")
     (run,) = found["runs"]
     assert list(run) == [
-        "steps_logged", "first_step", "last_step", "total_steps", "finished", "step_time_s", "slow_steps", "evals",
-        "place", "checkpoints", "loss", "verdicts", "findings", "throughput_tok_s", "mfu", "remaining_s", "reading",
-        "doubts",
+        "steps_logged", "first_step", "last_step", "total_steps", "finished", "slow_steps", "evals", "place",
+        "checkpoints", "verdicts", "throughput_tok_s", "reading", "step_time_s", "loss", "mfu", "remaining_s",
+        "findings", "doubts",
     ]  # fmt: skip
     assert (run["steps_logged"], run["total_steps"], run["finished"]) == (100, 2000, False)
     assert run["remaining_s"]["expected"] == pytest.approx(101, rel=0.02)

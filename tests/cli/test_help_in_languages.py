@@ -119,6 +119,7 @@ def test_every_setting_of_train_is_in_its_help(capsys: pytest.CaptureFixture[str
 def test_the_first_screen_is_in_the_language_asked_for_and_names_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     variables = ("NANOSCOPE_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
     for given, words, code in (
         ({}, ["--lang", "ar"], "ar"),

@@ -101,10 +101,7 @@ SHARD = {"name": "train-00000.bin", "tokens": 5}
     "changes",
     [
         {"version": 2},
-        {"vocab_size": 7},
         {"vocab_size": None},
-        {"dtype": "uint32"},
-        {"dtype": "object"},
         {"fingerprint": None},
         {"tokenizer": {"kind": "char", "alphabet": "aa"}},
         {"tokenizer": None},

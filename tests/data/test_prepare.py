@@ -320,7 +320,7 @@ def test_progress_goes_from_reading_to_encoding(write, tmp_path):
         tmp_path / "out",
         tokenizer="bpe",
         vocab_size=300,
-        on_progress=lambda stage, fraction: reported.append((stage, fraction)),
+        on_progress=lambda stage, fraction: reported.append((str(stage), fraction)),
     )
     stages = ["reading", "training the tokenizer", "encoding", "measuring n-gram models"]
     assert list(dict.fromkeys(stage for stage, _ in reported)) == stages

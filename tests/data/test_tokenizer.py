@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanoscope.cli import run
 from nanoscope.data.tokenizer import (
     BpeTokenizer,
     ByteTokenizer,
@@ -78,10 +79,13 @@ def test_gpt2_ids_are_the_published_ones(gpt2):
     assert gpt2.decode([15496, 995, gpt2.end_of_text]) == "Hello world<|endoftext|>"
 
 
-def test_gpt2_without_tiktoken_says_how_to_install_it(monkeypatch):
+def test_gpt2_without_tiktoken_says_how_to_install_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(JobError, match=r'pip install "nanoscope\[data\]"'):
-        Gpt2Tokenizer().encode("a")
+    (tmp_path / "a.txt").write_text("some words " * 20, "utf-8")
+    assert run(["prepare", "a.txt", "--tokenizer=gpt2"]) == 1
+    assert "needs the package tiktoken" in (error := capsys.readouterr().err)
+    assert "pip install 'nanoscope[data]'" in error
 
 
 def test_text_cannot_contain_the_end_of_text_token(bpe, gpt2):

@@ -63,7 +63,9 @@ def on_fake_cuda() -> Iterator[None]:
         yield
 
 
-def _flash_attention(q: Tensor, k: Tensor, v: Tensor, *, dropout_p: float, is_causal: bool) -> Tensor:
+def _flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, attn_mask: None = None, dropout_p: float, is_causal: bool
+) -> Tensor:
     if q.dtype == torch.float32:  # for 16 bits only; the memory-efficient kernel keeps the same
         return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True, dropout_p, is_causal)[0]
     return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal)[0]

@@ -132,10 +132,10 @@ def test_values_of_settings_go_with_their_names() -> None:
 def test_a_run_that_clips_is_told_to_lower_the_rate_that_is_out_of_line() -> None:
     settings = {"learning_rate": 0.01, "matrix_lr": 1e20, "grad_clip": 1.0, "max_iters": 100}
     reader = EventReader()
-    reader.take_lines([Start(config=settings)], 1)
+    reader.take([Start(config=settings)])
     for step in range(30):
-        reader.take_lines([Iter(step=step, loss=3.0 if step < 5 else float("nan"), seconds=0.1)], 1)
-    (run,) = reader.log("", 0).runs
+        reader.take([Iter(step=step, loss=3.0 if step < 5 else float("nan"), seconds=0.1)])
+    (run,) = reader.log("").runs
     (lower,) = [advice for advice in analyse(run).advice if advice.action == "lower_learning_rate"]
 
     assert (lower.setting, lower.from_value, lower.clips) == ("matrix_lr", 1e20, True)

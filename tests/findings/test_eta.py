@@ -181,7 +181,8 @@ def test_a_run_that_changed_its_pace_just_now_is_extrapolated_from_the_change(ex
 def test_the_estimate_of_the_trainer_stands_beside_ours(read_run, nanogpt_log, printed, disagrees) -> None:
     run = read_run(nanogpt_log(last=1000, eval_every=None, header=["Overriding: max_iters = 2000"]))
     run.series["eta_s"] = Series()
-    run.series["eta_s"].append(1000, printed)
+    run.series["eta_s"].steps.append(1000)
+    run.series["eta_s"].values.append(printed)
     eta = analyse(run).eta
 
     assert (eta.printed_s, eta.printed_disagrees) == (printed, disagrees)
@@ -216,13 +217,13 @@ def test_evaluations_on_printed_steps_that_take_no_longer_are_not_charged_with_s
 def own_run(steps: int, *events: AnyEvent, **config: object) -> Run:
     """A run of nanoscope with so many iterations of a second, which foresaw evaluations of 20 s and saves of 2 s."""
     reader = EventReader()
-    reader.take_lines([Start(config={"max_iters": 1000, "eval_interval": 300, **config})], 1)
-    reader.take_lines([Forecast(steps=1000, step_seconds=1.0, eval_seconds=20.0, checkpoint_seconds=2.0)], 1)
+    reader.take([Start(config={"max_iters": 1000, "eval_interval": 300, **config})])
+    reader.take([Forecast(steps=1000, step_seconds=1.0, eval_seconds=20.0, checkpoint_seconds=2.0)])
     for step in range(steps):
-        reader.take_lines([Iter(step=step, loss=2.0, seconds=1.0, eta_seconds=100.0, t=float(step))], 1)
+        reader.take([Iter(step=step, loss=2.0, seconds=1.0, eta_seconds=100.0, t=float(step))])
     for event in events:
-        reader.take_lines([event], 1)
-    (run,) = reader.log("", 0).runs
+        reader.take([event])
+    (run,) = reader.log("").runs
     return run
 
 
@@ -255,9 +256,9 @@ def test_a_run_with_a_time_limit_ends_when_its_trainer_says() -> None:
 
 def test_a_checkpoint_before_the_first_step_says_nothing_about_how_often_they_come() -> None:
     reader = EventReader()
-    reader.take_lines([Start(config={"max_iters": 1000, "eval_interval": 300})], 1)
-    reader.take_lines([Checkpoint(step=0, seconds=1.0)], 1)
+    reader.take([Start(config={"max_iters": 1000, "eval_interval": 300})])
+    reader.take([Checkpoint(step=0, seconds=1.0)])
     for step in range(100):
-        reader.take_lines([Iter(step=step, loss=2.0, seconds=1.0)], 1)
-    (run,) = reader.log("", 0).runs
+        reader.take([Iter(step=step, loss=2.0, seconds=1.0)])
+    (run,) = reader.log("").runs
     assert analyse(run).eta.checkpoints_left == 0  # type: ignore[union-attr]

@@ -53,6 +53,10 @@ def test_a_very_low_loss_on_a_text_read_less_than_once_is_not_memorising(explain
         assert ("memorising" in codes(explain(text))) is memorises
 
 
+def test_a_validation_loss_of_whole_sentences_is_not_compared_with_that_of_a_token(explain):
+    assert "overfitting" not in codes(explain(own_run([(60, 1.10, 61.5, 0.03)])))
+
+
 def test_one_evaluation_with_a_gap_of_ordinary_size_is_not_overfitting(explain):
     text = own_run([(60, 1.10, 1.8112, 0.03)])
     assert "overfitting" not in codes(explain(text))

@@ -65,14 +65,14 @@ def test_the_choice_is_explained_in_one_line() -> None:
         (LAPTOP, "float32", "float32 (as before)"),
         (LAPTOP, "bfloat16", "float32 (the safe choice)"),  # it no longer works here
     ]:
-        assert said in texts(choose("auto", "auto", "auto", replace(info, cpu_dtype_before=before)))
+        assert said in texts(choose("auto", "auto", "auto", replace(info, previous_cpu_dtype=before)))
     assert "float16 (this GPU is too old for bfloat16)" in texts(choose("auto", "auto", "auto", T4))
     assert "eager (torch.compile needs Triton)" in texts(choose("auto", "auto", "auto", WINDOWS))
     assert "eager (this GPU is too old for Triton)" in texts(choose("auto", "auto", "auto", P100))
 
 
 def test_only_training_asks_whether_the_cpu_is_fast_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "fast_bfloat16", lambda before: True)
+    monkeypatch.setattr(device, "fast_bfloat16", lambda previous: True)
     info = detect(), detect(training=True)
     assert [each.cpu_bfloat16 for each in info] == [False, not (info[1].cuda_names or info[1].mps)]
 

@@ -27,7 +27,7 @@ def test_the_table_has_the_devices_people_train_on() -> None:
 def test_a_row_has_a_source_and_plausible_figures(group: dict[str, Any], row: dict[str, Any]) -> None:
     assert len(row["source"]) > 5
     assert 60 < row["bandwidth_gb_s"] <= 8000
-    sizes = row["memory_gb"] if isinstance(row["memory_gb"], list) else [row["memory_gb"]]
+    sizes = row["sizes_gb"]
     assert sizes == sorted(sizes)
     assert all(1 < size <= 512 for size in sizes)
     full, halves = row.get("fp32_tflops"), [row.get("bf16_tflops"), row.get("fp16_tflops")]
@@ -88,7 +88,7 @@ def test_no_alias_stands_for_two_devices_that_a_size_does_not_tell_apart() -> No
 
 @pytest.mark.parametrize(("group", "row"), ROWS, ids=lambda each: each["name"])
 def test_a_row_is_found_by_each_of_its_aliases_and_by_its_full_name(group: dict[str, Any], row: dict[str, Any]) -> None:
-    sizes = row["memory_gb"] if isinstance(row["memory_gb"], list) else [row["memory_gb"]]
+    sizes = row["sizes_gb"]
     for name in (*row["aliases"], row["name"]):
         found = find_device(f"{name} {sizes[-1]}GB")
         assert found is not None

@@ -138,7 +138,7 @@ def test_a_cache_gives_the_logits_of_reading_all_at_once(pieces: list[int]) -> N
     model = tiny_model()
     tokens = torch.randint(65, (3, 16))
     whole = model(tokens)
-    cache = KVCache(TINY.n_layer, TINY.block_size)
+    cache = KVCache(TINY.block_size)
     for piece in tokens.split(pieces, dim=1):
         logits = model(piece, cache=cache)
         torch.testing.assert_close(logits, whole[:, cache.length - 1], rtol=1e-4, atol=1e-5)

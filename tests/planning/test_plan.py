@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -18,19 +19,11 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import named_device
 from nanoscope.planning.memory import TrainingMemory
-from nanoscope.planning.plan import (
-    Fields,
-    Plan,
-    advice,
-    encoded,
-    memory,
-    plan_elsewhere,
-    plan_here,
-    time_here,
-)
+from nanoscope.planning.plan import Plan, add_measured_time, advice, fit, outline, plan_elsewhere, plan_here
 from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.rig import Figures
+from nanoscope.training.forecast import save_seconds
 from nanoscope.training.initial_model import new_shape
 from small_runs import TINY, Folder
 
@@ -44,28 +37,23 @@ def request_of(config: TrainConfig = CONFIG, vocab_size: int = 65, **fields: Any
     return Request(config, "mine", new_shape(config, vocab_size), data, **fields)
 
 
-def measured(window_seconds: float = 0.05) -> Figures:
-    return Figures(
-        0.4,
-        100 * window_seconds,
-        0.0,
-        startup=3.0,
-        checkpoint=0.4,
-        steps=1,
-        eval_windows=100,
-        flops_per_token=10**6,
-        peak_flops=2e10,
-        peak_source="measured",
-    )
+def plan_of(request: Request, window_seconds: float = 0.05) -> Plan:
+    """As measured: 0.4 s a step."""
+    plan = outline(request, TrainingMemory(10**6, 10**8, 1), "float32", 10**10)
+    plan.fits, plan.peak_flops = True, 2e10
+    add_measured_time(plan, request, Figures(0.4, window_seconds, 0.0, steps=1), startup=3.0)
+    return plan
 
 
-def plan_of_memory(*, fitting: int) -> Fields:
+def plan_of_memory(*, fitting: int) -> Plan:
     """A sequence takes a gigabyte, and so many fit."""
-    return memory(request_of(), lambda size: TrainingMemory(1, 1, size * GB), 0, int((fitting + 0.5) * GB / 0.9))
+    plan = outline(request_of(), TrainingMemory(1, 1, GB), "float32", int((fitting + 0.5) * GB / 0.9))
+    fit(plan, request_of(), lambda size: TrainingMemory(1, 1, size * GB), 0)
+    return plan
 
 
 def test_splits_keep_the_sequences_of_an_iteration() -> None:
-    found = plan_of_memory(fitting=16)["splits"]
+    found = plan_of_memory(fitting=16).splits
     assert [(split.batch_size, split.gradient_accumulation_steps) for split in found] == [
         (2, 16), (4, 8), (8, 4), (16, 2), (32, 1),
     ]  # fmt: skip
@@ -75,7 +63,9 @@ def test_splits_keep_the_sequences_of_an_iteration() -> None:
 def test_a_run_fits_if_a_tenth_of_the_memory_is_left_besides_the_process() -> None:
     def fits(process: int, available: int) -> bool:
         counted = TrainingMemory(1, 1, 8 * GB)
-        return memory(request_of(), lambda size: counted, process, available)["fits"]
+        plan = outline(request_of(), counted, "float32", available)
+        fit(plan, request_of(), lambda size: counted, process)
+        return plan.fits
 
     assert fits(GB // 2, 10 * GB)
     assert not fits(GB // 2, 9 * GB)
@@ -84,17 +74,28 @@ def test_a_run_fits_if_a_tenth_of_the_memory_is_left_besides_the_process() -> No
 
 def test_the_whole_command_includes_start_up_evaluations_and_checkpoints() -> None:
     config = replace(CONFIG, max_iters=500, eval_interval=100, eval_iters=20)  # 2 × 160 windows
-    found = time_here(request_of(config), measured())
-    times = {part.phase: part.times * part.seconds for part in found["parts"]}
-    assert times == pytest.approx({"startup": 3, "step": 500 * 0.4, "eval": 5 * 16, "checkpoint": 5 * 0.4})
-    assert found["seconds"] == pytest.approx(sum(times.values()))
-    assert found["seconds_low"] < found["seconds"] < found["seconds_high"]
-    assert found["mfu"] == pytest.approx(found["tokens_per_second"] * 10**6 / 2e10)
+    found = plan_of(request_of(config))
+    times = {part.phase: part.times * part.seconds for part in found.parts}
+    save = save_seconds(10**8)
+    assert times == pytest.approx({"startup": 3, "step": 500 * 0.4, "eval": 5 * 16, "checkpoint": 5 * save})
+    assert found.seconds == pytest.approx(sum(times.values()))
+    assert found.seconds_low is not None
+    assert found.seconds_high is not None
+    assert found.seconds_low < found.seconds < found.seconds_high
+    assert found.tokens_per_second == pytest.approx(config.tokens_per_step / 0.4)
+
+
+def test_the_limit_of_time_bounds_a_run_on_another_device_too() -> None:
+    config = replace(GPT2, n_layer=2, n_head=2, n_embd=64, block_size=32, max_minutes=1.0)
+    found = on("RTX 4090", config)
+    assert found.seconds_high == 60
+    assert found.seconds_low is not None
+    assert found.seconds_low <= 60
 
 
 def test_of_a_run_that_is_half_done_only_the_rest_is_planned() -> None:
-    whole, half = (time_here(request_of(done=done), measured()) for done in (0, 250))
-    assert half["seconds"] - 3 == pytest.approx((whole["seconds"] - 3) / 2, rel=0.2)
+    whole, half = (plan_of(request_of(done=done)).seconds or 0.0 for done in (0, 250))
+    assert half - 3 == pytest.approx((whole - 3) / 2, rel=0.2)
 
 
 def test_the_advice_for_too_large_a_batch_is_the_largest_split_that_fits() -> None:
@@ -109,7 +110,7 @@ def test_a_model_that_fits_in_no_split_has_to_be_smaller() -> None:
 
 def test_a_run_that_needs_no_advice_gets_none() -> None:
     request = request_of(replace(CONFIG, max_iters=100))
-    assert advice(request, plan_of_memory(fitting=16) | time_here(request, measured(0.0001))) == []
+    assert advice(request, plan_of(request, 0.0001)) == []
 
 
 def on(device: str, config: TrainConfig = GPT2) -> Plan:
@@ -181,7 +182,7 @@ def test_the_plan_of_a_run_is_what_is_left_of_it_and_leaves_nothing_behind(folde
     before = sorted(folder.path.rglob("*"))
     with contextlib.chdir(folder.path):
         found = plan_here(understand(["run", "--max_iters=30"]), lambda text: None, seconds=0.3)
-    plan = json.loads(encoded(found))
+    plan = msgspec.to_builtins(found, enc_hook=str)
     assert (plan["schema"], plan["done"], plan["steps"]) == ("nanoscope.plan/3", 10, 20)
     assert 0 < plan["seconds_low"] < plan["seconds"] < plan["seconds_high"]
     assert [part["phase"] for part in plan["parts"]] == ["startup", "step", "eval", "checkpoint"]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
@@ -18,9 +17,7 @@ from safetensors.torch import load_file
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.prepare import prepare
-from nanoscope.planning import trying
-from nanoscope.planning.trying import Arms, Outcome, Trial, changes, with_length
-from nanoscope.planning.trying_report import command, fate
+from nanoscope.planning.trying import QUESTIONS, Arms, Outcome, Trials, shortened
 from small_runs import Folder
 
 RUN = TrainConfig(recipe="classic", max_iters=1000, warmup_iters=100, batch_size=16, gradient_accumulation_steps=1)
@@ -47,21 +44,27 @@ def best_rate(best: float) -> Callable[[TrainConfig], float]:
     return lambda config: 2.0 + 0.2 * math.log10(config.lr_scale / best) ** 2 + 0.2 * (config.batch_size != 16)
 
 
-def tried(arms: MadeUpArms, run: TrainConfig = RUN, iters: int = 1000, advised: Iterable[str] = ()) -> Trial:
-    trial = Trial(arms.train, run)
-    trial.iters, trial.confirmed_iters = iters, min(2 * iters, run.max_iters)
-    trial.ask_all(advised)
-    return trial
+def trials_of(arms: MadeUpArms, run: TrainConfig = RUN, advised: Iterable[str] = ()) -> Trials:
+    return Trials(arms.train, run, lambda text: None, advised)
 
 
-def proposals(trial: Trial) -> dict[str, float]:
-    return {each.question: each.best.factor for each in trial.findings if each.verdict == "helps" and each.best}
+def tried(arms: MadeUpArms, run: TrainConfig = RUN, iters: int = 1000, advised: Iterable[str] = ()) -> Trials:
+    trials = trials_of(arms, run, advised)
+    trials.iters, trials.confirmed_iters = iters, min(2 * iters, run.max_iters)
+    trials.ask(QUESTIONS)
+    return trials
+
+
+def proposals(trials: Trials) -> dict[str, dict[str, float]]:
+    return {each.question: each.best.settings for each in trials.findings if each.verdict == "helps" and each.best}
 
 
 @pytest.mark.parametrize("world", range(3))
 @pytest.mark.parametrize("best", [0.01, 0.1, 0.3, 1.0, 3.0, 10.0])
 def test_the_best_rate_is_proposed_and_no_other(best: float, world: int) -> None:
-    assert proposals(tried(MadeUpArms(best_rate(best), world))) == ({} if best == 1 else {"rate": best})
+    question = "lower_rate" if best < 1 else "higher_rate"
+    found = proposals(tried(MadeUpArms(best_rate(best), world)))
+    assert found == ({} if best == 1 else {question: {"lr_scale": best}})
 
 
 def test_of_hundreds_of_runs_without_anything_to_gain_next_to_none_gets_a_proposal() -> None:
@@ -76,7 +79,7 @@ def test_of_hundreds_of_runs_without_anything_to_gain_next_to_none_gets_a_propos
 
 def test_the_best_of_many_is_confirmed_with_seeds_that_did_not_choose_it() -> None:
     arms = MadeUpArms(best_rate(0.1))
-    rate = next(each for each in tried(arms).findings if each.question == "rate")
+    rate = next(each for each in tried(arms).findings if each.question == "lower_rate")
     assert rate.best is not None
     assert rate.best.gain is not None
     assert rate.best.gain.pairs >= 3
@@ -90,7 +93,7 @@ def test_a_gain_that_is_real_but_tiny_is_not_worth_a_change() -> None:
 
 def test_a_gain_that_longer_runs_do_not_show_is_not_proposed() -> None:
     trial = tried(MadeUpArms(lambda config: 2.0 - 0.2 * (config.lr_scale == 3 and config.max_iters < 150)), iters=100)
-    assert [each.verdict for each in trial.findings if each.question == "rate"] == ["not_confirmed"]
+    assert [each.verdict for each in trial.findings if each.question == "higher_rate"] == ["not_confirmed"]
 
 
 def test_each_change_is_tried_on_top_of_those_confirmed_before() -> None:
@@ -98,33 +101,32 @@ def test_each_change_is_tried_on_top_of_those_confirmed_before() -> None:
         return 2.0 + 0.3 * (config.warmup == 0) + 0.2 * (config.lr_scale != 0.3) + 0.2 * (config.batch_size != 16)
 
     trial = tried(MadeUpArms(loss), replace(RUN, warmup_iters=0))
-    assert proposals(trial) == {"warm_up": 1.0, "rate": 0.3}
-    assert (trial.proposed.warmup_iters, trial.proposed.lr_scale) == (100, 0.3)
+    assert proposals(trial) == {"warm_up": {"warmup_iters": 100}, "lower_rate": {"lr_scale": 0.3}}
+    assert (trial.best.warmup_iters, trial.best.lr_scale) == (100, 0.3)
 
 
 def test_a_larger_batch_is_compared_at_equal_time_and_the_run_gets_shorter_by_it() -> None:
     trial = tried(MadeUpArms(lambda config: 2.0 - 0.2 * (config.batch_size == 64)))
-    assert proposals(trial) == {"batch": 4.0}
-    proposed = trial.proposed
+    assert proposals(trial).keys() == {"larger_batch"}
+    proposed = trial.best
     assert (proposed.batch_size, proposed.max_iters, proposed.warmup_iters, proposed.lr_scale) == (64, 500, 50, 2.0)
 
 
 def test_when_it_is_stopped_what_is_known_is_kept_and_nothing_is_proposed_unconfirmed() -> None:
     arms = MadeUpArms(best_rate(0.1))
-    arms.until = 9
-    trial = tried(arms)
-    assert [(each.question, each.verdict) for each in trial.findings] == [
-        ("rate", "unfinished"),
-        ("batch", "unfinished"),
-    ]
-    assert (trial.proposed, str(trial.stopped), len(trial.findings[0].tried)) == (RUN, "interrupted", 4)
-    assert trial.findings[0].best is None
+    arms.until = 6
+    trials = trials_of(arms)
+    with pytest.raises(KeyboardInterrupt):
+        trials.ask(QUESTIONS)
+    assert [(each.question, each.verdict) for each in trials.findings] == [("lower_rate", "unfinished")]
+    assert (trials.best, len(trials.findings[0].tried)) == (RUN, 3)
+    assert trials.findings[0].best is None
 
 
 def test_advice_that_the_trials_do_not_bear_out_is_withdrawn() -> None:
     advised = ["lower_learning_rate", "warm_up", "check_loader", "raise_eval_interval"]
     trial = tried(MadeUpArms(best_rate(3.0)), advised=advised)
-    assert {action: fate(action, trial) for action in advised} == {
+    assert {action: trial.fate(action) for action in advised} == {
         "lower_learning_rate": "withdrawn",
         "warm_up": "withdrawn",
         "check_loader": "not_tried",
@@ -143,7 +145,7 @@ def test_dropout_is_tried_only_in_runs_of_the_whole_length(iters: int, asked: bo
     [(100, 0.001, 1, (100, 100)), (10_000, 0.01, 5, (564, 1128)), (500, 0.25, 2, (40, 80)), (20, 9.0, 1, (20, 20))],
 )
 def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
-    monkeypatch, run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
+    run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
 ) -> None:
     clock = 0.0
 
@@ -153,21 +155,24 @@ def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
         clock += 1.0 * (seconds_per_iteration > 0.001) + seconds  # a second to set up and to evaluate
         return Outcome(2.0, seconds_per_iteration)
 
-    monkeypatch.setattr(trying, "time", SimpleNamespace(monotonic=lambda: clock))
-    trial = Trial(train, replace(RUN, max_iters=run_iters), 60 * minutes)
+    run = replace(RUN, max_iters=run_iters)
+    trial = Trials(train, run, lambda text: None, seconds=60 * minutes, now=lambda: clock)
     trial.choose_length()
     assert (trial.iters, trial.confirmed_iters) == expected
 
 
 def test_a_shorter_run_has_the_schedule_of_the_run_in_small() -> None:
-    short = with_length(replace(RUN, lr_decay_iters=2000), 100)
+    short = shortened(replace(RUN, lr_decay_iters=2000), 0.1)
     assert (short.max_iters, short.warmup, short.decay_iters) == (100, 10, 200)
 
 
 def test_a_warm_up_is_tried_where_there_is_none_or_where_it_is_advised() -> None:
-    assert changes("warm_up", RUN, []) == []
-    assert changes("warm_up", RUN, ["warm_up"])[0][0].change == {"warmup_iters": 200}
-    assert changes("warm_up", replace(RUN, warmup_iters=0), [])[0][0].change == {"warmup_iters": 100}
+    def tried(run: TrainConfig, *advised: str) -> list[dict[str, float]]:
+        return list(trials_of(MadeUpArms(best_rate(1.0)), run, advised).changes("warm_up"))
+
+    assert tried(RUN) == []
+    assert tried(RUN, "warm_up") == [{"warmup_iters": 200}]
+    assert tried(replace(RUN, warmup_iters=0)) == [{"warmup_iters": 100}]
 
 
 # --- real runs ---
@@ -214,10 +219,10 @@ def test_the_whole_command_leaves_the_run_as_it_was_and_names_a_command_that_wor
     document = json.loads(out)
     assert fingerprint(folder.path / "run") == before
     assert not (folder.path / "run-tried").exists()
-    assert (document["schema"], document["iters"], document["run_iters"]) == ("nanoscope.try/2", 20, 20)
-    assert {each["question"] for each in document["findings"]} >= {"rate", "batch"}
-    rate = next(each for each in document["findings"] if each["question"] == "rate")
-    assert (rate["verdict"], rate["best"]["factor"] > 1) == ("helps", True)
+    assert (document["schema"], document["iters"], document["run_iters"]) == ("nanoscope.try/3", 20, 20)
+    verdicts = {each["question"]: each["verdict"] for each in document["findings"]}
+    assert verdicts.keys() >= {"lower_rate", "larger_batch"}
+    assert verdicts["higher_rate"] == "helps"
     with chdir(folder.path):
         config = resolve(shlex.split(document["command"])[2:]).config
     assert (config.out_dir, config.lr_scale > 1) == ("run-tried", True)
@@ -237,13 +242,13 @@ def test_ctrl_c_prints_what_is_known(folder: Folder) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
-    assert "Learning rates" in out
+    assert "Warm-up" in out
     assert "interrupted" in out
     assert "Traceback" not in out + err
 
 
 def test_without_a_confirmed_change_there_is_no_command() -> None:
-    assert command(Path("run"), Trial(lambda config: Outcome(2.0), RUN)) is None
+    assert trials_of(MadeUpArms(best_rate(1.0))).command(Path("run")) is None
 
 
 def test_a_log_or_a_run_of_nanogpt_can_not_be_tried_and_the_message_says_what_to_do(tmp_path: Path) -> None:

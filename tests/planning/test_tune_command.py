@@ -35,7 +35,7 @@ def test_a_rig_measures_iterations_and_evaluations_and_says_why_it_ended(folder:
     assert rig.facts.used["eval_batch_size"] == 3
     figures = rig.measure(0.01)
     assert 0 < figures.step < 10
-    assert 0 < figures.eval < figures.run
+    assert 0 < figures.window < figures.run
     rig.child.process.kill()
     with pytest.raises(ChildError, match="it does not fit into memory: the system ended the process"):
         rig.measure(0.01)
@@ -49,7 +49,7 @@ def test_tune_prints_one_document_and_writes_a_file_that_train_takes(folder: Fol
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     found = json.loads(out)
-    assert (found["schema"], found["settings"]) == ("nanoscope.tune/2", {})
+    assert (found["schema"], found["settings"]) == ("nanoscope.tune/3", {})
     assert "nothing could be compared" in found["summary"]
     assert "measuring the settings as they are" in err
     assert not (folder.path / "run").exists()
@@ -100,5 +100,5 @@ def test_ctrl_c_ends_it_without_a_file_and_without_processes(folder: Folder) -> 
 
 
 def test_the_search_does_not_import_torch_so_that_training_can_still_choose_its_environment() -> None:
-    code = "import sys, nanoscope.cli.tune, nanoscope.planning.tuning_file; sys.exit('torch' in sys.modules)"
+    code = "import sys, nanoscope.cli.tune, nanoscope.planning.tuning; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

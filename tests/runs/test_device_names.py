@@ -22,15 +22,15 @@ from nanoscope.runs.settings import read_settings
     ],
 )
 def test_the_whole_name_is_read(line: str, label: str) -> None:
-    facts: dict[str, object] = {}
-    read_settings(line, facts, set())  # type: ignore[arg-type]
-    found = find_device(str(facts["device_name"]))
+    settings = read_settings(line)
+    assert settings is not None
+    found = find_device(str(settings.facts["device_name"]))
     assert found is not None
     assert found.label == label
 
 
 @pytest.mark.parametrize("line", ["GeForce RTX 2070 with Max-Q Design", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"])
 def test_a_part_of_a_device_is_not_taken_for_the_whole(line: str) -> None:
-    facts: dict[str, object] = {}
-    read_settings(line, facts, set())  # type: ignore[arg-type]
-    assert find_device(str(facts["device_name"])) is None
+    settings = read_settings(line)
+    assert settings is not None
+    assert find_device(str(settings.facts["device_name"])) is None

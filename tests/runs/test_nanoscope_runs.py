@@ -111,7 +111,6 @@ NOTES: list[e.AnyEvent] = [
     e.Asleep(t=20.0, step=42, seconds=4000.0),
     e.Spike(t=20.0, step=43, loss=5.25, usual=2.5, score=9.0),
     e.CheckpointFailed(t=20.0, step=44, message="No space left on device"),
-    e.CheckpointSaved(t=20.0, step=44),
     e.Note(t=20.0, text="torch.compile does not work here"),
     e.Sample(t=20.0, step=45, seconds=0.4, path="samples/step-000045.txt", beginning="ROMEO:\nwhat (ever)"),
 ]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from nanoscope.runs import growing
+from nanoscope.runs import own
 from nanoscope.runs.events import (
     EVENTS_VERSION,
     MAX_EXTRAS,
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_may_be_null_or_nan(folder: Path) -> None:
 
 
 def test_a_line_longer_than_any_event_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(own, "PIECE_BYTES", 4096)
     whole = seen(OwnRun(folder).read())
     with (folder / "events.jsonl").open("ab") as file:
         file.write(b"x" * 20_000 + b"\n")
@@ -272,6 +272,14 @@ def test_a_resume_that_has_not_trained_yet_has_the_evaluations_before_its_checkp
     assert (run.last_step, run.resumed_at) == (10, [10])
 
 
+def test_lines_that_two_processes_write_count_once_and_lower_steps_alone_begin_another_run(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.write(Start(), *(Iter(step=step, loss=4.0 - step) for step in (0, 0, 1, 1, 2, 2)), Iter(step=0, loss=9.0))
+    first, second = OwnRun(tmp_path).read().runs
+    assert (list(first.steps.step), list(first.steps.loss), first.resumed_at) == ([0, 1, 2], [4.0, 3.0, 2.0], [])
+    assert list(second.steps.step) == [0]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, seed: int) -> None:
     chance, step, file = Random(seed), 0, EventFile(tmp_path)
@@ -291,5 +299,5 @@ def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, se
         file.write(*kinds[which])
     file.write(Eval(step=step + 1, val_loss=0.9))
     listed, evals = summary_of(tmp_path), OwnRun(tmp_path).read().runs[-1].evals
-    assert [vars(evaluation) for evaluation in listed.evaluations] == [vars(evaluation) for evaluation in evals]
+    assert [vars(evaluation) for evaluation in listed.run.evals] == [vars(evaluation) for evaluation in evals]
     assert listed.best_evaluation == min((e.val, e.step) for e in evals if e.val != NOT_FINITE)

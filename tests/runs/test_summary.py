@@ -62,11 +62,11 @@ def test_a_run_that_begins_anew_in_its_file_forgets_the_old_one(tmp_path: Path) 
     file = EventFile(tmp_path)
     file.write(Start(config={"seed": 1}), Eval(step=50, val_loss=1.0), *iterations(0, 1), Start(config={"seed": 2}))
     summary = summary_of(tmp_path)
-    assert (summary.best_evaluation, summary.settings, summary.trained) == ((None, None), {"seed": 2}, False)
+    assert (summary.best_evaluation, summary.settings, summary.state) == ((None, None), {"seed": 2}, "starting")
     file.write(*iterations(0))
     assert summary.look().complete
-    assert summary.trained
-    assert summary.sessions == 2
+    assert summary.state == "live"
+    assert summary.reader.sessions == 2
 
 
 def test_a_replaced_file_is_read_from_its_beginning(tmp_path: Path) -> None:

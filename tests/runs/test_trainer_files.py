@@ -7,7 +7,7 @@ import pytest
 import nanoscope.runs.trainers
 from nanoscope.findings.analyse import analyse
 from nanoscope.runs.run import Traits
-from nanoscope.runs.trainers import OWN_SETTINGS, load
+from nanoscope.runs.trainers import load
 from nanoscope.words.language import Language
 
 FOLDER = Path(nanoscope.runs.trainers.__file__).parent
@@ -73,7 +73,7 @@ def test_the_page_about_trainers_has_a_file_that_works(read, tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_advice_only_names_settings_that_there_are(name) -> None:
-    assert {setting.partition("=")[0] for setting in TRAINERS[name].flags} <= {*OWN_SETTINGS}
+    assert {setting.partition("=")[0] for setting in TRAINERS[name].flags} <= {*TRAINERS["nanogpt"].kept}
 
 
 def test_a_trainer_of_ones_own_is_a_file_in_the_configuration_folder(read, tmp_path, monkeypatch) -> None:

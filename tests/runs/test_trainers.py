@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from nanoscope.runs.scan import cells
+
 BAR = "━" * 20
 
 
@@ -303,6 +305,68 @@ def test_lines_with_a_time_and_no_loss_are_steps(read) -> None:
     assert list(run.steps.step) == [0, 100, 200, 500]
     assert all(math.isnan(loss) for loss in run.steps.loss)
     assert run.steps.time_s[1] == pytest.approx(0.1681)
+
+
+def test_lines_with_an_epoch_a_step_and_a_time_but_no_loss_are_steps(read) -> None:
+    lines = "".join(
+        f"(epoch: 3, iters: {i}, time: 0.51{i // 100}, data: 0.002) D: 0.3 G: 1.9\n" for i in range(100, 600, 100)
+    )
+    (run,) = read(lines).runs
+
+    assert list(run.steps.step) == [100, 200, 300, 400, 500]
+    assert run.steps.time_s[0] == pytest.approx(0.511)
+
+
+def test_what_is_printed_below_a_step_is_no_step(read) -> None:
+    text = ""
+    for i in range(50, 90, 10):
+        text += f"I0102 03:0{i // 10}:00.000001 77 solver.cpp:219] Iteration {i} (0.2 iter/s, 60.00s/10 iters), loss = 0.{i}\n"
+        for output, name in enumerate(("loss_a", "loss_b")):
+            text += f"I0102 03:0{i // 10}:00.000002 77 solver.cpp:238]     Train net output #{output}: {name} = 0.1 (* 1 = 0.1 loss)\n"
+    (run,) = read(text).runs
+
+    assert list(run.steps.step) == [50, 60, 70, 80]
+    assert list(run.steps.loss) == pytest.approx([0.50, 0.60, 0.70, 0.80])
+    assert run.steps.time_s[1] == pytest.approx(6.0)
+
+
+def test_the_averages_below_an_epoch_are_no_steps(read) -> None:
+    text = ""
+    for epoch in range(4, 7):
+        text += f"Averaged stats: lr: 0.00{epoch}  loss: 9.0 (9.0)\n"
+        text += "".join(
+            f"Epoch: [{epoch}]  [{b:2d}/30]  eta: 0:00:09  loss: 2.{epoch} (2.5)  time: 0.30\n" for b in (0, 10, 20)
+        )
+    (run,) = read(text).runs
+
+    assert list(run.steps.loss) == pytest.approx([2.4] * 3 + [2.5] * 3 + [2.6] * 3)
+
+
+def test_an_epoch_that_is_validated_too_is_still_an_epoch_of_training(read) -> None:
+    text = "".join(
+        f'{{"train_loss": 3.{9 - e}, {"" if e != 3 else chr(34) + "test_loss" + chr(34) + ": 1.5, "}"epoch": {e}}}\n'
+        for e in range(1, 7)
+    )
+    (run,) = read(text).runs
+
+    assert list(run.steps.step) == [1, 2, 3, 4, 5, 6]
+    assert [(e.step, e.val) for e in run.evals] == [(3, 1.5)]
+
+
+def test_a_log_that_was_emptied_while_it_was_written_loses_no_line(read) -> None:
+    (run,) = read("\0" * 9000 + "".join(f"step {s} | loss 4.{s}\n" for s in range(10, 60, 10))).runs
+
+    assert list(run.steps.step) == [10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize(
+    "logger", ["10:00:01 net.train INFO:", f"2031-01-01 10:00:01 - {'package.' * 12}trainer - INFO -"]
+)
+def test_the_level_of_a_logger_is_not_infinite_and_its_name_is_no_label(logger) -> None:
+    found = [(cell.label, cell.text) for cell in cells(f"{logger} Step 3 | Loss: 2.5") if cell.part != "stamp"]
+
+    assert [text for _, text in found] == ["3", "2.5"]
+    assert len(found[0][0].split()) < 5
 
 
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
-from nanoscope.training.console import BarTerminal, PlainTerminal, StageDisplay, open_terminal
+from nanoscope.training import console
+from nanoscope.training.console import BarTerminal, PlainTerminal, open_terminal, stages
 from nanoscope.training.stopping import StopRequest
 
 
@@ -84,11 +85,11 @@ def test_stages_are_shown_only_if_they_take_long(
 ) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    with StageDisplay() as display:
-        display.show("reading", 0.1)
-        now += StageDisplay.QUIET_SECONDS
-        display.show("reading", 0.5)
-        display.show("reading", 0.6)
-        now += StageDisplay.PLAIN_LINE_SECONDS
-        display.show("tokenizing", 0.1)
+    with stages() as show:
+        show("reading", 0.1)
+        now += console.QUIET_SECONDS
+        show("reading", 0.5)
+        show("reading", 0.6)
+        now += console.LINE_SECONDS
+        show("tokenizing", 0.1)
     assert capsys.readouterr().err == "reading: 50%\ntokenizing: 10%\n"

@@ -14,7 +14,7 @@ import pytest
 
 from nanoscope.data.loader import Batch, BatchLoader
 from nanoscope.training import run as run_module
-from nanoscope.training.checkpoint import CheckpointWriter, Snapshot
+from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.engine import Engine, Step
 from nanoscope.training.phases import PhaseClock
 from small_runs import Folder
@@ -111,10 +111,10 @@ def failed_first_save(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
 def _without_room_from(step: int, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
     save = CheckpointWriter.save
 
-    def full_disk(self: CheckpointWriter, snapshot: Snapshot) -> object:
-        if snapshot.step >= step:
+    def full_disk(self: CheckpointWriter, *snapshot: Any) -> object:
+        if snapshot[2].step >= step:
             return "No space left on device"
-        return save(self, snapshot)
+        return save(self, *snapshot)
 
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointWriter, "save", full_disk)

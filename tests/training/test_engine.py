@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
+from nanoscope.errors import JobError
 from nanoscope.hardware.device import DeviceConfig
-from nanoscope.hardware.memory import OptimizerTooLargeError, SequenceTooLargeError
 from nanoscope.messages import joined
 from nanoscope.model import ModelConfig, Modern, build_model
 from nanoscope.training.distributed import Processes
@@ -141,7 +141,7 @@ def test_too_little_memory_halves_the_micro_batch_and_repeats_the_step_exactly(m
 
 def test_a_sequence_that_does_not_fit_alone_is_an_error(memory_for: Any) -> None:
     memory_for(0)
-    with pytest.raises(SequenceTooLargeError):
+    with pytest.raises(JobError, match="out of memory with one sequence"):
         engine().step([sequences()], 0, 1e-3)
 
 
@@ -152,7 +152,7 @@ def test_too_little_memory_for_the_optimizer_is_an_error_at_once(monkeypatch: py
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
     monkeypatch.setattr(trained.optimizer, "step", full)
-    with pytest.raises(OptimizerTooLargeError):
+    with pytest.raises(JobError, match="out of memory in the optimizer's step"):
         trained.step([sequences()], 0, 1e-3)
     assert trained.micro_batch == 8
 

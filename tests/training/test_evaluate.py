@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from nanoscope.data.dataset import mapped
 from nanoscope.errors import JobError
 from nanoscope.hardware.device import DeviceConfig
-from nanoscope.hardware.memory import SequenceTooLargeError
 from nanoscope.messages import joined
 from nanoscope.training.distributed import Processes
 from nanoscope.training.evaluate import Evaluator, evaluation_starts
@@ -123,5 +122,5 @@ def test_where_memory_does_not_suffice_an_evaluation_goes_on_in_smaller_batches(
     assert evaluator.evaluate(narrow) == whole
     assert narrow.seen == 200
     assert evaluator.batch <= 10
-    with pytest.raises(SequenceTooLargeError):
+    with pytest.raises(JobError, match="out of memory with one sequence"):
         evaluator.evaluate(Narrow(0))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nanoscope.runs.events import AnyEvent, Eval, Iter, Note, Start, decode
+from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import ConsoleLog, EventsFile, LogFile, Reporter, Terminal, open_sinks
 from nanoscope.training.run_folder import RunFolder
 
@@ -23,7 +24,7 @@ def events_in(path: Path) -> list[AnyEvent | None]:
 
 def test_terminal_console_log_and_events_agree(tmp_path: Path) -> None:
     terminal = Lines()
-    reporter = Reporter(RunFolder(tmp_path), *open_sinks(RunFolder(tmp_path), terminal, started_ago=5.0))
+    reporter = Reporter(RunFolder(tmp_path), PhaseClock(5.0), *open_sinks(RunFolder(tmp_path), terminal))
     reporter.emit(Start(run="run", nanoscope="0.1.0"))
     reporter.emit(Eval(step=10, train_loss=1.5, val_loss=1.6))
     reporter.close()
@@ -39,7 +40,7 @@ def test_terminal_console_log_and_events_agree(tmp_path: Path) -> None:
 
 
 def test_a_reporter_without_sinks_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(RunFolder(tmp_path))
+    reporter = Reporter(RunFolder(tmp_path), PhaseClock())
     reporter.emit(Note(text="something"))
     reporter.advance(3)
     reporter.close()
@@ -49,7 +50,7 @@ def test_a_reporter_without_sinks_says_nothing(tmp_path: Path, capsys: pytest.Ca
 
 def test_text_of_others_is_printable_on_the_terminal_and_in_the_log(tmp_path: Path) -> None:
     terminal = Lines()
-    Reporter(RunFolder(tmp_path), ConsoleLog(tmp_path / "console.log", terminal), terminal).emit(
+    Reporter(RunFolder(tmp_path), PhaseClock(), ConsoleLog(tmp_path / "console.log", terminal), terminal).emit(
         Note(text="\x1b[31mred")
     )
     assert terminal.seen == ["note: ␛[31mred"]
@@ -67,7 +68,7 @@ def test_each_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> Non
     for name in ("events.jsonl", "console.log"):
         (tmp_path / name).symlink_to("/dev/full")
     terminal = Lines()
-    reporter = Reporter(RunFolder(tmp_path), *open_sinks(RunFolder(tmp_path), terminal, started_ago=0.0))
+    reporter = Reporter(RunFolder(tmp_path), PhaseClock(), *open_sinks(RunFolder(tmp_path), terminal))
     for _ in range(3):
         reporter.emit(Note(text="something"))
     assert [line for line in terminal.seen if line.startswith("warning")] == [

@@ -12,7 +12,7 @@ BLANK = "⠀"
 def run_of(losses: list[float], times: list[float] | None = None) -> Run:
     run = Run("generic", Traits())
     for step, loss in enumerate(losses):
-        run.steps.append(step, loss, times[step] if times else 0.1, *[math.nan] * 4)
+        run.steps.extend([step], [loss], [times[step] if times else 0.1], *[[math.nan]] * 4)
     return run
 
 
@@ -68,7 +68,7 @@ def test_a_constant_loss_is_a_flat_line():
 def test_very_many_steps_are_drawn_from_a_sample():
     run = run_of([])
     for step in range(200_000):
-        run.steps.append(step, 4 - step / 100_000, 0.1, *[math.nan] * 4)
+        run.steps.extend([step], [4 - step / 100_000], [0.1], *[[math.nan]] * 4)
     chart = loss_chart(run, 60, ENGLISH)
     first, last = map(int, chart[-1].split())
     assert first < 20_000

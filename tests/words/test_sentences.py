@@ -1,7 +1,9 @@
 import pytest
 
+from nanoscope.findings import compare as compared
 from nanoscope.findings import declared, eta, mfu, slow, timing
-from nanoscope.findings.compare import declared as compared
+from nanoscope.findings.compare.effects import Effect, Measured
+from nanoscope.findings.compare.runs import Compared
 from nanoscope.messages import LANGUAGES, NO_BREAK_SPACE
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence, verdict_title
@@ -10,7 +12,7 @@ ENGLISH = Language("en")
 FOR_COMPARISONS = (
     compared.ComparisonRow,
     compared.ConfigDifference,
-    compared.Compared,
+    Compared,
 )
 
 
@@ -19,7 +21,7 @@ def english(finding: declared.Finding) -> str:
 
 
 def test_every_finding_about_a_run_has_a_text():
-    others = set(declared.Finding.__subclasses__()) - {declared.Verdict, *FOR_COMPARISONS}
+    others = {*declared.Finding.__subclasses__(), mfu.Mfu} - {declared.Verdict, mfu.OnDevice, *FOR_COMPARISONS}
     for kind in {*declared.Verdict.__subclasses__(), *others}:
         assert kind.TEXT is not None or "text" in vars(kind), kind
     for kind in declared.Verdict.__subclasses__():
@@ -27,7 +29,7 @@ def test_every_finding_about_a_run_has_a_text():
 
 
 def test_every_finding_about_several_runs_has_its_messages():
-    for kind in compared.Compared.__subclasses__():
+    for kind in {*Compared.__subclasses__(), *Measured.__subclasses__()} - {Measured}:
         assert kind.TEXT is not None or {"text", "said"} & {*vars(kind)}, kind
 
 
@@ -56,15 +58,15 @@ def test_overfitting_seen_in_one_evaluation_only_is_not_called_mild():
     assert "doesn't show when it was best" in text
 
 
-def effect(verdict: str, confidence: str, noise_from: str | None = None) -> compared.Effect:
-    return compared.Effect(
+def effect(verdict: str, confidence: str, noise_from: str | None = None) -> Effect:
+    return Effect(
         setting="dropout", values=("0", "0.1"), losses=(2.0, 2.0123), runs=((0,), (1,)), measure="val", step=100,
         verdict=verdict, best=0, difference=0.01234, noise=0.0031, noise_from=noise_from, ties=(), edge=None, fixed=(),
         among=(), seed_differs=False, confidence=confidence,
     )  # type: ignore[arg-type]  # fmt: skip
 
 
-def said(finding: compared.Compared) -> str:
+def said(finding: Compared) -> str:
     return ENGLISH.render(finding.said(("a", "b")), finding)
 
 
@@ -91,8 +93,7 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
         logged=0.0999,
         settled=0.1107,
         last=0.0999,
-        trust="wrong_peak",
-        reason="assumes_other_device",
+        outcome="other_device",
         assumed_device="A100",
         assumed_tflops=312.0,
         achieved_tflops=34.54,
@@ -101,7 +102,7 @@ def test_the_mfu_on_a_4070_ti_is_given_beside_the_printed_one():
         peak_dtype="bfloat16",
         peak_source="vendor",
         recomputed=0.4307,
-        lag=0.01,
+        lags=False,
     )
     assert english(finding) == (
         "Achieved 34.5 TFLOP/s = MFU 11.1% × 312 TFLOP/s, the peak of A100, which the trainer assumes. "

@@ -28,7 +28,7 @@ def prepare(
     """
     from nanoscope.data.prepare import prepare as prepare_dataset
     from nanoscope.errors import UsageError
-    from nanoscope.training.console import StageDisplay
+    from nanoscope.training.console import stages
 
     if not sources:
         raise UsageError(
@@ -36,5 +36,5 @@ def prepare(
         )
     given = [os.fspath(source) for source in sources]
     folder = None if out is None else Path(out)
-    with StageDisplay() as display:
-        return prepare_dataset(given, folder, on_progress=display.show, on_warning=warn, **options)
+    with stages() as show:
+        return prepare_dataset(given, folder, on_progress=show, on_warning=warn, **options)

@@ -47,14 +47,14 @@ def evaluate(
     from nanoscope.findings.scores import rank
     from nanoscope.hardware.device import set_up_device
     from nanoscope.interop.models import open_models
-    from nanoscope.training.console import StageDisplay
+    from nanoscope.training.console import stages
     from nanoscope.training.scoring import open_text, score
 
     opened = open_models([os.fspath(model) for model in given], checkpoint)
     choice, notes = set_up_device(device, dtype)
-    with StageDisplay() as display:
-        text = open_text(opened, os.fspath(dataset), split, display.show)
-        found = rank(*score(opened, text, choice, windows, display.show))
+    with stages() as show:
+        text = open_text(opened, os.fspath(dataset), split, show)
+        found = rank(*score(opened, text, choice, windows, show))
     problems = [Message("warning: {text}", text=problem) for model in opened for problem in model.problems]
     said = [language.render(note) if isinstance(note, Message) else note for note in [*problems, *notes]]
     return Answer(found, said, language, print_scores, partial(scores_json, found))

@@ -15,7 +15,7 @@ from nanoscope.messages import Message, on_terminal
 
 if TYPE_CHECKING:
     from nanoscope.planning.plan import Plan
-    from nanoscope.planning.trying import Trial
+    from nanoscope.planning.trying import Trials
 
 
 def plan(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Plan":
@@ -45,7 +45,7 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
     """
     from nanoscope.findings.analyse import analyse
     from nanoscope.runs.reader import read_log
-    from nanoscope.training.console import StageDisplay
+    from nanoscope.training.console import stages
 
     if not 0 < minutes < float("inf"):
         raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
@@ -57,9 +57,9 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
 
     from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
 
-    with StageDisplay() as display:
-        trial = try_run(folder, [each.action for each in advice], minutes, display.show)
-    return Tried(folder, trial, advice)
+    with stages() as show:
+        trials = try_run(folder, [each.action for each in advice], minutes, show)
+    return Tried(folder, trials, advice)
 
 
 @dataclass
@@ -67,30 +67,39 @@ class Tried:
     """What was tried about a run, and what became of the advice. As a text, what `nanoscope try` prints."""
 
     folder: Path
-    trial: "Trial"
+    trials: "Trials"
     advice: Sequence[Advice]
 
     @property
     def complete(self) -> bool:
         """Whether all was tried: Ctrl-C stops before."""
-        return self.trial.stopped != Message("interrupted")
+        return self.trials.stopped != Message("interrupted")
 
     def json(self) -> dict[str, object]:
         """The document of `nanoscope try --json`."""
-        from nanoscope.planning.trying_report import document
-
-        return document(self.folder, self.trial, [each.action for each in self.advice])
+        trials = self.trials
+        return {
+            "schema": "nanoscope.try/3",
+            "run": str(self.folder),
+            "iters": trials.iters,
+            "confirmed_iters": trials.confirmed_iters,
+            "run_iters": trials.run.max_iters,
+            **trials.document(),
+            "advice": [{"action": each.action, "fate": trials.fate(each.action)} for each in self.advice],
+            "command": trials.command(self.folder),
+        }
 
     def __str__(self) -> str:
-        from nanoscope.planning.trying_report import FATES, command, fate, lines
+        from nanoscope.planning.trying import FATES
         from nanoscope.words.language import choose_language
         from nanoscope.words.sentences import sentence
 
         language = choose_language()
-        said = [("" if indent else "\n") + "  " * indent + on_terminal(text) for indent, text in lines(self.trial)]
+        said = [on_terminal(text) for text in self.trials.lines()]
         for each in self.advice:
-            said.append(f"  {on_terminal(FATES[fate(each.action, self.trial)])} {sentence(each, language)}")
-        if (use := command(self.folder, self.trial)) is not None:
+            fate = FATES[self.trials.fate(each.action)]
+            said.append(f"{on_terminal(fate)} {sentence(each, language)}")
+        if (use := self.trials.command(self.folder)) is not None:
             said.append("\n" + on_terminal(Message("Train with what was confirmed:\n  {command}", command=use)))
         return "\n".join(said)
 

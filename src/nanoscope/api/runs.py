@@ -40,13 +40,12 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
     clock = PhaseClock()
     resolved = resolve_and_make_ready(words_of(preset, settings))
 
-    from nanoscope.training.launch import report_nothing_to_train, train_run
+    from nanoscope.training.launch import train_run
 
     with _undone():
         try:
             trained, end, stop = train_run(resolved, clock, closing_lines)
         except NothingToTrainError as reason:
-            report_nothing_to_train(reason, closing_lines)
             return Run(reason.folder)
     if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
         signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end

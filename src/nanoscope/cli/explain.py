@@ -146,7 +146,7 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
         text = stream.read()
     shown = read_stream(BytesIO(text), source, keep_rows=True)
     log = shown if path == "-" else read_log(source)
-    log.rows = shown.rows
+    log.shown = shown.shown
     analyses = [analyse(run, options, log) for run in log.runs]
     print_annotated(clean_lines(BytesIO(text)), log, analyses, page)
     return analyses or [analyse_nothing(log, options)]

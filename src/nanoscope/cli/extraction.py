@@ -19,9 +19,6 @@ MAKERS = (
     "say",
     "JobError",
     "UsageError",
-    "DoesNotFitError",
-    "LockedError",
-    "OtherVersionError",
     "NewerVersionError",
 )
 

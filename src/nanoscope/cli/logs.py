@@ -130,3 +130,10 @@ def check_folder(folder: Path, command: str) -> None:
 def progress(text: Message) -> None:
     """Print a line about what is being done to standard error."""
     print(on_terminal(text), file=sys.stderr, flush=True)
+
+
+def print_json(document: object) -> None:
+    """Print a document of structs, dataclasses and messages, which are in English; infinity is null."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=1).decode() + "\n")

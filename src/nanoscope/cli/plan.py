@@ -1,11 +1,11 @@
 """`nanoscope plan`."""
 
-import sys
-
-from nanoscope.cli.logs import Json, progress
+from nanoscope.cli.logs import Json, print_json, progress
 from nanoscope.cli.train import Words
 from nanoscope.errors import JobError
 from nanoscope.messages import Message, on_terminal
+from nanoscope.units import short_bytes
+from nanoscope.version import __version__
 
 
 def plan(
@@ -42,29 +42,25 @@ def plan(
     config = resolve(words).config
     make_cpu_ready(config.device, config.dtype, training=True)  # takes effect only before torch is imported
 
-    from nanoscope.planning.plan import encoded, plan_for, plans_everywhere
+    from nanoscope.planning.plan import SCHEMA, plan_for, plans_everywhere
     from nanoscope.planning.plan_text import lines, table
-    from nanoscope.units import short_bytes
 
     if all_devices:
         progress(Message("computing for every device that is known"))
         plans = plans_everywhere(words)
-        if as_json:
-            sys.stdout.write(encoded(plans))
-        else:
-            for line in table(plans):
-                print(on_terminal(line))
-        return 0
-    found = plan_for(words, progress)
-    if as_json:
-        sys.stdout.write(encoded(found))
     else:
-        for line in lines(found):
+        plans = [plan_for(words, progress)]
+    found = plans[0]
+    if as_json:
+        print_json({"schema": SCHEMA, "nanoscope": __version__, "plans": plans} if all_devices else found)
+    else:
+        for line in table(plans) if all_devices else lines(found):
             print(on_terminal(line))
-    if not found.fits:
+    if not all_devices and not found.fits:
         raise JobError(
             "does not fit: needs {needed}, has {available}\n{advice}",
-            needed=short_bytes(found.peak_bytes), available=short_bytes(found.available_bytes),
+            needed=short_bytes(found.peak_bytes),
+            available=short_bytes(found.available_bytes),
             advice=found.advice[0],
-        )  # fmt: skip
+        )
     return 0

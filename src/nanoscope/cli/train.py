@@ -1,6 +1,7 @@
 """`nanoscope train`, whose words are sources and settings."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,12 +117,11 @@ def _dataset_of(text: str) -> Path:
 def _tuned(resolved: "Resolved") -> "Resolved":
     """The same with the settings that are the fastest here."""
     from nanoscope.planning.tuning import MINUTES, tune
-    from nanoscope.planning.tuning_file import in_one_line, remarks, with_settings
 
     if resolved.config.init_from == "resume" and resolved.given.get("init_from") == "auto":
         progress(Message("{option} is ignored: a resumed run keeps its settings", option="--tune"))
         return resolved
     tuned = tune(resolved, MINUTES, progress)
-    for text in (Message("tuned: {chosen}", chosen=in_one_line(tuned)), *remarks(tuned)):
-        progress(text)
-    return with_settings(resolved, tuned)
+    progress(Message("tuned: {chosen}", chosen=tuned.summary()))
+    settings = tuned.settings
+    return replace(resolved, given={**resolved.given, **settings}, config=replace(resolved.config, **settings))

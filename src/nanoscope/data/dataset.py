@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import reprlib
 import shlex
 import shutil
 from bisect import bisect_right
@@ -37,7 +36,7 @@ Positive = Annotated[int, msgspec.Meta(gt=0, lt=2**62)]
 class Shard(msgspec.Struct):
     """A file of a split; shard 3 of the training split is train-00003.bin."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(pattern=r"^(train|val)-\d{5}\.bin$")]
     tokens: Positive
 
 
@@ -45,33 +44,36 @@ class SplitMeta(msgspec.Struct):
     tokens: Count
     characters: Count
     bytes: Count
-    shards: list[Shard]
+    shards: Annotated[list[Shard], msgspec.Meta(min_length=1)]
 
 
-class Header(msgspec.Struct, tag_field="format", tag="nanoscope-dataset"):
-    """What meta.json says in every version."""
-
-    version: int
-
-
-class DatasetMeta(Header):
+class DatasetMeta(msgspec.Struct, tag_field="format", tag="nanoscope-dataset"):
     """The content of meta.json."""
 
+    version: int
     sources: list[str]
     documents: Count
     skipped_files: Count
     vocab_size: Positive
     dtype: str
-    splits: dict[Split, SplitMeta]
+    splits: Annotated[dict[Split, SplitMeta], msgspec.Meta(min_length=len(SPLITS))]
     fingerprint: str
     tokenizer: dict[str, Any]
+
+
+class NanogptMeta(msgspec.Struct):
+    """The content of nanoGPT's meta.pkl."""
+
+    vocab_size: Annotated[int, msgspec.Meta(gt=0, le=1 << 16)]
+    itos: Any = None
+    """The text of each id, unless its prepare.py was written for another tokenizer."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
 class TokenSplit:
-    """The tokens of one split, as if its shards, which have names, were one array."""
+    """The tokens of one split: its named shards, read like one array."""
 
     def __init__(self, shards: Mapping[Path | str, TokenArray], vocab_size: int) -> None:
         self._paths, self._arrays, self._vocab_size = list(shards), list(shards.values()), vocab_size
@@ -151,15 +153,15 @@ def open_dataset(folder: Path | str) -> Dataset:
 def read_meta(folder: Path) -> DatasetMeta:
     """Return the meta.json of a dataset prepared by nanoscope."""
     path = folder / META
-    content = read_small(path)
     try:
-        if msgspec.json.decode(content, type=Header).version != VERSION:
-            raise JobError(
-                "{path} was written by another version of nanoscope: update it, or prepare the data again.", path=path
-            )
-        return msgspec.json.decode(content, type=DatasetMeta)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        meta = msgspec.json.decode(read_small(path), type=DatasetMeta)
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, str(why(error))[:200]) from error  # it may repeat a value of the file
+    if meta.version != VERSION:
+        raise JobError(
+            "{path} was written by another version of nanoscope: update it, or prepare the data again.", path=path
+        )
+    return meta
 
 
 def _damaged(path: Path, reason: Message | str) -> JobError:
@@ -174,26 +176,14 @@ def _open_ours(folder: Path) -> Dataset:
     meta = read_meta(folder)
     tokenizer = tokenizer_from_json(meta.tokenizer)
     vocab_size, dtype = tokenizer.vocab_size, dtype_for(tokenizer.vocab_size)
-    if (meta.vocab_size, meta.dtype) != (vocab_size, dtype.name):
-        reason = Message("its tokenizer has {n} tokens, stored as {dtype}", n=vocab_size, dtype=dtype.name)
-        raise _damaged(folder / META, reason)
     splits = {}
     for name in SPLITS:
-        shards = meta.splits[name].shards if name in meta.splits else []
-        names = [shard.name for shard in shards]
-        if not names or names != [shard_name(name, number) for number in range(len(shards))]:
-            raise _damaged(folder / META, Message("its shards of the {split} split are invalid", split=name))
-        for shard in shards:
-            size, expected = _size(folder / shard.name), shard.tokens * dtype.itemsize
-            if size != expected:
-                reason = Message("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected)
-                raise _damaged(folder / shard.name, reason)
-        splits[name] = mapped([folder / shard for shard in names], vocab_size)
+        files = {folder / shard.name: shard.tokens * dtype.itemsize for shard in meta.splits[name].shards}
+        for file, expected in files.items():
+            if (size := _size(file)) != expected:
+                raise _damaged(file, Message("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected))
+        splits[name] = mapped(list(files), vocab_size)
     return Dataset(folder, tokenizer, vocab_size, meta.fingerprint, splits)
-
-
-def shard_name(split: str, number: int) -> str:
-    return f"{split}-{number:05d}.bin"
 
 
 def _size(path: Path) -> int:
@@ -231,11 +221,7 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
     """Return the tokenizer and the size of the vocabulary in nanoGPT's meta.pkl; None for a custom tokenizer."""
     content = read_small(path)
     try:
-        meta = load_plain(content)
-        characters = meta.get("itos")
-        vocab_size = meta.get("vocab_size", characters and len(characters))
-        if type(vocab_size) is not int or not 0 < vocab_size <= 1 << 16:
-            raise ValueError(f"its vocab_size is {reprlib.repr(vocab_size)}")
+        meta = msgspec.convert(load_plain(content), NanogptMeta)
     except Exception as error:  # a hostile or damaged pickle may raise anything
         raise JobError(
             "{path} is not nanoGPT's metadata ({reason}), and nothing in it was run.\n"
@@ -243,13 +229,11 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
             path=path,
             reason=printable(str(error)[:80]),
         ) from error
-    try:
-        alphabet = [characters[i] for i in range(vocab_size)]
-        if not all(isinstance(character, str) and len(character) == 1 for character in alphabet):
-            raise TypeError
-        return tokenizer_from_json({"kind": "char", "alphabet": "".join(alphabet)}), vocab_size
-    except (JobError, LookupError, TypeError):
-        return None, vocab_size  # a custom tokenizer: the ids can be trained on, but not decoded
+    with suppress(JobError, LookupError, TypeError):
+        alphabet = [meta.itos[i] for i in range(meta.vocab_size)]
+        if set(map(len, alphabet)) == {1}:
+            return tokenizer_from_json({"kind": "char", "alphabet": "".join(alphabet)}), meta.vocab_size
+    return None, meta.vocab_size  # a custom tokenizer: the ids can be trained on, but not decoded
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -261,8 +245,8 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     lock = out.parent / f".{out.name}.lock"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(lock) as whose:
-            temporary, replaced = (out.parent / f".{out.name}.{use}{whose}" for use in ("preparing", "replaced"))
+        with _exclusively(lock) as suffix:
+            temporary, replaced = (out.parent / f".{out.name}.{use}{suffix}" for use in ("preparing", "replaced"))
             try:
                 _check_replaceable(out, overwrite)
                 _remove(temporary, replaced)  # of a killed process
@@ -291,8 +275,8 @@ def dataset_folder(out: Path, overwrite: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[str]:
-    """Of two processes one waits; where a file system has no locks, both go on, each in folders of its own name."""
+def _exclusively(lock: Path) -> Iterator[str]:
+    """Let one of two processes wait. Without locks (some file systems) both proceed, each with its own suffix."""
     file = FileLock(lock)
     try:
         file.acquire()
@@ -383,7 +367,7 @@ class SplitWriter:
         shards = self.meta.shards
         while ids.size:
             if not shards or shards[-1].tokens == SHARD_TOKENS:
-                shards.append(Shard(shard_name(self._name, len(shards)), tokens=0))
+                shards.append(Shard(f"{self._name}-{len(shards):05d}.bin", tokens=0))
             shard = shards[-1]
             part, ids = np.split(ids, [SHARD_TOKENS - shard.tokens])
             # Opened for each batch, because Windows cannot remove an open file if anything goes wrong.

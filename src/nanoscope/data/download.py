@@ -13,7 +13,7 @@ from nanoscope.errors import JobError, why
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.messages import Message, Shown
 
-TIMEOUT_SECONDS = 20  # without any byte
+TIMEOUT_SECONDS = 20  # to wait for the next byte
 BLOCK_BYTES = 1 << 18
 
 OnProgress = Callable[[Shown, float], None]  # gets the name of the stage and the fraction done

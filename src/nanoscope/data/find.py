@@ -20,7 +20,7 @@ def find_dataset(
 ) -> Path:
     """Return the folder of a dataset: `name` is a path, a name under data/, or a corpus, which is then prepared.
 
-    `run` is the folder of a run: its dataset is found from any folder, where it was last seen.
+    `run` is the folder of a run: its dataset is found from any folder, where it was last seen or beside the run.
     """
     if (found := find_prepared(name, tokenizer, run=run)) is not None:
         return found
@@ -51,6 +51,7 @@ def find_prepared(name: str, tokenizer: str = "auto", *, run: Path | None = None
         places.append(default_folder(corpus, kind))
     if run and (config := read_run_config(run)[0]).get("dataset") == name:  # else another one was chosen since
         notes = config.get(RUN_NOTES, {})
+        places += [above / place for above in run.resolve().parents[:2] for place in (name, DATA / name)]  # moved along
         places += [Path(str(notes["data_folder"]))] if notes.get("data_folder") else []
         fingerprint = notes.get("dataset_fingerprint", "")
     found = [place for place in places if is_dataset(place)]

@@ -40,7 +40,7 @@ Ids = np.ndarray  # int64; -1 where there is no n-gram
 NO_ESTIMATE = (0.5, 1.0, 1.5)  # discounts where too few n-grams are rare, as for single characters of a long text
 
 
-class Stored(msgspec.Struct):
+class StoredLadder(msgspec.Struct):
     """The content of ladder.json."""
 
     version: int
@@ -56,14 +56,14 @@ def ladder_of(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder
         return None  # it would have to be measured again and again
     ladder = measure(dataset, on_progress)
     with suppress(OSError):  # on a full disk there is none: the next run measures again
-        write_atomically(dataset.folder / FILE, msgspec.json.encode(Stored(VERSION, dataset.fingerprint, ladder)))
+        write_atomically(dataset.folder / FILE, msgspec.json.encode(StoredLadder(VERSION, dataset.fingerprint, ladder)))
     return ladder
 
 
 def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
     """What guessing and the models that know the last 0 to 8 tokens reach on the validation split."""
     train, val = _sample(dataset.split("train"), TRAIN_TOKENS), _sample(dataset.split("val"), VAL_TOKENS)
-    targets = _preceding(val) > 0  # no model is asked for a token that nothing precedes
+    targets = _preceding(val) > 0  # the first token of a stretch has no context
     stretch_of = np.repeat(np.arange(len(val)), [len(stretch) - 1 for stretch in val])
     losses, stderr = [], 0.0
     for known, p in enumerate(probabilities(train, val, dataset.vocab_size, MOST_KNOWN + 1)):
@@ -98,7 +98,7 @@ def _sample(split: TokenSplit, most: int) -> list[TokenArray]:
 def stored_ladder(dataset: Dataset) -> Ladder | None:
     """The stored ladder, unless it is damaged, of another version, or of other data."""
     with suppress(OSError, JobError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        stored = msgspec.json.decode(read_small(dataset.folder / FILE), type=Stored)
+        stored = msgspec.json.decode(read_small(dataset.folder / FILE), type=StoredLadder)
         if (stored.version, stored.fingerprint) == (VERSION, dataset.fingerprint):
             return stored.ladder
     return None
@@ -132,18 +132,18 @@ class _Level:
     """The n-grams of one length, in the order of their ids."""
 
     contexts: Ids
-    """Of each, without its last token: ids one level below."""
+    """The id of each without its last token, one level below."""
     tokens: np.ndarray
-    """The last of each."""
+    """The last token of each."""
     suffixes: Ids
-    """Of each, without its first token: ids one level below."""
+    """The id of each without its first token, one level below."""
     counts: np.ndarray
 
     def find(self, contexts: Ids, tokens: np.ndarray, vocab_size: int) -> Ids:
         """The ids of these n-grams, -1 for those that are not here."""
         keys = contexts * vocab_size + tokens
         known = self.contexts * vocab_size + self.tokens
-        known = np.append(known, np.iinfo(np.int64).max)  # a place for all that is larger
+        known = np.append(known, np.iinfo(np.int64).max)  # so that larger keys have a place
         places = np.searchsorted(known, keys)
         return np.where((contexts >= 0) & (known[places] == keys), places, -1)
 
@@ -174,7 +174,7 @@ def _levels(stretches: Sequence[TokenArray], vocab_size: int, orders: int) -> It
     left = np.concatenate([np.arange(len(stretch), 0, -1, dtype=np.int32) for stretch in stretches])
 
     def following(distance: int) -> np.ndarray:
-        """The token so far after each position, plus one; 0 where the stretch has ended."""
+        """The token at this distance after each position, plus one; 0 where the stretch has ended."""
         found = np.zeros(len(text), np.int64)
         found[: max(len(text) - distance, 0)] = text[distance:] + 1
         found[left <= distance] = 0

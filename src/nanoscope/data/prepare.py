@@ -6,7 +6,6 @@ import random
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
@@ -170,9 +169,9 @@ class _Survey:
         self._seen = np.zeros(UNICODE_SIZE, bool)
         # A uniform random sample of a text of any length in bounded memory (reservoir sampling).
         self._sample: list[str] = []
-        self._random, self._offered = random.Random(0), 0
-        self._waiting: list[str] = []
-        self._waiting_characters = 0
+        self._random, self._chunks_seen = random.Random(0), 0
+        self._pending: list[str] = []
+        self._pending_characters = 0
 
     def add(self, text: str, ends_document: bool) -> None:
         self.characters += len(text)
@@ -183,16 +182,16 @@ class _Survey:
             self._seen[code_points(text)] = True
         elif self._kind == "bpe":
             for start in range(0, len(text), SAMPLE_CHUNK_CHARACTERS):
-                self._waiting.append(text[start : start + SAMPLE_CHUNK_CHARACTERS])
-                self._waiting_characters += len(self._waiting[-1])
-                if self._waiting_characters >= SAMPLE_CHUNK_CHARACTERS:
-                    self._offer()
+                self._pending.append(text[start : start + SAMPLE_CHUNK_CHARACTERS])
+                self._pending_characters += len(self._pending[-1])
+                if self._pending_characters >= SAMPLE_CHUNK_CHARACTERS:
+                    self._sample_pending()
 
-    def _offer(self) -> None:
-        """Take what is waiting into the sample, or leave it."""
-        chunk, self._waiting, self._waiting_characters = "\n".join(self._waiting), [], 0
-        self._offered += 1
-        place = self._random.randrange(self._offered)
+    def _sample_pending(self) -> None:
+        """Add the pending text to the sample, or leave it out."""
+        chunk, self._pending, self._pending_characters = "\n".join(self._pending), [], 0
+        self._chunks_seen += 1
+        place = self._random.randrange(self._chunks_seen)
         if len(self._sample) < SAMPLE_CHUNKS:
             self._sample.append(chunk)
         elif place < SAMPLE_CHUNKS:
@@ -208,8 +207,8 @@ class _Survey:
             return CharTokenizer("".join(map(chr, np.flatnonzero(self._seen))))
         if self._kind != "bpe":
             return tokenizer_from_json({"kind": self._kind})
-        if self._waiting:
-            self._offer()
+        if self._pending:
+            self._sample_pending()
         return BpeTokenizer.train(self._sample, vocab_size)
 
     def _is_for_validation(self, text: str) -> bool:
@@ -284,7 +283,7 @@ def summary(folder: Path, seconds: float, warnings: list[Shown]) -> dict[str, An
         "documents": meta.documents,
         "skipped_files": meta.skipped_files,
         "fingerprint": meta.fingerprint,
-        "ladder": asdict(ladder) if ladder else None,
+        "ladder": msgspec.to_builtins(ladder),
         "seconds": round(seconds, 2),
         "warnings": warnings,
         "next": shlex.join(["nanoscope", "train", DEFAULT_PRESET, f"--dataset={folder.as_posix()}"]),

@@ -75,7 +75,7 @@ def marked_encoding(head: bytes) -> str | None:
 
 
 def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
-    """Yield the documents of a file: of a file of records the `field` of each, else its text. Empty ones are left out.
+    """Yield the documents of a file, without empty ones: its text, or the `field` of each record.
 
     A record is an object with the field, or the text itself; null is skipped.
     """
@@ -186,13 +186,9 @@ def _csv(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
 
 
 def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise JobError(
-            '{name} needs pyarrow, which is not installed: pip install "nanoscope[data]"', name=file.name
-        ) from error
+    import pyarrow
+    import pyarrow.parquet
+
     try:
         with file.open() as stream:
             columns = pyarrow.parquet.read_schema(stream).names

@@ -1,6 +1,5 @@
 """Where text comes from: corpora, files, folders, standard input and URLs."""
 
-import io
 import os
 import re
 import shlex
@@ -9,7 +8,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
@@ -29,14 +28,14 @@ JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
 
 
 class Documents:
-    """The documents of the files that the arguments of `prepare` stand for, which can be read any number of times."""
+    """The documents of all sources of `prepare`, which can be read any number of times."""
 
     def __init__(
         self,
         sources: Sequence[str | Path],
         field: str | None = None,
         encoding: str = "utf-8",
-        ext: Iterable[str] = (),
+        ext: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> None:
         self.sources = [str(source) for source in sources]
@@ -44,19 +43,18 @@ class Documents:
         self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
         self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
-        typed = [name.strip().removeprefix("*").removeprefix(".").lower() for word in ext for name in word.split(",")]
-        self._wanted = tuple(f".{name}" for name in typed if name)
+        self._wanted = tuple("." + name for name in re.findall(r"[^\s,*.][^\s,]*", ",".join(ext).lower()))
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding)  # raises LookupError unless it is a text encoding
+            "".encode(encoding)  # raises LookupError unless it is a text encoding
             for source in self.sources:
-                self._add(source)
+                self._add_source(source)
         except LookupError as error:
             raise UsageError(
                 "Unknown text encoding {encoding!r}. Try utf-8, utf-16 or cp1252.", encoding=encoding
             ) from error
         except OSError as error:
             raise JobError("Cannot read {path}: {reason}.", path=error.filename, reason=why(error)) from error
-        if typed and not (self._wanted and any(Path(source).is_dir() for source in self.sources)):
+        if ext and not (self._wanted and any(Path(source).is_dir() for source in self.sources)):
             raise UsageError("--ext names extensions, for example --ext=py,md, and selects the files of folders.")
         self.total_bytes = sum(file.size_bytes for file in self.files)
 
@@ -72,7 +70,7 @@ class Documents:
                 yield piece
             before += file.size_bytes
 
-    def _add(self, source: str) -> None:
+    def _add_source(self, source: str) -> None:
         path = Path(source)
         if source in CORPORA:
             self.files += map(TextFile.at, CORPORA[source].files())
@@ -81,7 +79,7 @@ class Documents:
             self.notes += [note] if note else []
             self._add_file(TextFile.at(path, source, PurePath(urlsplit(source).path).suffix))
         elif path.is_dir():
-            self._choose(path)
+            self._add_folder(path)
         elif source == STDIN:
             self._add_file(TextFile.at(self._standard_input(), "standard input"))
         elif path.is_file():
@@ -104,7 +102,7 @@ class Documents:
             file.suffix = ".json" if JSON.match(head) else ".csv" if self._field else ".txt"
         self.files.append(file)
 
-    def _choose(self, folder: Path) -> None:
+    def _add_folder(self, folder: Path) -> None:
         """Take the files of a folder that hold text, and count the others by why they were skipped."""
         if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
             raise UsageError(

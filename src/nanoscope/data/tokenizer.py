@@ -136,12 +136,8 @@ class Gpt2Tokenizer(Tokenizer):
 
     @cached_property
     def _encoding(self) -> Any:
-        try:
-            import tiktoken
-        except ImportError as error:
-            raise JobError(
-                'The gpt2 tokenizer needs tiktoken, which is not installed: pip install "nanoscope[data]"'
-            ) from error
+        import tiktoken
+
         return tiktoken.Encoding(
             "gpt2",
             pat_str=self.WORDS,
@@ -236,7 +232,7 @@ def word_splitter() -> Any:
 def tokenizer_from_json(data: Any) -> Tokenizer:
     """Build the tokenizer that `to_json` described. The data may come from anyone, so everything is checked."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    with suppress(ValueError, TypeError, LookupError, AttributeError, msgspec.ValidationError):
+    with suppress(ValueError, TypeError, LookupError, AttributeError):
         if kind == "char":
             return CharTokenizer(data["alphabet"])
         if kind == "byte":

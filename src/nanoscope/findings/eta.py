@@ -329,14 +329,14 @@ def _stalls_s(timing: Timing, ahead: float) -> float:
 
 def _share_before_limit(run: Run, progress: RunProgress, expected: float) -> float:
     """How much of the rest comes before max_minutes are over. The trainer's own estimate knows when that is."""
-    minutes, own = run.config.get("max_minutes"), run.details.eta_seconds if run.details else ()
+    minutes, own = run.config.get("max_minutes"), run.series.get("eta_s")
     limited = isinstance(minutes, int | float) and minutes > 0 and not run.failed
-    return own[-1] / expected if limited and own and progress.total_steps == total_of(run) else 1.0
+    return own.values[-1] / expected if limited and own and progress.total_steps == total_of(run) else 1.0
 
 
 def _printed(run: Run, progress: RunProgress, log_interval: int) -> float | None:
-    """The time left that the trainer printed with its last lines, if it is the time to the same end."""
+    """The time left that another trainer printed with its last lines, if it is the time to the same end."""
     series = run.series.get("eta_s")
-    if series is None or not series.values or progress.total_steps != total_of(run):
+    if series is None or not series.values or run.details or progress.total_steps != total_of(run):
         return None
     return series.values[-1] if series.steps[-1] >= run.steps.step[-1] - 2 * log_interval else None

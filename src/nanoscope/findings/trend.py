@@ -41,6 +41,7 @@ WARMUP_SHARE = 0.03  # of the loss: a smaller fall during warm-up says nothing y
 WORTH_SAYING = 0.003  # of the loss: a smaller rise is not called one
 WAY_BACK = 0.3  # of a rise, that a curve has come down again
 GAP_SHARE, FAR_APART, EASIER = 0.08, 2.5, 0.05
+OF_SENTENCES = 20.0  # more than any mean of a token: such a loss is the sum of a sentence
 # Nats a token. Unseen text costs 0.5 or more even by the character, so a lower training loss is knowing it by heart.
 MEMORISED, MEMORISED_AFTER_PASSES = 0.2, 0.5
 SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before any training
@@ -204,7 +205,7 @@ def _far_apart(evidence: Evidence) -> Overfitting | None:
         return None
     last = evidence.evals[-1]
     train = evidence.train_at(last)
-    if train is None or last.step < 20 or last.val < max(FAR_APART * train, train + 0.3):
+    if train is None or last.step < 20 or not max(FAR_APART * train, train + 0.3) <= last.val < OF_SENTENCES:
         return None
     return Overfitting(None, None, last.val, train, None, None, None, "severe", confidence="likely")
 

@@ -66,7 +66,7 @@ def generate(model: LanguageModel, prompt: Tensor, settings: Sampling, vocab_siz
     block_size, length = model.config.block_size, prompt.shape[1]
     tokens = prompt.new_empty(len(prompt), length + settings.max_new_tokens)
     tokens[:, :length] = prompt
-    cache, cached_from = KVCache(model.config.n_layer, block_size), 0
+    cache, cached_from = KVCache(block_size), 0
     try:
         for end in range(length, length + settings.max_new_tokens):
             start = window_start(end, block_size)
@@ -91,8 +91,8 @@ def choose(logits: Tensor, settings: Sampling, random: torch.Generator) -> Tenso
         logits = logits.masked_fill(logits < lowest, -torch.inf)
     if settings.top_p < 1:
         ordered, order = logits.sort(descending=True)
-        shares = ordered.softmax(-1)
-        beyond = shares.cumsum(-1) - shares >= settings.top_p  # the first token is always kept
+        probs = ordered.softmax(-1)
+        beyond = probs.cumsum(-1) - probs >= settings.top_p  # the first token is always kept
         logits = logits.masked_fill(beyond.gather(-1, order.argsort(-1)), -torch.inf)
     try:
         return torch.multinomial(logits.softmax(-1), 1, generator=random).squeeze(1)

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -11,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import torch
 
 from nanoscope.config import Auto
@@ -36,8 +36,8 @@ class DeviceInfo:
     cpu_threads: int = 1
     torch_has_cuda: bool = False
     cpu_bfloat16: bool = False  # fast
-    cpu_dtype_before: str | None = None  # of a run that is resumed
-    torchrun: bool = False  # started this process, which sees the GPUs of all
+    previous_cpu_dtype: str | None = None  # that a resumed run has used
+    torchrun: bool = False  # whether it started this process, which then sees the GPUs of all processes
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class DeviceConfig:
         return self.device.partition(":")[0]
 
 
-def detect(*, training: bool = False, before: str | None = None) -> DeviceInfo:
+def detect(*, training: bool = False, previous_dtype: str | None = None) -> DeviceInfo:
     """Return what torch and the system report. Only training asks whether the CPU is fast in bfloat16.
 
-    `before`: the dtype that the run, which is resumed, has used on a CPU.
+    `previous_dtype` is the one that a resumed run has used on a CPU.
     """
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
     mps = torch.backends.mps.is_available()
@@ -70,8 +70,8 @@ def detect(*, training: bool = False, before: str | None = None) -> DeviceInfo:
         cpu_name=cpu_name(),
         cpu_threads=torch.get_num_threads(),
         torch_has_cuda=torch.version.cuda is not None,
-        cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(before),
-        cpu_dtype_before=before,
+        cpu_bfloat16=training and not cuda and not mps and fast_bfloat16(previous_dtype),
+        previous_cpu_dtype=previous_dtype,
         torchrun="TORCHELASTIC_RUN_ID" in os.environ,
     )
 
@@ -94,7 +94,7 @@ def choose(
         raise UsageError("invalid dtype {dtype!r}: expected auto, {dtypes}", dtype=dtype, dtypes=", ".join(DTYPES))
     device_reason: Shown = ""
     dtype_reason: Shown = ""
-    compile_reason: Shown = ""  # only a choice needs one, a request does not
+    compile_reason: Shown = ""  # a request needs no reason
     kind, _, index = device.partition(":")
     if kind == "auto":
         kind = "cuda" if info.cuda_names else "mps" if info.mps else "cpu"
@@ -115,7 +115,7 @@ def choose(
 
 
 def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, Shown]:
-    """Return torch's name of a device and the name of its model."""
+    """Return torch's name for a device and the name of the hardware."""
     if kind == "cpu":
         return "cpu", Message("{cpu}, {threads:d} threads", cpu=info.cpu_name, threads=info.cpu_threads)
     advice = Message("Use --device=cpu, or omit --device to choose automatically.")
@@ -144,7 +144,7 @@ def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, Shown]:
 def _best_dtype(kind: str, capability: tuple[int, int], name: Shown, info: DeviceInfo) -> tuple[str, Shown]:
     if kind == "cpu":
         dtype, reason = ("bfloat16", Message("fast on this CPU")) if info.cpu_bfloat16 else ("float32", SAFE)
-        return dtype, Message("as before") if dtype == info.cpu_dtype_before else reason
+        return dtype, Message("as before") if dtype == info.previous_cpu_dtype else reason
     if kind != "cuda":
         return "float32", SAFE
     known = find_device(str(name))
@@ -169,7 +169,7 @@ def _compile_pays(kind: str, capability: tuple[int, int], triton: bool, planned_
 
 
 def with_fallbacks(choice: DeviceConfig) -> tuple[DeviceConfig, list[Shown]]:
-    """Use float32 where 16-bit matmuls do not work on this CPU. Also returns what is worth saying."""
+    """Use float32 where 16-bit matmuls do not work on this CPU. Also returns notes for the user."""
     if choice.type != "cpu" or choice.dtype == "float32":
         return choice, []
     found = probe_cpu_dtype(choice.dtype)
@@ -199,19 +199,19 @@ def set_up_device(
     *,
     threads: int | Auto = "auto",
     training: bool = False,
-    before: str | None = None,
+    previous_dtype: str | None = None,
     local_rank: int | None = None,
     planned_steps: int = COMPILING_PAYS_AFTER,
 ) -> tuple[DeviceConfig, list[Shown]]:
-    """Choose what a command uses, and set the number of threads. Also returns what is worth saying."""
+    """Choose device, dtype and mode of a command, and set the number of threads. Also returns notes for the user."""
     limits = set_threads(threads)
-    info = detect(training=training, before=before)
+    info = detect(training=training, previous_dtype=previous_dtype)
     choice, notes = with_fallbacks(choose(device, dtype, compile, info, local_rank, planned_steps))
     return choice, [*limits, *notes]
 
 
 def set_threads(threads: int | Auto = "auto") -> list[Shown]:
-    """Use so many threads; by default as many as torch chooses, but not more than a container may use cores."""
+    """Set the number of threads; by default torch's choice, but at most the cores that a container may use."""
     if threads != "auto":
         torch.set_num_threads(threads)
         return []
@@ -230,7 +230,7 @@ def set_threads(threads: int | Auto = "auto") -> list[Shown]:
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """How many cores the limit of a container amounts to; None without a limit."""
+    """The CPU limit of a container, in cores; None without a limit."""
     with contextlib.suppress(OSError, ValueError):  # a file with 'max 100000' has no number
         quota, period = map(int, (root / "cpu.max").read_text("ascii").split())
         return quota / period
@@ -245,31 +245,21 @@ def peak_flops(choice: DeviceConfig) -> tuple[float | None, Shown]:
     known = find_device(str(choice.device_name)) if choice.type == "cuda" else None
     if known is not None and (flops := known.flops(choice.dtype)) is not None:
         return flops, known.source
-    seen, key = _peaks_seen(), f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
+    file, seen = cache_folder() / "peaks-seen.json", dict[str, float]()  # the highest of earlier measurements
+    with contextlib.suppress(OSError, ValueError):
+        seen = msgspec.json.decode(file.read_bytes(), type=dict[str, float])
+    key = f"{platform.node()} {choice.device_name} {choice.dtype} torch-{torch.__version__}"
     seconds = SHORT_SECONDS if key in seen else LONG_SECONDS
     measured = measure_peak(torch.device(choice.device), DTYPES[choice.dtype], seconds)
     if measured is None:
         return None, Message("not measured")
-    if measured > seen.get(key, 0.0):  # being busy does not lower the peak of a machine
-        with contextlib.suppress(OSError):  # the next run measures again
-            write_atomically(_peaks_file(), json.dumps({**seen, key: measured}, indent=1))
-    highest = max(measured, seen.get(key, 0.0))
+    highest = max(measured, seen.get(key, 0.0))  # being busy does not lower the peak of a machine
+    with contextlib.suppress(OSError):  # the next run measures again
+        write_atomically(file, msgspec.json.encode(seen | {key: highest}))
     return highest, MEASURED
 
 
 LONG_SECONDS, SHORT_SECONDS = 0.15, 0.03  # for the first measurement on a machine, and for one that rarely raises it
-
-
-def _peaks_seen() -> dict[str, float]:
-    """The highest peaks of earlier measurements."""
-    try:
-        return {key: float(flops) for key, flops in json.loads(_peaks_file().read_text("utf-8")).items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _peaks_file() -> Path:
-    return cache_folder() / "peaks-seen.json"
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = LONG_SECONDS) -> float | None:

@@ -6,41 +6,25 @@ from pathlib import Path
 import psutil
 import torch
 
-from nanoscope.errors import OUT_OF_MEMORY, JobError
+from nanoscope.errors import OUT_OF_MEMORY
 from nanoscope.messages import Message
 
-
-class DoesNotFitError(JobError):
-    """The memory of the device is too small."""
-
-
-class SequenceTooLargeError(DoesNotFitError):
-    """Memory ran out although the micro-batch is a single sequence."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Message("out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd.")
-        )
-
-
-class OptimizerTooLargeError(DoesNotFitError):
-    """Memory ran out in the optimizer's step. A smaller micro-batch would not help: its tensors are free by then."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Message(
-                "out of memory in the optimizer's step; nothing of this iteration was saved\n"
-                "Free memory on the device, or reduce --n_layer or --n_embd."
-            )
-        )
+SEQUENCE_TOO_LARGE = Message(
+    "out of memory with one sequence per micro-batch\nReduce --block_size, --n_layer or --n_embd."
+)
+OPTIMIZER_TOO_LARGE = Message(  # a smaller micro-batch would not help: its tensors are free by then
+    "out of memory in the optimizer's step; nothing of this iteration was saved\n"
+    "Free memory on the device, or reduce --n_layer or --n_embd."
+)
 
 
 def available_bytes(device: torch.device) -> int:
-    """What this process can have in total: what it has already, and what is free."""
+    """The memory that this process can use in total: what it holds and what is free."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     found: int = psutil.virtual_memory().available + psutil.Process().memory_info().rss
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # of a container
+    # the limits of a container
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # not Linux, or "max"
             found = min(found, int(Path(limit).read_text("ascii")))
     return found

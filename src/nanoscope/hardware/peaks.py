@@ -10,15 +10,15 @@ from typing import Any, Literal
 from nanoscope.errors import UsageError
 from nanoscope.suggest import did_you_mean
 
-Kind = Literal["cuda", "mps", "tpu"]
-
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """One row. Speeds are of dense matmuls, in TFLOPS; None for a dtype that is no way to train on the device."""
+    """One row. Speeds are of dense matmuls, in TFLOPS; None for a dtype that the device lacks or is too slow in."""
 
     name: str
-    kind: Kind
+    aliases: tuple[str, ...]
+    """How it is written without vendor, memory size, spaces and signs."""
+    kind: Literal["cuda", "mps", "tpu"]
     source: str
     sizes_gb: tuple[int, ...]
     """Memory sizes that it is sold with, the smallest first; only one if the name said which."""
@@ -56,8 +56,9 @@ def known_devices() -> dict[str, list[KnownDevice]]:
     found: dict[str, list[KnownDevice]] = {}
     for group in groups:
         for row in group["devices"]:
-            device = _device(group["kind"], row)
-            for alias in row["aliases"]:
+            lists: dict[str, Any] = {key: tuple(row.pop(key)) for key in ("aliases", "sizes_gb")}
+            device = KnownDevice(kind=group["kind"], **row, **lists)
+            for alias in device.aliases:
                 found.setdefault(alias, []).append(device)
     return found
 
@@ -97,9 +98,3 @@ def named_device(name: str) -> KnownDevice:
         hint=hint,
         count=len(all_devices()),
     )
-
-
-def _device(kind: Kind, row: dict[str, Any]) -> KnownDevice:
-    sizes = row["memory_gb"] if isinstance(row["memory_gb"], list) else [row["memory_gb"]]
-    rest = {key: value for key, value in row.items() if key not in ("aliases", "memory_gb")}
-    return KnownDevice(kind=kind, sizes_gb=tuple(sizes), **rest)

@@ -27,22 +27,18 @@ TIMEOUT_SECONDS = 60
 FAST = 0.7  # of float32's time; with the instructions it is about a half
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 PROBLEM_CACHED_SECONDS = 24 * 3600  # the machine may have been busy, or may have been fixed since
-# How often a thread that waits for another looks again before it sleeps. GNU's default, 300,000, takes milliseconds, in
-# which it keeps busy the core that the other one may need (docs/busy.md, benchmarks/LOG.md).
+# How often a waiting thread checks again before it sleeps. GNU's default, 300,000, takes milliseconds, during which it
+# occupies a core that the other thread may need (docs/busy.md, benchmarks/LOG.md).
 SPIN_COUNT = "2000"
 CHILD = "nanoscope.hardware.probe:time_matmuls"
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """The problem ('' if none), the environment variables that are needed, and the matmul time relative to float32."""
+    """The problem ('' if none), the environment variables it takes, and the time of a matmul relative to float32."""
 
     problem: str
     environment: dict[str, str]
     times_float32: float | None
-
-    @property
-    def works(self) -> bool:
-        return not self.problem
 
 
 def probe_cpu_dtype(dtype: str) -> ProbeResult:
@@ -88,34 +84,35 @@ def _cached(file: Path) -> ProbeResult | None:
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
     valid = cached.environment in ({}, SAFE_ISA)  # no other variable may be set by a file
-    return cached if valid and (cached.works or age_seconds < PROBLEM_CACHED_SECONDS) else None
+    return cached if valid and (not cached.problem or age_seconds < PROBLEM_CACHED_SECONDS) else None
 
 
-def fast_bfloat16(before: str | None = None) -> bool:
+def fast_bfloat16(previous_dtype: str | None = None) -> bool:
     """Whether bfloat16 matmuls work in this process and save much of float32's time: AVX512_BF16 or AMX, on Linux.
 
     Processors without these instructions are not tested at all, so that only those that have them pay for it, once.
-    `before` is the dtype of the run that is resumed: it goes on in it where it can, however busy the machine is.
+    `previous_dtype` is that of a resumed run, which keeps it where it works, however busy the machine is.
     """
-    if before == "float32" or not _BFLOAT16_FLAGS & _cpu_flags():
+    if previous_dtype == "float32" or not _BFLOAT16_FLAGS & _cpu_flags():
         return False
     found = probe_cpu_dtype("bfloat16")
+    if found.times_float32 is None:  # it does not work
+        return False
     ready = "torch" not in sys.modules or found.environment.items() <= os.environ.items()
-    fast = before == "bfloat16" or (found.times_float32 is not None and found.times_float32 <= FAST)
-    return found.works and ready and fast
+    return ready and (previous_dtype == "bfloat16" or found.times_float32 <= FAST)
 
 
-def make_cpu_ready(device: str, dtype: str, *, training: bool = False, before: str | None = None) -> None:
+def make_cpu_ready(device: str, dtype: str, *, training: bool = False, previous_dtype: str | None = None) -> None:
     """Set the environment variables that torch needs on this CPU. Call it before torch is imported.
 
-    Training chooses bfloat16 by itself where it is fast; a run that is resumed goes on in its dtype, `before`.
+    Training chooses bfloat16 by itself where it is fast; a resumed run keeps its `previous_dtype`.
     """
     if "torch" in sys.modules:
         return
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
     if device in ("auto", "cpu"):
-        if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16(before):
+        if dtype == "auto" and training and not Path("/dev/nvidiactl").exists() and fast_bfloat16(previous_dtype):
             dtype = "bfloat16"
         if dtype in ("bfloat16", "float16"):
             os.environ.update(probe_cpu_dtype(dtype).environment)

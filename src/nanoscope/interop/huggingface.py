@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import msgspec
 from torch import Tensor
 
 from nanoscope.errors import JobError
@@ -33,8 +34,7 @@ def load_gpt2(source: str) -> tuple[ModelConfig, dict[str, Tensor]]:
         weights_file, config_file = _downloaded(source)
     try:
         described = read_json(config_file)
-        shape = {key: described[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
-        config = ModelConfig(**shape, block_size=described["n_positions"], bias=True)
+        config = msgspec.convert(described | {"block_size": described["n_positions"], "bias": True}, ModelConfig)
         weights = from_huggingface(read_tensors(weights_file))
         check_weights(config, weights)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:

@@ -19,11 +19,11 @@ from nanoscope.data.prepare import default_folder
 from nanoscope.data.tokenizer import Gpt2Tokenizer, Tokenizer, tokenizer_from_json
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import DATA, RUNS
-from nanoscope.interop import huggingface, nanogpt
-from nanoscope.interop.nanogpt import NanogptCheckpoint
+from nanoscope.interop import huggingface
+from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.messages import Message, Shown, joined
 from nanoscope.model import LanguageModel, ModelConfig, build_model
-from nanoscope.model.checkpoint import find_checkpoint
+from nanoscope.model.checkpoint import LoadedCheckpoint, find_checkpoint
 from nanoscope.model.weights import load_model_weights
 from nanoscope.suggest import did_you_mean, did_you_mean_run
 
@@ -98,7 +98,7 @@ def open_model(source: str | Path, checkpoint: str = BEST) -> OpenedModel:
 
 
 def open_models(sources: Sequence[str], checkpoint: str = BEST) -> list[OpenedModel]:
-    """Open several models; a folder of runs stands for those in it. Where names are the same, paths are the names."""
+    """Open several models, or all runs in a folder. Models of the same name are named by their paths."""
     paths: list[str] = []
     for source in sources:
         inside = [] if is_ours(Path(source)) else sorted(Path(source).glob("*/checkpoints"))
@@ -130,7 +130,7 @@ def _not_a_model(text: str) -> UsageError:
 
 def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
     found, problems = find_checkpoint(path, checkpoint, optimizer=False)
-    progress, vocab_size = found.progress, found.model_config.vocab_size
+    vocab_size = found.model_config.vocab_size
     run, settings = _run_of(found.folder)
     tokenizer = None if found.tokenizer is None else tokenizer_from_json(found.tokenizer)
     if tokenizer is not None and tokenizer.vocab_size > vocab_size:
@@ -141,19 +141,21 @@ def _open_ours(path: Path, checkpoint: str) -> OpenedModel:
             vocab_size=vocab_size,
         )
     whole = path.absolute()
-    return OpenedModel(
-        name=f"{whole.parents[1].name}/{whole.name}" if whole.parent.name == "checkpoints" else whole.name,
-        folder=found.folder,
-        config=found.model_config,
-        weights=found.model,
+    name = f"{whole.parents[1].name}/{whole.name}" if whole.parent.name == "checkpoints" else whole.name
+    return replace(
+        _opened(name, found),
         tokenizer=tokenizer,
         tokenizer_problem=Message("its training data had none"),
-        step=progress.step,
-        val_loss=progress.best_val_loss if progress.best_step == progress.step else None,
         run=run,
         dataset=str(settings.get("dataset", "")),
         problems=problems,
     )
+
+
+def _opened(name: str, found: LoadedCheckpoint) -> OpenedModel:
+    progress = found.progress
+    val_loss = progress.best_val_loss if progress.best_step == progress.step else None
+    return OpenedModel(name, found.folder, found.model_config, found.model, step=progress.step, val_loss=val_loss)
 
 
 def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
@@ -167,44 +169,35 @@ def _run_of(folder: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 def _open_nanogpt(file: Path) -> OpenedModel:
-    found = nanogpt.read_nanogpt(file)
-    tokenizer, problem = nanogpt_tokenizer(found)
-    return OpenedModel(
-        name=file.absolute().parent.name if file.name == NANOGPT else file.name,
-        folder=file,
-        config=found.config,
-        weights=found.weights,
-        tokenizer=tokenizer,
-        tokenizer_problem=problem,
-        step=found.step,
-        val_loss=found.val_loss,
-        dataset=nanogpt_dataset(found),
-    )
+    found, settings = read_nanogpt(file)
+    dataset = nanogpt_dataset(file, settings)
+    tokenizer, problem = nanogpt_tokenizer(file, dataset, found.model_config.vocab_size)
+    name = file.absolute().parent.name if file.name == NANOGPT else file.name
+    return replace(_opened(name, found), tokenizer=tokenizer, tokenizer_problem=problem, dataset=dataset)
 
 
-def nanogpt_dataset(found: NanogptCheckpoint) -> str:
+def nanogpt_dataset(file: Path, settings: dict[str, Any]) -> str:
     """The dataset that a ckpt.pt was trained on: its folder if it is there, else its name, "" if unknown."""
-    name = found.settings.get("dataset")
+    name = settings.get("dataset")
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", name):
         return ""
-    beside = _project(found) / DATA / name
+    beside = _data_beside(file) / name
     return str(beside) if is_dataset(beside) and not is_dataset(DATA / name) else name
 
 
-def _project(found: NanogptCheckpoint) -> Path:
-    """The folder with out-NAME/ckpt.pt and data/."""
-    return found.file.absolute().parents[1]
+def _data_beside(file: Path) -> Path:
+    """The folder data/ of the project that has out-NAME/ckpt.pt."""
+    return file.absolute().parents[1] / DATA
 
 
-def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
+def nanogpt_tokenizer(file: Path, dataset: str, size: int) -> tuple[Tokenizer | None, str]:
     """The tokenizer of a ckpt.pt, which does not hold it: of the dataset it was trained on, else GPT-2's.
 
     Returns it with "", or None with the reason.
     """
-    dataset, size = nanogpt_dataset(found), found.config.vocab_size
-    places = [found.file.parent]
+    places = [file.parent]
     if dataset:
-        places += [Path(dataset), DATA / dataset, _project(found) / DATA / dataset, default_folder(dataset, "char")]
+        places += [Path(dataset), DATA / dataset, _data_beside(file) / dataset, default_folder(dataset, "char")]
     for folder in places:
         meta, tokenizer = folder / "meta.pkl", None
         if meta.is_file():
@@ -216,7 +209,7 @@ def nanogpt_tokenizer(found: NanogptCheckpoint) -> tuple[Tokenizer | None, str]:
     if size in GPT2_SIZES:
         return Gpt2Tokenizer(), ""
     wanted = DATA / (dataset or "NAME") / "meta.pkl"
-    return None, f"the meta.pkl of its {size} tokens is neither in {wanted} nor beside {found.file}"
+    return None, f"the meta.pkl of its {size} tokens is neither in {wanted} nor beside {file}"
 
 
 def _open_gpt2(source: str) -> OpenedModel:

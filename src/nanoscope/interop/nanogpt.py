@@ -2,10 +2,10 @@
 
 import math
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -14,32 +14,20 @@ from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
 from nanoscope.messages import Message, printable
 from nanoscope.model import ModelConfig
+from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.model.weights import check_weights
 
-SIZES = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
-@dataclass(frozen=True)
-class NanogptCheckpoint:
-    """The content of a ckpt.pt."""
+def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> tuple[LoadedCheckpoint, dict[str, Any]]:
+    """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device, without a tokenizer.
 
-    file: Path
-    config: ModelConfig
-    weights: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    """AdamW's state as our checkpoints have it: `PARAMETER.exp_avg`. Empty unless asked for."""
-    step: int
-    val_loss: float | None
-    """When it was saved, which is what nanoGPT calls best_val_loss."""
-    settings: dict[str, Any]
-    """Numbers and texts of its configuration, not checked any further."""
-
-
-def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpoint:
-    """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device."""
+    Also returns its settings: numbers and texts, not checked any further. What nanoGPT calls best_val_loss is the loss
+    when it was saved.
+    """
     file = Path(path) / NANOGPT if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise JobError("there is no nanoGPT checkpoint at {file}", file=file)
@@ -47,10 +35,8 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
         _check_archive(file)
         # Mapped, not read: two thirds of the file belong to the optimizer.
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        if not isinstance(saved, dict):
-            raise TypeError(f"it holds a {type(saved).__name__}")
         weights = _weights(saved["model"], file.stat().st_size)
-        config = _model_config(saved["model_args"])
+        config = msgspec.convert({"bias": True, **saved["model_args"], "recipe": "classic"}, ModelConfig)
         check_weights(config, weights)
         moments = _moments(saved["optimizer"], weights) if optimizer else {}
     except Exception as error:  # a hostile or damaged file may raise anything
@@ -67,7 +53,8 @@ def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> NanogptCheckpo
     plain = {k: v for k, v in settings.items() if isinstance(k, str)} if isinstance(settings, dict) else {}
     step, val_loss = saved.get("iter_num"), _number(saved.get("best_val_loss"))
     step = step if type(step) is int and 0 <= step < 2**40 else 0
-    return NanogptCheckpoint(file, config, weights, moments, step, val_loss, plain)
+    progress = TrainingState(step, best_val_loss=val_loss, best_step=None if val_loss is None else step)
+    return LoadedCheckpoint(file, weights, moments, progress, config, None, {}, {"evaluation": "random windows"}), plain
 
 
 def _number(value: Any) -> float | None:
@@ -108,7 +95,10 @@ def _weights(saved: Any, file_bytes: int) -> dict[str, Tensor]:
 
 
 def _moments(saved: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """AdamW's state by parameter. nanoGPT numbers the parameters: those that decay, which have 2 dimensions, first."""
+    """AdamW's state as our checkpoints have it: `PARAMETER.exp_avg`.
+
+    nanoGPT numbers the parameters: those that decay, which have 2 dimensions, first.
+    """
     ordered = sorted(weights, key=lambda name: weights[name].dim() < 2)  # stable: each part in the model's order
     numbers = [number for group in saved["param_groups"] for number in group["params"]]
     if numbers != list(range(len(ordered))):
@@ -122,9 +112,3 @@ def _moments(saved: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
                 raise ValueError(f"its optimizer state does not fit {ordered[number]}")
             moments[f"{ordered[number]}.{key}"] = value
     return moments
-
-
-def _model_config(arguments: Any) -> ModelConfig:
-    sizes: dict[str, int] = {name: arguments[name] for name in SIZES}
-    dropout, bias = arguments.get("dropout", 0.0), arguments.get("bias", True)  # nanoGPT's defaults
-    return ModelConfig(**sizes, dropout=dropout, bias=bias, recipe="classic")

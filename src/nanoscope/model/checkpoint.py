@@ -58,10 +58,10 @@ class State(msgspec.Struct):
 
     version: int
     progress: TrainingState
-    model: dict[str, Any]
+    model: ModelConfig
     scaler: Plain
     run: Plain
-    """What a resume compares with: seed, dataset fingerprint, evaluation."""
+    """What a resume compares with: dataset fingerprint, evaluation."""
     sha256: dict[str, str]
 
 
@@ -114,14 +114,14 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
     try:
         state = msgspec.convert(read_state(folder), State)
         _check_files(folder, state.sha256, {WEIGHTS, OPTIMIZER} if optimizer else {WEIGHTS})
-        config, weights = ModelConfig(**state.model), read_tensors(folder / WEIGHTS)
-        check_weights(config, weights)
+        weights = read_tensors(folder / WEIGHTS)
+        check_weights(state.model, weights)
         return LoadedCheckpoint(
             folder=folder,
             model=weights,
             optimizer=read_tensors(folder / OPTIMIZER) if optimizer else {},
             progress=state.progress,
-            model_config=config,
+            model_config=state.model,
             tokenizer=read_json(folder / TOKENIZER) if TOKENIZER in state.sha256 else None,
             scaler=state.scaler,
             run=state.run,

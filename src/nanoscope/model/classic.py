@@ -25,10 +25,8 @@ class CausalSelfAttention(nn.Module):
 
     def forward(self, x: Tensor, layer: int, cache: KVCache | None) -> Tensor:
         qkv = self.c_attn(x)  # (B, T, 3C)
-        if cache is None:
-            y = cpu_kernels.causal_attention(qkv, self.n_head, self.dropout if self.training else 0.0)
-        else:
-            y = cpu_kernels.cached_attention(qkv, self.n_head, layer, cache)
+        dropout = self.dropout if self.training else 0.0
+        y = cpu_kernels.causal_attention(qkv, self.n_head, dropout, layer=layer, cache=cache)
         return cpu_kernels.dropout(self.c_proj(y), self.dropout, self.training)
 
 

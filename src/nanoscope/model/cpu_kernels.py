@@ -30,7 +30,7 @@ _pretended = ""  # a device type, while memory is counted for another device
 
 @contextmanager
 def as_on(device_type: str) -> Iterator[None]:
-    """For fake tensors, which are on a CPU: use the functions that are used on this type of device."""
+    """Choose functions as if tensors were on this type of device: fake tensors are on the CPU."""
     global _pretended
     _pretended = device_type
     try:
@@ -74,24 +74,27 @@ def _few_rows(x: Tensor, weight: Tensor, rows: int, parts: int) -> Tensor:
 # --- attention ---------------------------------------------------------------------------------------------------
 
 
-def causal_attention(qkv: Tensor, n_head: int, dropout: float = 0.0, rotation: Tensor | None = None) -> Tensor:
-    """Let each token attend to itself and the tokens before it: (B, T, 3C) → (B, T, C).
+def causal_attention(
+    qkv: Tensor,
+    n_head: int,
+    dropout: float = 0.0,
+    rotation: Tensor | None = None,
+    layer: int = 0,
+    cache: KVCache | None = None,
+) -> Tensor:
+    """Let each token attend to itself and the tokens before it, those in the cache too: (B, T, 3C) → (B, T, C).
 
     `rotation` holds the rotary positions of queries and keys (see rotary_positions).
     """
-    if qkv.requires_grad and on_cpu(qkv):
+    if cache is None and qkv.requires_grad and on_cpu(qkv):
         return _CausalAttention.apply(qkv, n_head, dropout, rotation)  # type: ignore[no-any-return, no-untyped-call]
-    y = F.scaled_dot_product_attention(*_heads(qkv, n_head, rotation), dropout_p=dropout, is_causal=True)
-    return y.transpose(1, 2).flatten(2)
-
-
-def cached_attention(qkv: Tensor, n_head: int, layer: int, cache: KVCache, rotation: Tensor | None = None) -> Tensor:
-    """Let new tokens (B, T, 3C) attend to those in the cache, too: → (B, T, C)."""
     q, k, v = _heads(qkv, n_head, rotation)
-    k, v = cache.extend(layer, k, v)  # (B, H, length + T, D)
-    T = qkv.shape[1]
-    mask = cache.mask(T, qkv.device)
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and T > 1)
+    mask = None
+    if cache is not None:
+        mask = cache.mask(qkv.shape[1], qkv.device)
+        k, v = cache.extend(layer, k, v)  # (B, H, length + T, D)
+    is_causal = mask is None and qkv.shape[1] > 1  # a single new token sees all keys
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal)
     return y.transpose(1, 2).flatten(2)
 
 
@@ -119,12 +122,12 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     return rotated.flatten(-2).to(x.dtype)
 
 
-def _turn(pairs: Tensor, angles: Tensor) -> None:
-    """Rotate each pair of channels in place; complex numbers have no 16 bits, so those take a detour."""
-    turned = pairs.float()
-    torch.view_as_complex(torch.unflatten(turned, -1, (-1, 2))).mul_(angles)
-    if turned is not pairs:
-        pairs.copy_(turned)
+def _rotate_in_place(pairs: Tensor, angles: Tensor) -> None:
+    """Rotate each pair of channels in place. Complex numbers need 32 bits: 16-bit values are copied there and back."""
+    rotated = pairs.float()
+    torch.view_as_complex(torch.unflatten(rotated, -1, (-1, 2))).mul_(angles)
+    if rotated is not pairs:
+        pairs.copy_(rotated)
 
 
 def _mask(first: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -140,7 +143,7 @@ class _CausalAttention(torch.autograd.Function):
         heads = qkv.new_empty(3, B, n_head, T, D)
         heads.copy_(qkv.view(B, T, 3, n_head, D).permute(2, 0, 3, 1, 4))
         if rotation is not None:
-            _turn(heads[:2], torch.view_as_complex(rotation))
+            _rotate_in_place(heads[:2], torch.view_as_complex(rotation))
         q, k, v = heads.view(3, B * n_head, T, D)
         y = torch.empty_like(q)
         saved: list[Tensor] = []  # per block: the attention weights and, with dropout, their factors
@@ -191,7 +194,7 @@ class _CausalAttention(torch.autograd.Function):
                     out.copy_(part)
         d_heads = d_heads.view(3, B, H, T, D)
         if rotation is not None:  # rotate back
-            _turn(d_heads[:2], torch.view_as_complex(rotation).conj())
+            _rotate_in_place(d_heads[:2], torch.view_as_complex(rotation).conj())
         return d_heads.permute(1, 3, 0, 2, 4).reshape(B, T, 3 * H * D), None, None, None
 
 

@@ -10,12 +10,11 @@ from torch import Tensor
 class KVCache:
     """Keys and values of up to `size` tokens in every layer. Memory is allocated on first use."""
 
-    def __init__(self, layers: int, size: int) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
         self.length = 0
         self._before: dict[str, Tensor] = {}
-        self._keys: list[Tensor | None] = [None] * layers
-        self._values: list[Tensor | None] = [None] * layers
+        self._layers: dict[int, Tensor] = {}  # keys and values: (2, B, H, size, D)
 
     def clear(self) -> None:
         """Forget all tokens; the memory stays allocated."""
@@ -36,14 +35,12 @@ class KVCache:
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append new keys and values (B, H, T, D); return all of them (B, H, length + T, D)."""
         B, H, T, D = keys.shape
-        end = self.length + T
-        all_keys, all_values = self._keys[layer], self._values[layer]
-        if all_keys is None or all_values is None:
-            all_keys = self._keys[layer] = keys.new_empty(B, H, self.size, D)
-            all_values = self._values[layer] = values.new_empty(B, H, self.size, D)
-        all_keys[:, :, self.length : end] = keys
-        all_values[:, :, self.length : end] = values
-        return all_keys[:, :, :end], all_values[:, :, :end]
+        if layer not in self._layers:
+            self._layers[layer] = keys.new_empty(2, B, H, self.size, D)
+        both = self._layers[layer][:, :, :, : self.length + T]
+        both[0, :, :, self.length :] = keys
+        both[1, :, :, self.length :] = values
+        return both[0], both[1]
 
     def mask(self, new: int, device: torch.device) -> Tensor | None:
         """Return which of length + new keys each new query may see; None if plain causal attention is the same."""

@@ -97,10 +97,7 @@ class Block(nn.Module):
         if self.shift_attention is not None:
             normed = self.shift_attention(normed, f"attention {layer}", cache)
         qkv = self.qkv(normed)  # (B, T, 3C)
-        if cache is None:
-            y = cpu_kernels.causal_attention(qkv, self.n_head, rotation=rotation)
-        else:
-            y = cpu_kernels.cached_attention(qkv, self.n_head, layer, cache, rotation)
+        y = cpu_kernels.causal_attention(qkv, self.n_head, rotation=rotation, layer=layer, cache=cache)
         x = x + cpu_kernels.dropout(self.proj(y), self.dropout, self.training)
         normed = norm(x)
         if self.shift_mlp is not None:

@@ -1,6 +1,5 @@
 """Weights from files: read, checked against the model's shape, and loaded. Anyone may have written the file."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from nanoscope.errors import JobError
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 
 HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
-LAYER_TENSORS = 4  # that a layer has at least
+LAYER_TENSORS = 4  # the least that a layer has
 ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
 
 
@@ -45,15 +44,6 @@ def check_weights(config: ModelConfig, weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} is {weights[name].dtype}, not floating point")
 
 
-def with_block_size(
-    config: ModelConfig, weights: dict[str, Tensor], block_size: int
-) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The same model with a shorter context. Learned positions beyond it are dropped; rotary ones are not stored."""
-    if config.recipe == "classic":
-        weights = weights | {"transformer.wpe.weight": weights["transformer.wpe.weight"][:block_size]}
-    return replace(config, block_size=block_size), weights
-
-
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter by its name, from a model without memory. ValueError for impossible sizes."""
     try:
@@ -65,7 +55,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 class _ShapesOnly(TorchFunctionMode):
-    """Does on the CPU, or not at all, what takes a second to import for tensors without memory."""
+    """Runs on the CPU, or skips, the functions whose meta versions take a second to import."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is nn.init.normal_:
@@ -75,9 +65,13 @@ class _ShapesOnly(TorchFunctionMode):
 
 
 def load_model_weights(model: LanguageModel, weights: dict[str, Tensor]) -> None:
-    """Copy the weights into the model. GPT-2's output layer is its token table, so it may be missing."""
+    """Copy the weights into the model. GPT-2's output layer is its token table, so it may be missing.
+
+    Learned positions beyond the model's context are left out; rotary ones are not stored.
+    """
     if model.config.recipe == "classic":
-        weights = weights | {"lm_head.weight": weights["transformer.wte.weight"]}
+        positions = weights["transformer.wpe.weight"][: model.config.block_size]
+        weights = weights | {"lm_head.weight": weights["transformer.wte.weight"], "transformer.wpe.weight": positions}
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:  # with all that is missing or has another shape

@@ -1,4 +1,4 @@
-"""Adagrad for embedding tables: the rate of each number falls with the gradients it has seen; an unread row rests.
+"""Adagrad for embedding tables: the rate of each number falls with the gradients it has seen; unread rows stay.
 
 torch.optim.Adagrad computes the same, but warns about sparse gradients and takes several times as long with them.
 """

@@ -13,9 +13,8 @@ from nanoscope.optim import muon
 from nanoscope.optim.adagrad import Adagrad
 from nanoscope.optim.eager import AdamW
 
-# What trains a parameter in each recipe, by the parameter's name; the first pattern that matches decides. What ends in
-# "_lr" is the setting that has the rate of Adagrad.
-# The schedule's rate times a group's `lr_scale`, 1 by default, is the rate of that group.
+# The optimizer of each parameter, by a pattern of its name; the first match decides. A name that ends in "_lr" is the
+# setting with the rate of Adagrad. A group's rate is the schedule's times the group's `lr_scale`, 1 by default.
 RECIPES = {
     "classic": {r".*": "AdamW of GPT-2"},
     "modern": {
@@ -31,7 +30,7 @@ VOCABULARY = {r"embedding\.weight": "table_lr", r"head\.weight": "output_lr"}
 def build_optimizer(
     model: LanguageModel, config: TrainConfig, device_type: str, dtype: str = "float32"
 ) -> torch.optim.Optimizer:
-    """Build the optimizer of the model's recipe for every parameter that requires a gradient; `dtype` is of matmuls."""
+    """Build the recipe's optimizer for all parameters that require a gradient; `dtype` is that of matmuls."""
     recipe = RECIPES[model.config.recipe]
     if model.config.recipe == "modern" and config.output_lr:
         recipe = VOCABULARY | recipe
@@ -80,7 +79,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """Let each part work on its own groups of the whole and on the common state."""
+        """Give each part its share of the groups, and the common state."""
         groups = iter(self.param_groups)
         for part in self.parts:
             part.param_groups = [next(groups) for _ in part.param_groups]

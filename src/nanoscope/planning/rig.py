@@ -23,7 +23,7 @@ class Job(msgspec.Struct):
     """The folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`."""
     vocab_size: int
     limit_seconds: float
-    """Of a micro-batch: longer ones are measured with fewer sequences, and evaluations on a part. 0: no limit."""
+    """Of a micro-batch: longer ones are measured with fewer sequences. 0: no limit."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -34,6 +34,8 @@ class Facts(msgspec.Struct, frozen=True):
     device_name: str
     used: dict[str, Any]
     """What it really uses: batch_size, dtype, compile, threads, eval_batch_size."""
+    startup: float = 0.0
+    """Seconds until it was ready."""
     crowded: bool = False
     """Whether there is too little memory for a second one."""
 
@@ -42,23 +44,16 @@ class Figures(msgspec.Struct, frozen=True):
     """Times are in seconds."""
 
     step: float
-    eval: float
+    window: float
+    """Of an evaluation."""
     run: float
     """All iterations and evaluations, and compiling."""
-    startup: float = 0.0
-    checkpoint: float | None = None
-    sample: float | None = None
     steps: int = 0
     """How many were measured."""
-    eval_windows: int = 1
-    """That `eval` takes, both splits together."""
     micro_batch: int = 1
     """Sequences of each micro-batch that was measured."""
     peak_bytes: int = 0
     """The most memory of the device that the process had; of a CPU, its own."""
-    flops_per_token: int = 0
-    peak_flops: float | None = None
-    peak_source: str = ""
 
 
 class Rig:

@@ -1,69 +1,49 @@
 """`nanoscope tune` and `train --tune`: search for the fastest way to carry out a run on this machine. Imports no torch.
 
-One setting after another is changed and measured in turns with the best so far, each in a process of its own. Two
-processes with the same settings differ by a percent or two for as long as they live, so what seems faster is used only
-if all changes together are faster again, in pairs of new processes.
+A change and the settings before it are measured in turns, each in a process of its own. Two processes with the same
+settings differ by a percent or two for as long as they live, so each pair that confirms a change is of new ones.
 """
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from math import prod
+from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 
 from nanoscope.child import ChildError
-from nanoscope.config import TrainConfig
+from nanoscope.config import TrainConfig, toml_value, without_options
 from nanoscope.config_sources import Resolved
 from nanoscope.data.find import find_dataset
-from nanoscope.errors import JobError, UsageError
-from nanoscope.messages import Message, joined
-from nanoscope.paired import Difference, settle
-from nanoscope.planning.rig import Facts, Figures, Rig
+from nanoscope.errors import JobError, UsageError, why
+from nanoscope.files import write_atomically
+from nanoscope.messages import Message, printable
+from nanoscope.planning.rig import Rig
+from nanoscope.planning.search import Search, Settings, differences, flags
+from nanoscope.version import __version__
 
-Settings = dict[str, Any]
-KINDS = "threads", "smaller", "larger", "dtype", "compile", "evaluations"
+QUESTIONS = "threads", "smaller_micro_batch", "larger_micro_batch", "dtype", "eval_batch", "compile"
 MINUTES = 2.0
-SEARCH_SHARE = 0.6  # of the time; the rest is for the confirmation
 SECONDS = 0.5  # of a measurement
-ROUNDS = 3  # of a pair of new processes: the median of the pairs counts
-PAIRS, FRESH_PAIRS = (3, 5, 8), (3, 6)
-CONFIDENCE = 0.95
-MARGIN, DTYPE_MARGIN = 0.02, 0.05  # of the run's time: less is not worth a change; 16 bits round differently
-HOPELESS = -0.15  # a gain like this, in one pair, needs no second one
-FACTOR = 1.6  # between the micro-batches that are tried: halves, or what comes near
+ROUNDS = 3  # of a pair of processes: their median counts
+WORTH, DTYPE_WORTH = 0.02, 0.05  # of the run's time: less is not worth a change; 16 bits round differently
 COMPILE_PAYS = 50.0  # seconds of iterations: compiling takes about 20 and saves at most some 40 %
 EVAL_SHARE = 0.04  # of the run: evaluations that take less can't be made faster by enough
+BUSY_CORES = 0.5
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One change that was tried, or why it was not."""
+class Tuner(Search):
+    """Gains are shares of the run's time."""
 
-    settings: Settings
-    gain: Difference | None = None
-    """The share of the run's time that it saves, against the best settings before it."""
-    reason: Message | None = None
-    """Why it is not used; None if it is."""
-
-
-@dataclass
-class Tuned:
-    """`settings` are the changes that were confirmed: none if the settings are the fastest found."""
-
-    facts: Facts
-    default_seconds: Figures
-    settings: Settings = field(default_factory=dict)
-    gain: Difference | None = None
-    """Of all changes together, from the confirmation alone."""
-    trials: list[Trial] = field(default_factory=list)
-    busy_cores: float = 0.0
+    CONFIDENCE, SIZE = 0.98, ".1%"
+    BETTER, WORSE = Message("{size} less time"), Message("{size} more time")
+    busy_cores = 0.0
     """That other processes used before the search."""
 
-
-class Tuner:
     def __init__(
         self,
         resolved: Resolved,
@@ -72,138 +52,121 @@ class Tuner:
         open_rig: Callable[[TrainConfig], Rig] = Rig,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config, self._typed = resolved.config, resolved.typed.keys()
-        self._report, self._open, self._now = report, open_rig, now
-        self._search_until = now() + SEARCH_SHARE * 60 * minutes
+        super().__init__(resolved.config, report, 60 * minutes, now)
+        self._typed, self._open = resolved.typed.keys(), open_rig
         self._rigs: dict[str, Rig] = {}
 
-    def run(self) -> Tuned:
-        """Change one setting after another, further in the same direction while that is faster, and confirm.
-
-        Ctrl-C leaves no process behind.
-        """
-        self._report(Message("measuring the settings as they are"))
-        best: Settings = {}
+    def tune(self) -> None:
+        """Ctrl-C leaves no process behind."""
+        self.report(Message("measuring the settings as they are"))
         try:
-            self.tuned = Tuned(self._rig({}).facts, self._rig({}).measure(SECONDS))
-            for kind in KINDS:
-                while (settings := self._candidate(kind, best)) and self._try(best, settings):
-                    best |= settings
-            if best:
-                self._confirm(best)
+            rig = self._rig(self.run)
+            self.facts, self.default_seconds = rig.facts, rig.measure(SECONDS)
+            self.ask(QUESTIONS)
         except ChildError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
         finally:
             self._close()
-        return self.tuned
 
-    def _candidate(self, kind: str, best: Settings) -> Settings:
-        config = replace(self._config, **best)
-        settings = candidate(kind, config, self._rig(best).facts, self.tuned.default_seconds)
-        return {} if settings.keys() & self._typed else settings  # what was typed stays as it is
+    @property
+    def settings(self) -> Settings:
+        """The changes that were confirmed."""
+        return differences(self.best, self.run)
 
-    def _try(self, best: Settings, settings: Settings) -> bool:
-        """Whether the run is faster with these settings, too."""
-        self._report(Message("trying {settings}", settings=flags(settings)))
-        try:
-            trial = self._compare(best, settings)
-        except ChildError as error:
-            trial = Trial(settings, reason=error.text)
-        self._close(but=best if trial.reason else None)
-        self.tuned.trials.append(trial)
-        self._report(describe(trial))
-        return trial.reason is None
+    def worth(self, question: str) -> float:
+        return DTYPE_WORTH if question == "dtype" else WORTH
 
-    def _compare(self, best: Settings, settings: Settings) -> Trial:
-        if self._now() > self._search_until:
-            late = Message("not tried: it takes longer than the time that is left; allow more with --minutes")
-            return Trial(settings, reason=late)
-        both, margin = best | settings, DTYPE_MARGIN if settings.get("dtype") == "bfloat16" else MARGIN
-        if not settings.items() <= (settings | self._rig(both).facts.used).items():
-            return Trial(settings, reason=Message("it does not work here"))
-        first = self._pair(best, both)
-        looks = PAIRS if first > HOPELESS else (1,)
-        gain = settle(lambda number: self._pair(best, both) if number else first, looks, margin, CONFIDENCE)
-        reasons = {"better": None, "too_small": Message("it saves less than {margin:.0%} of the run", margin=margin)}
-        verdict = gain.verdict(margin, CONFIDENCE)
-        return Trial(settings, gain, reasons.get(verdict, Message("not faster by more than the noise")))
+    def changes(self, question: str) -> Iterator[Settings]:
+        for settings in self._candidates(question):
+            if settings.keys() & self._typed:  # what was typed stays as it is
+                return
+            yield settings
 
-    def _confirm(self, best: Settings) -> None:
-        """All changes together against the settings as they were."""
-        self._report(Message("confirming {settings}", settings=flags(best)))
+    def _candidates(self, question: str) -> Iterator[Settings]:
+        config, used, on_cpu = self.best, self.facts.used, self.facts.device == "cpu"
+        iterations = config.max_iters * self.default_seconds.step
+        match question:
+            case "threads" if on_cpu:
+                yield from ({"threads": used["threads"] >> halved} for halved in range(1, used["threads"].bit_length()))
+            case "smaller_micro_batch":
+                yield from splits(config, [config.batch_size // times for times in (2, 4, 8, 16)])
+            case "larger_micro_batch":
+                yield from splits(config, [config.batch_size * times for times in (2, 4, 8, 16)])
+            case "dtype" if on_cpu and config.dtype == "auto":
+                yield {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
+            case "eval_batch" if 1 - iterations / self.default_seconds.run > EVAL_SHARE:
+                yield from ({"eval_batch_size": times * used["eval_batch_size"]} for times in (2, 4, 8))
+            case "compile" if config.compile == "auto" and (used["compile"] or iterations > COMPILE_PAYS):
+                yield {"compile": not used["compile"]}
 
-        def fresh_pair(number: int) -> float:
+    def gain(self, changed: TrainConfig, pair: int) -> float:
+        self.check_time()
+        if pair:
             self._close()
-            return median(self._pair({}, best) for _ in range(ROUNDS))
+        both, shares = (self.best, changed), []
+        used = [self._rig(each).facts.used for each in both][1]
+        if any(key in used and used[key] != value for key, value in differences(changed, self.best).items()):
+            raise ChildError(Message("it does not work here"))
+        for _ in range(ROUNDS):
+            before, after = (self._rig(each).measure(SECONDS).run for each in both)
+            shares.append(1 - after / before)
+        self._close(but=self.best)
+        return median(shares)
 
-        gain = settle(fresh_pair, FRESH_PAIRS, MARGIN, CONFIDENCE)
-        if gain.verdict(MARGIN, CONFIDENCE) == "better":
-            self.tuned.settings, self.tuned.gain = best, gain
-        else:
-            unconfirmed = Message("not confirmed")
-            self.tuned.trials = [replace(each, reason=each.reason or unconfirmed) for each in self.tuned.trials]
-
-    def _pair(self, before: Settings, after: Settings) -> float:
-        """The share of the run's time that is saved, measured one after the other."""
-        self._rig(before), self._rig(after)
-        old, new = (self._rig(each).measure(SECONDS).run for each in (before, after))
-        return 1 - new / old
-
-    def _rig(self, settings: Settings) -> Rig:
-        if (key := flags(settings)) not in self._rigs:
+    def _rig(self, config: TrainConfig) -> Rig:
+        if (key := repr(config)) not in self._rigs:
             if any(rig.facts.crowded for rig in self._rigs.values()):
                 self._close()  # processes that don't fit into memory side by side take turns alone
-            self._rigs[key] = self._open(replace(self._config, **settings))
+            self._rigs[key] = self._open(config)
         return self._rigs[key]
 
-    def _close(self, but: Settings | None = None) -> None:
-        for key in [key for key in self._rigs if but is None or key != flags(but)]:
+    def _close(self, but: TrainConfig | None = None) -> None:
+        for key in self._rigs.keys() - {repr(but)}:
             self._rigs.pop(key).close()
 
+    def summary(self) -> Message:
+        """What was chosen."""
+        helped = [each.best for each in self.findings if each.verdict == "helps"]
+        if helped:
+            saved = f"{1 - prod(1 - each.gain.mean for each in helped if each and each.gain):.1%}"
+            gain = Message("{size} less time", size=saved)
+            return Message("{settings}: {gain}", settings=flags(self.settings), gain=gain)
+        if any(each.tried for each in self.findings):
+            return Message("the settings are the fastest found")
+        return Message("nothing could be compared in this time; allow more with --minutes")
 
-def candidate(kind: str, config: TrainConfig, facts: Facts, default: Figures) -> Settings:
-    """The next change of a kind that is worth trying; empty if there is none."""
-    used, on_cpu, size = facts.used, facts.device == "cpu", config.batch_size
-    steps = config.max_iters * default.step
-    match kind:
-        case "threads" if on_cpu and used["threads"] > 1:
-            return {"threads": used["threads"] // 2}
-        case "smaller":
-            return split(config, [each for each in micro_batches(config) if FACTOR * each <= size][-1:])
-        case "larger":
-            return split(config, [each for each in micro_batches(config) if each >= FACTOR * size][:1])
-        case "dtype" if on_cpu and config.dtype == "auto":
-            return {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
-        case "compile" if config.compile == "auto" and (used["compile"] or steps > COMPILE_PAYS):
-            return {"compile": not used["compile"]}
-        case "evaluations" if 1 - steps / default.run > EVAL_SHARE:
-            return {"eval_batch_size": 2 * used["eval_batch_size"]}
-    return {}
+    def lines(self) -> Iterator[Message]:
+        if self.busy_cores > BUSY_CORES:
+            others = self.busy_cores
+            yield Message("measured on a busy machine: other processes used {others:.1f} cores", others=others)
+        yield from super().lines()
 
-
-def micro_batches(config: TrainConfig) -> list[int]:
-    """Those that leave the sequences of an iteration as they are, and the windows of an evaluation."""
-    sequences, windows = config.sequences_per_step, config.eval_windows or 0
-    return [size for size in range(1, sequences + 1) if sequences % size == windows % size == 0]
+    def document(self) -> dict[str, object]:
+        default = {key: getattr(self.default_seconds, key) for key in ("step", "window", "run")}
+        about = {"schema": "nanoscope.tune/3", "summary": str(self.summary()), "facts": self.facts}
+        return {**about, "busy_cores": self.busy_cores, "default_seconds": default, **super().document()}
 
 
-def split(config: TrainConfig, sizes: list[int]) -> Settings:
-    """The settings that train the same sequences in micro-batches of this size, and evaluate the same windows."""
-    if not sizes:
-        return {}
-    settings: Settings = {"batch_size": sizes[0], "gradient_accumulation_steps": config.sequences_per_step // sizes[0]}
-    if config.eval_windows:  # nanoGPT counts them in batches, so their number follows
-        settings["eval_iters"] = config.eval_windows // sizes[0]
-    return settings
+def splits(config: TrainConfig, sizes: Iterable[int]) -> Iterator[Settings]:
+    """The settings that train the same sequences in these micro-batches, and evaluate the same windows."""
+    sequences, windows = config.sequences_per_step, config.eval_windows
+    for size in sizes:
+        if size and sequences % size == (windows or 0) % size == 0:
+            settings = {"batch_size": size, "gradient_accumulation_steps": sequences // size}
+            # nanoGPT counts windows in batches, so their number follows
+            yield settings | ({"eval_iters": windows // size} if windows else {})
 
 
-def tune(resolved: Resolved, minutes: float, report: Callable[[Message], None]) -> Tuned:
+def tune(resolved: Resolved, minutes: float, report: Callable[[Message], None]) -> Tuner:
     """Search for about so many minutes."""
     check_can_tune(resolved)
     data = find_dataset(resolved.config.dataset, resolved.config.tokenizer)
     busy = psutil.cpu_percent(interval=0.5) / 100 * (psutil.cpu_count() or 1)
     there = replace(resolved, config=replace(resolved.config, dataset=str(data), tokenizer="auto"))
-    return replace(Tuner(there, minutes, report).run(), busy_cores=busy)
+    tuner = Tuner(there, minutes, report)
+    tuner.busy_cores = busy
+    tuner.tune()
+    return tuner
 
 
 def check_can_tune(resolved: Resolved) -> None:
@@ -219,18 +182,26 @@ def check_can_tune(resolved: Resolved) -> None:
         )
 
 
-def flags(settings: Settings) -> str:
-    """Settings as they are typed."""
-    return " ".join(f"--{key}={value}" for key, value in settings.items())
+def check_file(path: Path, *, overwrite: bool) -> None:
+    """UsageError for a file that exists, unless it may be overwritten."""
+    if path.suffix != ".toml":
+        raise UsageError("--out={path} must end in .toml, so that nanoscope train can read it", path=path)
+    if path.exists() and not overwrite:
+        raise UsageError(
+            "{path} exists\nChoose another name: --out=FILE. Or overwrite it: --overwrite=True",
+            path=path,
+        )
 
 
-def describe(trial: Trial) -> Message:
-    """A trial in one line."""
-    gain = trial.gain and described(trial.gain)
-    return Message("{label}: {amount}", label=flags(trial.settings), amount=joined("; ", (gain, trial.reason)))
-
-
-def described(gain: Difference) -> Message:
-    """A share of time in words, with its standard error; a single pair has none."""
-    share = f"{abs(gain.mean):.1%}" if gain.pairs == 1 else f"{abs(gain.mean):.1%} ± {gain.error:.1%}"
-    return Message("{size} more time", size=share) if gain.mean < 0 else Message("{size} less time", size=share)
+def write_file(path: Path, resolved: Resolved, tuned: Tuner) -> None:
+    """All settings of the source with the changes, and in comments what they rest on."""
+    left_out = {"out_dir", *({"init_from"} if resolved.given.get("init_from") == "auto" else ())}  # of one run
+    settings = {key: value for key, value in without_options(resolved.given).items() if key not in left_out}
+    about = f"{printable(tuned.facts.device_name)}, nanoscope {__version__}, {datetime.now():%Y-%m-%d %H:%M}"
+    title = f"Written by nanoscope tune. The settings of {printable(resolved.name)}: {tuned.summary()}."
+    content = [f"# {line}".replace("\n", " ").rstrip() for line in (title, about, *tuned.lines(), "")]
+    content += [f"{key} = {toml_value(value)}" for key, value in (settings | tuned.settings).items()]
+    try:
+        write_atomically(path, "\n".join(content) + "\n")
+    except OSError as error:
+        raise JobError("can't write {path}: {reason}", path=path, reason=why(error)) from None

@@ -13,44 +13,46 @@ import math
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from itertools import compress, count, islice, pairwise
-from operator import le, ne
-from typing import Any, Literal
+from operator import itemgetter, le, ne
+from typing import Any
 
-from nanoscope.runs.claims import Reading, Rows, middle, scaled, settle
+from nanoscope.runs.claims import Rows, middle, scaled, settle
 from nanoscope.runs.columns import Tables, missing
-from nanoscope.runs.meaning import Understanding, understand
+from nanoscope.runs.meaning import Meaning
 from nanoscope.runs.run import (
     LINE_BITS,
     MISSING,
     NOT_FINITE,
     ConfigValue,
     Evaluation,
-    LineRows,
     Log,
     LoggedError,
+    Reading,
     Run,
     SavedCheckpoint,
     Series,
+    ShownLine,
     Traits,
 )
 from nanoscope.runs.scan import LEFT_OUT, label_of
-from nanoscope.runs.settings import read_settings
 from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
-# What rows have besides: the role, the name and the factor of the series.
-SERIES = (
-    ("bar_left", "eta_s", 1.0),
-    ("eta_s", "eta_s", 1.0),
-    ("loss_scale", "loss_scale", 1.0),
-    ("memory_gb", "memory_gb", 1.0),
-    ("memory_mb", "memory_gb", 1e-3),
-    ("data_s", "data_s", 1.0),
-    ("lr_share", "lr_share", 1.0),
-)
+# By role of a column, the first that a row has: the name that it gets in a run.
+PRINTED = {name: name for name in ("lr", "grad_norm", "tok_s")} | {
+    "tok_s_each": "tok_s",
+    "mfu_pct": "mfu_pct",
+    "bar_left": "eta_s",
+    "eta_s": "eta_s",
+    "loss_scale": "loss_scale",
+    "memory_gb": "memory_gb",
+    "data_s": "data_s",
+    "lr_share": "lr_share",
+}
 SAME_VAL = 0.002
 INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
@@ -82,16 +84,16 @@ _AVERAGE = re.compile(r"(?:avg|average|mean|running|smooth\w*) (?:train )?loss|l
 Track = dict[str, Any]  # the training rows of a log in the order of the file: arrays by name
 
 
-def _track(several: list[Rows]) -> Track:
-    whole: Track = {name: array("q" if name in ("at", "step") else "d") for name in ("at", *NAMES, "total")}
-    parts = [_columns(rows) for rows in several]
+def _track(several: list[Rows], train: bool) -> Track:
+    """The rows of several tables; what a table does not have is missing."""
+    parts = [_columns(rows, train) for rows in several]
     if len(parts) == 1:
         return parts[0]
-    for part in parts:
-        size = len(whole["at"])
-        for name in {**whole, **part}:
-            column = whole.setdefault(name, missing(size))
-            column.extend(part[name] if name in part else missing(len(part["at"])))
+    whole: Track = {name: array("q" if name in ("at", "step") else "d") for name in ("at", *NAMES, "total")}
+    for name in {name: None for part in (whole, *parts) for name in part}:
+        column = whole.setdefault(name, missing(0))
+        for part in parts:
+            column.extend(part.get(name) or missing(len(part["at"])))
     return _chosen(whole, sorted(range(len(whole["at"])), key=whole["at"].__getitem__))
 
 
@@ -99,27 +101,24 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
     return {name: array(values.typecode, map(values.__getitem__, rows)) for name, values in track.items()}
 
 
-def _columns(rows: Rows) -> Track:
+def _columns(rows: Rows, train: bool) -> Track:
     """The columns of training rows, without rows that are none of training."""
     table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
-    found: Track = {"at": table.at, "step": steps, **{name: missing(0) for name in NAMES[1:]}}
-    found["total"] = array("d", [rows.total or 0]) * size  # 0: unknown
-    if counted and counted.totals and size and math.isfinite(max(counted.totals.values)):
-        found["total"] = array("d", (value if value == value else 0 for value in counted.totals.values))
-    printed = {"loss": rows.loss.values if rows.loss and rows.trains else None}
-    printed["time_s"] = rows.times.values if rows.times else None
-    for name in NAMES[3:]:
-        if column := table.get(name, f"{name}_each"):
-            printed[name] = scaled(column)
-            if name == "mfu_pct" and not column.unit and 0 < max(column.sample(), default=0) < 1:
-                printed[name] = array("d", (100 * value for value in column.values))  # a share
-    for name, values in printed.items():
-        if values:
-            found[name] = _within(values, *BOUNDS[name]) if name in BOUNDS else values
-    found |= {name: missing(size) for name in NAMES[1:] if not found[name]}
-    for role, name, factor in SERIES:
+    found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.total or 0]) * size}  # 0: unknown
+    if counted and counted.totals:
+        found["total"] = array("d", (value if math.isfinite(value) else 0 for value in counted.totals.values))
+    if rows.loss and train:
+        found["loss"] = rows.loss.values
+    if rows.times:
+        found["time_s"] = rows.times.values
+    for role, name in PRINTED.items():
         if (column := table.get(role)) and name not in found:
-            found[name] = array("d", (value * factor for value in scaled(column)))
+            found[name] = scaled(column)
+            if name == "mfu_pct" and not column.unit and 0 < max(column.sample(), default=0) < 1:
+                found[name] = array("d", (100 * value for value in column.values))  # a share
+    for name in NAMES[1:]:
+        values = found.get(name) or missing(size)
+        found[name] = _within(values, *BOUNDS[name]) if name in BOUNDS else values
     if (stamp := table.stamp()) is not None:
         found["stamp"] = stamp.values
     if rows.kept is None and (not size or (min(steps) >= 0 and max(steps) < MOST_STEPS)):
@@ -138,227 +137,257 @@ def _within(values: "array[float]", least: float, most: float, otherwise: float)
 
 
 @dataclass(eq=False, repr=False)
+class Placed:
+    """A run while it is put together: which rows of the track are its steps. These rise."""
+
+    run: Run
+    track: Track
+    rows: "array[int]" = field(default_factory=lambda: array("q"))
+    last: int = -1  # of its rows, the last in the file
+
+    def step(self, index: int) -> int:
+        return int(self.track["step"][self.rows[index]])
+
+    def place_of(self, step: int) -> int:
+        """Where among its rows a step is, or would be."""
+        return bisect_left(self.rows, step, key=self.track["step"].__getitem__)
+
+    def fits_total(self, total: float) -> bool:
+        return not (total > 0 and self.run.total_steps and total != self.run.total_steps)
+
+    def has_about(self, step: int, loss: float) -> bool:
+        """Whether the run had about this loss at that step."""
+        before = self.track["loss"][self.rows[max(0, self.place_of(step + 1) - 1)]]
+        if not (loss < NOT_FINITE and before < NOT_FINITE):
+            return True
+        return bool(abs(loss - before) <= SAME_LOSS * max(abs(before), 0.5))
+
+    def may_have(self, row: int) -> bool:
+        """Whether it may have printed this row: it has none of that step, or the same."""
+        steps, losses, times = (self.track[name] for name in ("step", "loss", "time_s"))
+        at = self.place_of(steps[row])
+        if at == len(self.rows) or self.step(at) != steps[row]:
+            return True
+        own = self.rows[at]
+        return not (abs(losses[row] - losses[own]) > 0 or abs(times[row] - times[own]) > ROUNDED_S)
+
+    def fits(self, part: range, abridged: bool) -> bool:
+        """Whether another part of a text is of this run: they agree where they meet, and lines were surely left out."""
+        steps, first, last = self.track["step"], self.step(0), self.step(-1)
+        own = {steps[row] for row in self.rows}
+        interleave = first < steps[part[-1]] and not any(steps[row] in own for row in part)
+        return (abridged or interleave) and all(
+            self.may_have(row)
+            and (not first < steps[row] < last or self.has_about(steps[row], self.track["loss"][row]))
+            for row in part
+        )
+
+    def take(self, part: range) -> None:
+        """Add rows; of two of a step, the one with a loss stays."""
+        steps, losses = self.track["step"], self.track["loss"]
+        in_order = not self.rows or steps[part[0]] > self.step(-1)
+        self.rows.extend(part)
+        self.last = part[-1]
+        if not in_order:
+            rows = sorted(self.rows, key=lambda row: (steps[row], losses[row] != losses[row]))
+            kept = [row for before, row in pairwise([-1, *rows]) if before < 0 or steps[before] != steps[row]]
+            self.run.duplicates_dropped += len(rows) - len(kept)
+            self.rows = array("q", kept)
+
+
 class Assembler:
     """Places what the rows and events of a log say."""
 
-    found: Tables
-    meaning: Understanding
-    format: str
-    traits: Traits
-    runs: list[Run] = field(default_factory=list)
-    errors: list[LoggedError] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        rows = self.meaning.rows
-        training = [each for each in rows if each.trains]
-        leading = training or [each for each in rows if each.evaluates and each.count]
+    def __init__(self, found: Tables, meaning: Meaning) -> None:
+        self.found, self.meaning, trainer = found, meaning, meaning.trainer
+        self.format, self.traits = (trainer.name, trainer.traits) if trainer else ("generic", Traits())
+        self.means = trainer.means if trainer else {}
+        leading = meaning.training or [rows for rows in meaning.evaluating if rows.count]
         self.main = max(leading, key=lambda each: len(each.table), default=None)
-        self.track = _track(leading)
+        self.track = _track(leading, bool(meaning.training))
         self.facts: dict[str, ConfigValue] = {}  # settings printed since the last run began; the next run gets them
         self.typed: set[str] = set()  # those given on a command line, which override a printed file
-        self.current: Run | None = None
-        self.boundary = self.resuming = False
+        self.placed: list[Placed] = []  # in order of appearance
+        self.pieces: list[tuple[int, Placed]] = []  # the first row of each part, and its run
         self.resumed: list[tuple[int, Run, int]] = []  # where, which run, at which step
-        self.recent_from = 0  # index into the current run's steps: what is earlier does not count as recent
-        self.pieces: list[tuple[int, Run]] = []  # the first row of each, and its run
-        self.ends_at: dict[int, int] = {}  # id of a run → its last row
-        self.excerpts: list[Run] = []
-        self.kinds = {event.kind for event in self.found.events}
+        self.errors: list[LoggedError] = []
+        self.kinds = {event.kind for event in found.events}
         quoted = self.format == "nanogpt" and any(v != v for v in self.track["loss"])
-        self.abridged = "left_out" in self.kinds or (quoted and bool(training))
-        self.last_evaluation: tuple[int, Run, int] | None = None
+        self.until = 0  # rows above are placed
+        self.abridged = "left_out" in self.kinds or (quoted and bool(meaning.training))
+        self.evaluated: list[tuple[int, Placed, int]] = []  # where, of which run, at which step
 
     def assemble(self) -> list[Run]:
         """All runs, in order of appearance."""
-        events = [event for event in self.found.events if event.kind in ("settings", "resume", "error")]
-        done = 0
-        for start, end in pairwise([*self._cuts(events), len(self.track["step"])]):
-            while done < len(events) and events[done].at < self.track["at"][start]:
-                self._begin(events[done])
-                done += 1
-            self._place(start, end)
-        self._join_excerpts()
+        begins: defaultdict[int, list[Event]] = defaultdict(list)  # what stands before a row and may begin a run
+        for event in self.found.events:
+            if event.kind in ("settings", "resume", "error"):
+                begins[bisect_left(self.track["at"], event.at)].append(event)
+        for start, end in pairwise([*self._cuts(begins.keys()), len(self.track["step"])]):
+            for event in begins[start]:
+                if event.kind == "settings":
+                    event.what.add_to(self.facts, self.typed)
+            kinds = {event.kind for event in begins[start] if event.kind != "settings" or event.what.begins}
+            if start >= self.until:
+                self._place(range(start, end), bool(kinds), "resume" in kinds)
+        for each in self.placed:
+            self._fill(each)
         self._place_around()
-        for run in self.runs:
-            if self.main and not self.main.trains:  # evaluations alone: they may tell the time of steps
-                run.steps.keep([index for index, time in enumerate(run.steps.time_s) if time == time])
-        return [run for run in self.runs if run.steps or run.evals]
+        return [each.run for each in self.placed if each.run.steps or each.run.evals]
 
-    def _cuts(self, events: Sequence[Event]) -> list[int]:
-        """Where a part begins: where steps stop rising or totals change, and behind lines that may begin a run."""
+    def _cuts(self, begins: Set[int]) -> list[int]:
+        """Where a part begins: where steps stop rising or totals change, or after lines that may begin a run."""
         steps, totals, size = self.track["step"], self.track["total"], len(self.track["step"])
-        falls = list(compress(count(1), map(le, islice(steps, 1, None), steps)))
-        cuts = {0, *falls, *(bisect_left(self.track["at"], event.at) for event in events)} - {size}
+        falls = [*compress(count(1), map(le, islice(steps, 1, None), steps))]
+        self.ends = [*falls, size]  # of stretches that rise
+        cuts = {0, *falls, *begins} - {size}
         if falls:  # there may be two runs in turns
             cuts |= {i for i in range(2, size) if steps[i] - steps[i - 1] != steps[i - 1] - steps[i - 2]}
         return sorted(cuts.union(compress(count(1), map(ne, islice(totals, 1, None), totals))))
 
-    def _begin(self, event: Event) -> None:
-        """Take note of a line that may begin a run."""
-        is_header = event.kind == "settings" and read_settings(event.what, self.facts, self.typed)
-        self.boundary = self.boundary or is_header or event.kind != "settings"
-        self.resuming = self.resuming or event.kind == "resume"
-
-    def _place(self, start: int, end: int) -> None:
+    def _place(self, part: range, boundary: bool, resuming: bool) -> None:
         """Give a part to its run."""
-        track = self.track
-        while (run := self._run_of(start)) is None:
-            start += 1
-            if start == end:
+        while (placed := self._run_of(part, boundary, resuming)) is None:  # its first row is a copy
+            part = part[1:]
+            if not part:
                 return
-        for name, column in zip(NAMES, run.steps.columns(), strict=True):
-            if end - start == len(track["step"]):
-                setattr(run.steps, name, track[name])  # a log of one run, which may be very long
-            else:
-                column.extend(track[name][start:end])
-        if self.main and (times := self.main.times):
-            run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
-            if times.spans and times.source != "printed" and track["step"][start] in run.resumed_at[-1:]:
-                run.steps.time_s[start - end] = MISSING  # the clock went on while the run stood still
-        total = track["total"][end - 1]
-        run.total_steps = int(total) if 0 < total < MOST_STEPS else run.total_steps
-        for name in (name for name in track if name not in ("at", "total", "stamp", *NAMES)):
-            for step, value in zip(track["step"][start:end], track[name][start:end], strict=True):
-                if math.isfinite(value):
-                    run.series.setdefault(name, Series()).append(step, value)
-        self.pieces.append((start, run))
-        self.ends_at[id(run)] = end - 1
+        total = self.track["total"][part[-1]]
+        if 0 < total < MOST_STEPS:
+            placed.run.total_steps = int(total)
+        placed.take(range(part[0], max(part[-1] + 1, self.until)))
+        self.pieces.append((part[0], placed))
 
-    def _run_of(self, index: int) -> Run | None:
-        """The run that a row belongs to, or None if it is a copy."""
-        step, loss, time_s, total = (self.track[name][index] for name in ("step", "loss", "time_s", "total"))
-        boundary, resuming, self.boundary, self.resuming = self.boundary, self.resuming, False, False
-        run = self.current
-        if run is None:
-            run = self._new_run()
-            run.begins_with_resume = resuming and step > 1
-            return run
-        other = None if boundary else self._in_turn(run, index)
-        if other is not None:
-            self.current, self.recent_from = other, len(other.steps)
+    def _run_of(self, part: range, boundary: bool, resuming: bool) -> Placed | None:
+        """The run that a part belongs to, or None if its first row is a copy."""
+        step, loss, total = (self.track[name][part[0]] for name in ("step", "loss", "total"))
+        if not self.pieces:
+            new = self._new_run()
+            new.run.begins_with_resume = resuming and step > 1
+            return new
+        current = self.pieces[-1][1]
+        if not boundary and (other := self._in_turn(current, part[0])):
             return other
-        steps, extends = run.steps.step, _fits_total(run, total) or resuming
-        if step > steps[-1] and (extends or _same_loss(run, step, loss)):
+        extends, alike = current.fits_total(total) or resuming, current.has_about(step, loss)
+        first, last = current.step(0), current.step(-1)
+        if step > last and (extends or alike):
             if resuming:
-                self._resume(run, step, index)
-            return run
-        if not boundary and extends and step in steps[max(self.recent_from, len(steps) - RECENT_STEPS) :]:
-            run.duplicates_dropped += 1
+                self._resume(current, part[0])
+            return current
+        recent = current.rows[-RECENT_STEPS:]
+        if not boundary and extends and any(self.track["step"][each] == step for each in recent):
+            current.run.duplicates_dropped += 1
             return None
-        quoted = self.abridged and not boundary and _may_be_of(run, step, loss, time_s)
-        if extends and step > 1 and not quoted and (resuming or (step > steps[0] and _same_loss(run, step, loss))):
-            self._resume(run, step, index)
-            return run
-        new = self._new_run()
-        if not boundary:
-            self.excerpts.append(new)
-        return new
+        end = self.ends[bisect_right(self.ends, part[0])]
+        few = len(current.rows) + end - part[0] <= MOST_QUOTED
+        is_excerpt = few and not boundary and current.fits(range(part[0], end), self.abridged)
+        again = extends and step > 1 and (resuming or (step > first and alike))
+        if again and not (is_excerpt and self.abridged):
+            self._resume(current, part[0])
+        elif is_excerpt:
+            self.until = end
+        else:
+            return self._new_run()
+        return current
 
-    def _new_run(self) -> Run:
-        run = Run(self.format, self.traits, config=self.facts)
-        run.is_language_model = self.traits.trains_language_models or None
+    def _new_run(self) -> Placed:
+        self.placed.append(Placed(Run(self.format, self.traits, config=self.facts), self.track))
         self.facts, self.typed = {}, set()
-        self.runs.append(run)
-        self.current, self.recent_from = run, 0
-        return run
+        return self.placed[-1]
 
-    def _resume(self, run: Run, step: int, index: int) -> None:
-        """Continue the run at `step`, with the settings printed since it stopped."""
-        run.cut_from(step)
+    def _resume(self, placed: Placed, row: int) -> None:
+        """Continue the run at a step, with the settings printed since it stopped."""
+        run, step, times = placed.run, self.track["step"][row], self.main.times if self.main else None
+        del placed.rows[placed.place_of(step) :]
         run.resumed_at = [*(s for s in run.resumed_at if s < step), step]
-        self.resumed.append((self.track["at"][index], run, step))
+        self.resumed.append((self.track["at"][row], run, step))
         run.config |= self.facts
         self.facts, self.typed = {}, set()
-        self.recent_from = len(run.steps)
+        if times and times.spans and times.source != "printed":
+            self.track["time_s"][row] = MISSING  # the clock went on while the run stood still
 
-    def _in_turn(self, run: Run, index: int) -> Run | None:
+    def _in_turn(self, current: Placed, row: int) -> Placed | None:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
-        track, step, total = self.track, self.track["step"][index], self.track["total"][index]
-        fits = _fits_total(run, total)
-        if len(self.runs) < 2 or (fits and step == self._expected(run)):
-            return None
-        for other in reversed(self.runs[-4:]):
-            lines = (track["at"][index] - track["at"][self.ends_at[id(other)]]) >> LINE_BITS
+        step, total, at = (self.track[name][row] for name in ("step", "total", "at"))
+        fits = current.fits_total(total)
+        for other in reversed(self.placed[-4:]):
+            lines = (at - self.track["at"][other.last]) >> LINE_BITS
             is_next = lines < INTERLEAVED_WITHIN_LINES and step == self._expected(other)
-            if (
-                other is not run
-                and _fits_total(other, total)
-                and (is_next or (not fits and step >= other.steps.step[-1]))
-            ):
+            ahead = not fits and step >= other.step(-1)
+            if other is not current and other.fits_total(total) and (is_next or ahead):
                 return other
         return None
 
-    def _expected(self, run: Run) -> int | None:
+    def _expected(self, placed: Placed) -> int | None:
         """The step that a run should print next: as far ahead as its last one, or as another run's."""
-        steps = next((each.steps.step for each in (run, *reversed(self.runs)) if len(each.steps) > 1), None)
-        return run.steps.step[-1] + steps[-1] - steps[-2] if steps else None
+        known = next((each for each in (placed, *reversed(self.placed[-4:])) if len(each.rows) > 1), None)
+        return placed.step(-1) + known.step(-1) - known.step(-2) if known else None
 
-    def _join_excerpts(self) -> None:
-        """Make one run of excerpts that were quoted out of order, where they fit together."""
-        joined: list[Run] = []
-        for run in self.runs:
-            if joined and run in self.excerpts and _fits(joined[-1], run, self.abridged):
-                joined[-1].join(run)
-                self.ends_at[id(joined[-1])] = max(self.ends_at[id(run)], self.ends_at[id(joined[-1])])
-                self.pieces = [(first, joined[-1] if owner is run else owner) for first, owner in self.pieces]
-            else:
-                joined.append(run)
-        self.runs = joined
+    def _fill(self, placed: Placed) -> None:
+        """Give a run its steps."""
+        run, track, rows = placed.run, self.track, placed.rows
+        if self.main and (times := self.main.times):
+            run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
+        if not self.meaning.training:  # evaluations alone: they may tell the time of steps
+            rows = array("q", (row for row in rows if track["time_s"][row] == track["time_s"][row]))
+        if rows != array("q", range(len(track["step"]))):  # else it is the only one, and may be very long
+            track = _chosen(track, rows)
+        run.steps.__dict__.update({name: track[name] for name in NAMES})
+        for name in (name for name in track if name not in ("at", "total", "stamp", *NAMES)):
+            series = run.series[name] = Series()
+            known = [math.isfinite(value) for value in track[name]]
+            series.steps.extend(compress(track["step"], known))
+            series.values.extend(compress(track[name], known))
+        run.series = {name: series for name, series in run.series.items() if series.steps}
 
     # --- what stands around the rows ---
 
     def _place_around(self) -> None:
-        """Evaluations, saves, ends and errors, in the order of the file."""
-        trainer = self.meaning.trainer
-        before = trainer is not None and trainer.means.get("evaluation_printed") == "before"
-        self.leads = before or self._evaluations_lead()
-        items: list[tuple[int, Any, int]] = [(event.at, event, 0) for event in self.found.events]
-        for each in self.meaning.rows:
-            if each.evaluates or each.ends:
-                items += [(at, each, index) for index, at in enumerate(each.table.at)]
-        for at, what, index in sorted(items, key=lambda item: item[0]):
-            run, last = self._here(at)
-            if isinstance(what, Rows) and not what.ends:
-                self._evaluate(what, index, at)
-            elif isinstance(what, Event) and what.kind == "error":
-                self._fail(what, run, last)
-            elif isinstance(what, Event) and what.kind == "saved":
-                self._save(what.what, run, last)
-            elif run is not None and isinstance(what, Rows):
-                seconds = what.table.get("bare_elapsed")
-                self._finish(run, at, "the summary of the run", seconds.values[index] if seconds else None)
-            elif run is not None and what.kind == "end":
-                self._finish(run, at, "a line of the log", what.what)
-            elif run is not None and what.kind == "loss_scale":
-                run.series.setdefault("loss_scale", Series()).append(last or 0, what.what)
-        for run in self.runs if self.abridged else ():
-            run.evals.sort(key=lambda evaluation: evaluation.step)
-            run.checkpoints.sort(key=lambda saved: saved.step)
+        """Evaluations, then saves, ends and errors, in the order of the file."""
+        self.leads = self.means.get("evaluation_printed") == "before" or self._evaluations_lead()
+        evaluating = [*(rows for rows in self.meaning.training if rows.val), *self.meaning.evaluating]
+        places = [(at, rows, index) for rows in evaluating for index, at in enumerate(rows.table.at)]
+        for at, rows, index in sorted(places, key=lambda place: place[0]):
+            self._evaluate(rows, index, at)
+        for event in sorted([*self.found.events, *self.meaning.ends], key=lambda event: event.at):
+            placed, last = self._here(event.at)
+            if event.kind == "error":
+                self._fail(event, placed, last)
+            elif event.kind == "saved":
+                self._save(event.what, placed, last)
+            elif event.kind == "end" and placed:
+                self._finish(placed, event)
+            elif event.kind == "loss_scale" and placed:
+                series = placed.run.series.setdefault("loss_scale", Series())
+                series.steps.append(last or 0)
+                series.values.append(event.what)
+        for each in self.placed if self.abridged else ():
+            each.run.evals.sort(key=lambda evaluation: evaluation.step)
+            each.run.checkpoints.sort(key=lambda saved: saved.step)
 
     def _evaluations_lead(self) -> bool:
         """Whether evaluations without a step are printed before the step that they belong to: those steps are then
         multiples of one interval."""
-        unnumbered = [rows for rows in self.meaning.rows if rows.evaluates and not rows.trains and not rows.count]
+        unnumbered = [rows for rows in self.meaning.evaluating if not rows.count]
         places, steps = sorted(at for rows in unnumbered for at in rows.table.at), self.track["step"]
         after = [bisect_left(self.track["at"], at) for at in places]
         if not after or (after[0] == 0 and steps[:1] == array("q", [0])):
             return bool(after)
         pairs = [(steps[index - 1], steps[index]) for index in after if 0 < index < len(steps)]
-        if len({behind for _, behind in pairs}) < 2:
-            return bool(pairs) and pairs[0][1] % 5 == 0 != pairs[0][0] % 5
-        return math.gcd(*(behind for _, behind in pairs)) > max(1, math.gcd(*(before for before, _ in pairs)))
+        before, behind = zip(*pairs, strict=True) if pairs else ((), ())
+        most = 5 * (len({*behind}) < 2)  # a single one tells little
+        return math.gcd(*behind, most) > max(1, math.gcd(*before, most))
 
-    def _run_at(self, index: int) -> Run | None:
+    def _placed_at(self, row: int) -> Placed | None:
         """The run of a row."""
-        at = bisect_right(self.pieces, index, key=lambda piece: piece[0]) - 1
-        return self.pieces[at][1] if at >= 0 and index >= 0 else None
+        at = bisect_right(self.pieces, row, key=lambda piece: piece[0]) - 1
+        return self.pieces[at][1] if at >= 0 and row >= 0 else None
 
-    def _here(self, at: int) -> tuple[Run | None, int | None]:
+    def _here(self, at: int) -> tuple[Placed | None, int | None]:
         """The run and step that were printed last: by a row, or by an evaluation behind it."""
-        index = bisect_left(self.track["at"], at) - 1
-        if self.last_evaluation and (index < 0 or self.last_evaluation[0] > self.track["at"][index]):
-            return self.last_evaluation[1:]
-        return self._run_at(index), self.track["step"][index] if index >= 0 else None
+        row, evaluated = bisect_left(self.track["at"], at) - 1, bisect_left(self.evaluated, at, key=itemgetter(0)) - 1
+        if evaluated >= 0 and (row < 0 or self.evaluated[evaluated][0] > self.track["at"][row]):
+            return self.evaluated[evaluated][1:]
+        return self._placed_at(row), self.track["step"][row] if row >= 0 else None
 
     def _evaluate(self, rows: Rows, index: int, at: int) -> None:
         assert rows.val is not None
@@ -366,10 +395,11 @@ class Assembler:
         on_its_way = rows.only_last and index + 1 < len(table) and table.at[index + 1] - at < (3 << LINE_BITS)
         step = rows.steps[index] if rows.steps is not None else None
         after = bisect_right(self.track["at"], at)
-        run = self._owner(after, step)
-        if on_its_way or val != val or run is None or not 0 <= (step or 0) < MOST_STEPS:
+        placed = self._owner(after, step)
+        if on_its_way or val != val or placed is None or not 0 <= (step or 0) < MOST_STEPS:
             return
-        if rows.repeats_val and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
+        run = placed.run
+        if self.means.get("repeats_validation") and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
             return
         if step is None and after and (not self.leads or after == len(steps)):
             step = steps[after - 1] + self.leads
@@ -377,7 +407,7 @@ class Assembler:
             step = steps[after] if self.leads or steps[after] > 1 else 0
         if any(owner is run and at < place and step > back for place, owner, back in self.resumed):
             return
-        self.last_evaluation = (at, run, step)
+        self.evaluated.append((at, placed, step))
         run.total_steps = run.total_steps or (rows.count and rows.count.total)
         if run.evals and run.evals[-1].step == step and run.evals[-1].metric == rows.metric:
             return  # printed twice, or by another rank
@@ -400,84 +430,73 @@ class Assembler:
         seconds = stamp.values[index] - stamps[after - 1]
         return seconds if seconds > LEAST_SHOWN_S else None
 
-    def _owner(self, after: int, step: int | None) -> Run | None:
+    def _owner(self, after: int, step: int | None) -> Placed | None:
         """The run of an evaluation between two rows: that whose steps are nearer to its own."""
         steps = self.track["step"]
-        run, following = self._run_at(after - 1), self._run_at(after) if after < len(steps) else None
-        if run is None or following is None or following is run:
-            return run or following
+        before, behind = self._placed_at(after - 1), self._placed_at(after) if after < len(steps) else None
+        if before is None or behind is None or before.run is behind.run:
+            return before or behind
         if step is None:
-            return following if self.leads else run
-        return run if 0 <= step - steps[after - 1] <= abs(step - steps[after]) else following
+            return behind if self.leads else before
+        return before if 0 <= step - steps[after - 1] <= abs(step - steps[after]) else behind
 
-    def _save(self, step: int, run: Run | None, last: int | None) -> None:
-        if run is None:
-            run, last = self._run_at(0), 0
-        if run is None or (step < 0 and run.said_finished):  # the final model
+    def _save(self, step: int, placed: Placed | None, last: int | None) -> None:
+        if placed is None:
+            placed, last = self._placed_at(0), 0
+        if placed is None or (step < 0 and placed.run.said_finished):  # the final model
             return
         counts_alike = step >= 0 and (last is None or step <= 2 * last + 2)
-        step = step if counts_alike else last or 0
-        if not run.checkpoints or run.checkpoints[-1].step != step:
-            run.checkpoints.append(SavedCheckpoint(step))
+        saved = SavedCheckpoint(step if counts_alike else last or 0)
+        if [each.step for each in placed.run.checkpoints[-1:]] != [saved.step]:
+            placed.run.checkpoints.append(saved)
 
-    def _finish(self, run: Run, at: int, why: str, seconds: float | None) -> None:
+    def _finish(self, placed: Placed, end: Event) -> None:
         """Training is over if a line says so and the counter does not contradict it. The time that the line names is
         used where no step has one."""
-        rows_behind = max(0, self.ends_at.get(id(run), -1) + 1 - bisect_right(self.track["at"], at))
-        claim = settle("finished", [Reading(rows_behind, why, "text", 1)], run)
+        run, seconds = placed.run, end.what
+        goes_on = placed.last >= 0 and self.track["at"][placed.last] > end.at
+        claim = settle("finished", [Reading(goes_on, "a line of the log", "text", 1)], run)
         run.said_finished = run.said_finished or bool(claim.readings)
-        run.doubts += [claim.doubt()] if claim.refused and not rows_behind else []
-        if run.steps and seconds and not rows_behind and not any(time > 0 for time in run.steps.time_s):
+        run.doubts += [claim] if claim.refused and not goes_on else []
+        if run.steps and seconds and not goes_on and not any(time > 0 for time in run.steps.time_s):
             run.steps.time_s[-1] = seconds / max(1, run.steps.step[-1])
             run.time_source, run.time_spans_steps = "cumulative", True
 
-    def _fail(self, event: Event, run: Run | None, last: int | None) -> None:
+    def _fail(self, event: Event, placed: Placed | None, last: int | None) -> None:
         """Note an error; it ended the run whose last row it follows."""
         kind, message, line = event.what
-        error = LoggedError(line, kind, message, run)
+        error = LoggedError(line, kind, message, placed.run if placed else None)
         self.errors.append(error)
-        if run is None or self.track["at"][self.ends_at[id(run)]] > event.at:
+        if placed is None or self.track["at"][placed.last] > event.at:
             return  # it goes on
+        run = placed.run
         run.last_error = run.last_error or error
         if not run.said_finished:  # what happens after the end does no harm
             run.failed = not run.total_steps or (last or 0) < run.total_steps
 
 
-def _fits_total(run: Run, total: float) -> bool:
-    return not (total > 0 and run.total_steps and total != run.total_steps)
-
-
-def _may_be_of(run: Run, step: int, loss: float, time_s: float) -> bool:
-    """Whether a run may have printed this row: it has none of that step, or the same."""
-    index = bisect_left(run.steps.step, step)
-    if index == len(run.steps) or run.steps.step[index] != step:
-        return True
-    other_loss, other_s = run.steps.loss[index], run.steps.time_s[index]
-    rounded = loss != loss or other_loss != other_loss  # people who leave losses out round times
-    return (rounded or loss == other_loss) and not abs(time_s - other_s) > (ROUNDED_S if rounded else 0.0)
-
-
-def _fits(run: Run, excerpt: Run, abridged: bool) -> bool:
-    """Whether two parts of a text are of one run: they agree where they meet, and lines were surely left out."""
-    steps, first, last = excerpt.steps, run.steps.step[0], run.steps.step[-1]
-    if len(run.steps) + len(steps) > MOST_QUOTED or not run.time_source == excerpt.time_source == "printed":
-        return False
-    interleave = first < steps.step[-1] and steps.step[0] < last and not {*run.steps.step} & {*steps.step}
-    return (abridged or interleave) and all(
-        _may_be_of(run, step, loss, time_s) and (not first < step < last or _same_loss(run, step, loss))
-        for step, loss, time_s in zip(steps.step, steps.loss, steps.time_s, strict=True)
-    )
-
-
-def _same_loss(run: Run, step: int, loss: float) -> bool:
-    """Whether the run had about this loss at that step."""
-    before = run.steps.loss[max(0, bisect_right(run.steps.step, step) - 1)]
-    if not (loss < NOT_FINITE and before < NOT_FINITE):
-        return True
-    return abs(loss - before) <= SAME_LOSS * max(abs(before), 0.5)
-
-
 # --- what the rows as a whole say about a run ---
+
+
+def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
+    """What holds for every run of the log."""
+    rows, training = [*meaning.training, *meaning.evaluating], meaning.training
+    tables = [each.table for each in rows]
+    unused = list(dict.fromkeys(name for table in tables for name in table.unused))
+    labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
+    said: dict[str, Any] = {"unit": meaning.unit, "steps_are_lines": meaning.steps_are_lines}
+    traits = meaning.trainer.traits if meaning.trainer else Traits()
+    bits_per_byte = any(each.val and each.metric == "bpb" for each in rows)
+    if not traits.trains_language_models and _OTHER_TASK.search(labels):
+        said["is_language_model"] = False
+    elif traits.trains_language_models or bits_per_byte or _LANGUAGE.search(labels) or language:
+        said["is_language_model"] = True
+    each = any(table.get("tok_s_each") for table in tables) and not any(table.get("tok_s") for table in tables)
+    said["tok_s_per_device"] = traits.tok_s_per_device or each
+    said["loss_is_average"] = meaning.averaged or bool(_AVERAGE.search(labels)) or any(map(_is_mean, training))
+    said["loss_in_bits"] = any(map(_is_in_bits, training))
+    said["unused_columns"] = tuple(name for name in unused if not _NO_MEASURE.fullmatch(name))[:50]
+    return said
 
 
 def _is_mean(rows: Rows) -> bool:
@@ -487,58 +506,56 @@ def _is_mean(rows: Rows) -> bool:
     return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and "v_num" in table.unused)
 
 
-def _settle(run: Run, meaning: Understanding, language: bool) -> None:
-    tables = [rows.table for rows in meaning.rows if rows.trains or rows.evaluates]
-    training = [rows for rows in meaning.rows if rows.trains]
-    unused = dict.fromkeys(name for table in tables for name in table.unused)
-    labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
-    last = run.last_step or 0
+def _is_in_bits(rows: Rows) -> bool:
+    """Whether two to the power of the loss is the perplexity beside it."""
+    ppl = rows.table.get("ppl")
+    pairs = zip(rows.loss.sample(), ppl.sample(), strict=True) if rows.loss and ppl else ()
+    known = [(loss, ppl) for loss, ppl in pairs if 0.5 < loss < 60 and ppl > 1]
+    nats, bits = (sum(abs(base**loss / ppl - 1) < 0.05 for loss, ppl in known) for base in (math.e, 2))
+    return bool(bits > nats)
+
+
+def _tokens_per_step(rows: Rows) -> int | None:
+    """By a counter of tokens in its last rows."""
+    seen, steps = rows.table.get("tokens_seen"), rows.steps
+    if seen is None or not steps or len(steps) < 2 or steps[-1] <= steps[-2]:
+        return None
+    tokens = (seen.values[-1] - seen.values[-2]) / (steps[-1] - steps[-2])
+    return round(tokens) if 1 <= tokens < math.inf else None
+
+
+def _settle(run: Run, meaning: Meaning) -> None:
+    """What the rows as a whole say about a run."""
     for key in run.traits.total_keys:  # a number that a step is above is no total
         said = run.config.get(key)
-        if isinstance(said, int | float) and said < last:
+        if isinstance(said, int | float) and said < (run.last_step or 0):
             del run.config[key]
-    run.unit, run.steps_are_lines = meaning.unit, meaning.steps_are_lines
-    run.doubts += meaning.doubts
-    said = run.config.get("epochs")
-    if run.unit == "epoch":
-        run.total_steps = run.total_steps or meaning.epochs or (said if isinstance(said, int) else None)
-    bits_per_byte = any(evaluation.metric == "bpb" for evaluation in run.evals)
-    if not run.traits.trains_language_models and _OTHER_TASK.search(labels):
-        run.is_language_model = False
-    elif _LANGUAGE.search(labels) or language or "vocab_size" in run.config or bits_per_byte:
+    if run.is_language_model is None and "vocab_size" in run.config:
         run.is_language_model = True
-    each = any(table.get("tok_s_each") for table in tables) and not any(table.get("tok_s") for table in tables)
-    run.tok_s_per_device = run.traits.tok_s_per_device or each
+    epochs = meaning.counters.epochs or run.config.get("epochs")
+    if run.unit == "epoch" and isinstance(epochs, int):
+        run.total_steps = run.total_steps or epochs
+    for tokens in filter(None, map(_tokens_per_step, meaning.training)):
+        run.config.setdefault("tokens_per_step", tokens)
     speed = middle([speed for speed in run.steps.tok_s[:1000] if speed > 0])
-    claim = settle(
-        "throughput_tok_s", [Reading(speed, "the printed tokens per second", "printed", speed)] if speed else [], run
-    )
+    claim = settle("throughput_tok_s", [Reading(speed, "the printed tokens per second", "printed", speed)], run)
+    run.doubts += meaning.doubts
     if claim.refused:
         run.steps.tok_s = missing(len(run.steps))
-        run.doubts.append(claim.doubt())
-    run.loss_is_average = meaning.averaged or bool(_AVERAGE.search(labels)) or any(map(_is_mean, training))
-    run.unused_columns = tuple(name for name in unused if not _NO_MEASURE.fullmatch(name))[:50]
-    for rows in training:
-        if rows.loss and (ppl := rows.table.get("ppl")):
-            pairs = [(a, b) for a, b in zip(rows.loss.values, ppl.values, strict=True) if 0.5 < a < 60 and b > 1][:50]
-            nats = sum(abs(math.exp(a) / b - 1) < 0.05 for a, b in pairs)
-            run.loss_in_bits = sum(abs(2**a / b - 1) < 0.05 for a, b in pairs) > nats
-        seen, steps = rows.table.get("tokens_seen"), rows.steps
-        if seen is not None and steps and len(steps) > 1 and steps[-1] > steps[-2]:
-            tokens = (seen.values[-1] - seen.values[-2]) / (steps[-1] - steps[-2])
-            if 1 <= tokens < math.inf:
-                run.config.setdefault("tokens_per_step", round(tokens))
+        run.doubts.append(claim)
 
 
-def _line_rows(meaning: Understanding, found: Tables) -> list[LineRows]:
-    lines = []
-    for rows in meaning.rows:
+def _shown(meaning: Meaning, found: Tables) -> dict[int, ShownLine]:
+    """By line: its kind, and the step and the MFU that it shows."""
+    shown: dict[int, ShownLine] = {}
+    for rows in (*meaning.training, *meaning.evaluating):
         mfu = rows.table.get("mfu_pct")
-        if rows.trains or rows.evaluates:
-            kind: Literal["step", "eval"] = "step" if rows.trains else "eval"
-            lines.append(LineRows(kind, rows.table.at, rows.steps, mfu.values if mfu else None))
-    saved = array("q", (event.at for event in found.events if event.kind == "saved"))
-    return [*lines, LineRows("checkpoint", saved)]
+        for index, at in enumerate(rows.table.at):
+            step = rows.steps[index] if rows.steps else None
+            line: ShownLine = ("step" if rows in meaning.training else "eval", step, mfu.values[index] if mfu else None)
+            shown.setdefault(at >> LINE_BITS, line)
+    saved = (event.at >> LINE_BITS for event in found.events if event.kind == "saved")
+    return {**dict.fromkeys(saved, ("checkpoint", None, None)), **shown}
 
 
 def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
@@ -546,13 +563,12 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     settings: dict[str, Any] = {}
     for event in found.events:
         if event.kind == "settings":
-            read_settings(event.what, settings, set())
-    meaning = understand(found, settings)
-    trainer = meaning.trainer
-    name = trainer.name if trainer else "generic"
-    assembler = Assembler(found, meaning, name, trainer.traits if trainer else Traits())
+            event.what.add_to(settings, set())
+    meaning = Meaning(found, settings)
+    assembler = Assembler(found, meaning)
     runs = assembler.assemble()
     for run in runs:
-        _settle(run, meaning, "language" in assembler.kinds)
-    lines = _line_rows(meaning, found) if keep_rows else []
-    return Log(source, name if runs else "none", runs, assembler.errors, found.lines, found.rejoined, lines)
+        vars(run).update(_said_by_all(meaning, "language" in assembler.kinds))
+        _settle(run, meaning)
+    shown = _shown(meaning, found) if keep_rows else {}
+    return Log(source, assembler.format if runs else "none", runs, assembler.errors, found.lines, found.rejoined, shown)

@@ -46,7 +46,6 @@ _ANY = re.compile(
     r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
 )
 _COUNTS_STEPS = re.compile(r"^(?:step|batch|iter)|(?:step|batch)$")
-_HALF = re.compile(r"%\||it/s.*\[00:|\[00:.*it/s")
 
 
 class Bar(NamedTuple):
@@ -57,10 +56,10 @@ class Bar(NamedTuple):
     end: int
 
 
-def read_bars(line: str) -> list[Bar] | None:
-    """The bars in a line (without its carriage returns a log may have several); None if it has no bar."""
+def read_bars(line: str) -> list[Bar]:
+    """The bars in a line: without its carriage returns a log may have several."""
     if not _ANY.search(line):
-        return None
+        return []
     yolo = _YOLO.match(line)
     if yolo:
         took = yolo["elapsed"] or f"{yolo['seconds'] or 0}s"
@@ -73,7 +72,7 @@ def read_bars(line: str) -> list[Bar] | None:
     keras = _KERAS.match(line)
     if keras:
         return [Bar("keras", _base(keras, "", cells(keras["postfix"])), keras.end())]
-    return [] if _HALF.search(line) else None
+    return []
 
 
 def _bar(match: re.Match[str]) -> Bar:

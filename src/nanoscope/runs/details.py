@@ -1,8 +1,8 @@
 """What a run of nanoscope records beyond the steps, evaluations and checkpoints that any log has."""
 
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nanoscope.ladder import Ladder
@@ -28,27 +28,30 @@ class RunDetails:
 
     start: e.Start = field(default_factory=e.Start)
     notes: list[NoteEvent] = field(default_factory=list)
-    # The estimates of the time left. A step that was repeated after a resume is listed twice.
-    eta_steps: "array[int]" = field(default_factory=lambda: array("q"))
-    eta_seconds: "array[float]" = field(default_factory=lambda: array("d"))
     samples: list[tuple[int, str]] = field(default_factory=list)  # step and text
     windows: list[WindowLosses] = field(default_factory=list)  # of the last and the best evaluation
     batches: list[tuple[int, int]] = field(default_factory=list)  # first step of a session, and its tokens per step
     ladder: Ladder | None = None  # of the text that all evaluations were measured on
     forecast: e.Forecast | None = None  # the newest of the current session
-    end: e.End | None = None  # of the last session that has ended
+    end: e.End | None = None  # of the current session, if it has ended
     resumes: list[e.Resume] = field(default_factory=list)  # with settings that were changed for good
+
+    @cached_property
+    def settings(self) -> dict[str, Setting]:
+        """The settings that are safe to print."""
+        return safe_settings(self.start.config)
 
     @property
     def config(self) -> list[tuple[str, str]]:
-        """The settings as text that is safe to print."""
-        return _as_text(self.start.config)
+        """The settings as text."""
+        return [(name, str(value)) for name, value in self.settings.items()]
 
     @property
     def environment(self) -> list[tuple[str, str]]:
         """Versions, device and sizes as text that is safe to print."""
         names = (name for name in self.start.__struct_fields__ if name not in _NOT_ENVIRONMENT)
-        return _as_text({name: getattr(self.start, name) for name in names})
+        known = safe_settings({name: getattr(self.start, name) for name in names})
+        return [(name, str(value)) for name, value in known.items()]
 
 
 def safe_settings(values: Mapping[str, Any]) -> dict[str, Setting]:
@@ -56,11 +59,8 @@ def safe_settings(values: Mapping[str, Any]) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, value in list(values.items())[:MAX_SETTINGS]:
         if isinstance(value, str):
-            found[printable(name[:NAME_CHARACTERS])] = printable(value[:TEXT_CHARACTERS])
-        elif isinstance(value, int | float) and abs(value) < e.LARGEST:
-            found[printable(name[:NAME_CHARACTERS])] = value
+            value = printable(value[:TEXT_CHARACTERS])
+        elif not isinstance(value, int | float) or not abs(value) < e.LARGEST:
+            continue
+        found[printable(name[:NAME_CHARACTERS])] = value
     return found
-
-
-def _as_text(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, str(value)) for name, value in safe_settings(values).items()]

@@ -7,8 +7,8 @@ To add an event: a struct here, its line in console.py, a branch in own.py.
 """
 
 import json
-import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -51,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 class Start(Event, frozen=True, kw_only=True, tag="start"):
     """A session begins: a new run, or one that is resumed (`first_step` above 0)."""
 
-    version: int = EVENTS_VERSION
+    version: Annotated[int, Meta(ge=0, lt=EVENTS_VERSION + 1)] = EVENTS_VERSION
     run: str = ""
     config: dict[str, Any] = {}
     nanoscope: str | None = None
@@ -180,13 +180,6 @@ class CheckpointFailed(Event, frozen=True, kw_only=True, tag="checkpoint_failed"
     message: Words
 
 
-class CheckpointSaved(Event, frozen=True, kw_only=True, tag="checkpoint_saved"):
-    """A checkpoint that could not be written before is written now."""
-
-    step: Step
-    message: Words = ""
-
-
 class Sample(Event, frozen=True, kw_only=True, tag="sample"):
     step: Step
     seconds: MaybeNumber = None
@@ -269,7 +262,7 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
 
 
 AnyEvent = (
-    Start | Resume | Forecast | Iter | Eval | Checkpoint | CheckpointFailed | CheckpointSaved | Sample | Rollback
+    Start | Resume | Forecast | Iter | Eval | Checkpoint | CheckpointFailed | Sample | Rollback
     | OutOfMemory | Spike | SlowStep | Asleep | Note | NonFinite | End
 )  # fmt: skip
 
@@ -286,67 +279,46 @@ _DAMAGED = (msgspec.DecodeError, UnicodeError, RecursionError)
 def decode(line: str | bytes) -> AnyEvent | None:
     """The event of one line; None if the line is torn, damaged or no event of this version."""
     try:
-        event = _DECODER.decode(line)
+        return _DECODER.decode(line)
     except _DAMAGED:
         return _decode_leniently(line)
-    if type(event) is Start:
-        _check_version(event.version)
-    return event
 
 
 def decode_lines(lines: bytes) -> list[AnyEvent | None]:
     """The events of whole lines, None for those that are none. NewerVersionError as for one line."""
-    try:
+    with suppress(*_DAMAGED):
         found: list[AnyEvent | None] = [*_DECODER.decode_lines(lines)]
-        if len(found) == lines.count(b"\n") and Start not in map(type, found):
+        if len(found) == lines.count(b"\n"):
             return found
-    except _DAMAGED:
-        pass
     return [decode(line) for line in lines.split(b"\n")[:-1]]
 
 
 def _decode_leniently(line: str | bytes) -> AnyEvent | None:
-    """For what other trainers write: fields of their own; slower still, NaN and Infinity, a loss of 1e38."""
-    for parse in (msgspec.json.decode, _parse_leniently):
-        try:
-            record = parse(line)
-            return _event_of(record) if isinstance(record, dict) else None
-        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
-            continue
-    return None
-
-
-def _event_of(record: dict[str, Any]) -> AnyEvent:
-    if record.get("event") == "start":
-        _check_version(record.get("version"))
-    if record.get("event") != "iter":
-        other: AnyEvent = msgspec.convert(record, AnyEvent)
-        return other
-    extras = {
-        name: value
-        for name, value in record.items()
-        if name not in _ITER_FIELDS and type(value) in (int, float) and abs(value) < LARGEST
-    }
-    known = {name: value for name, value in record.items() if name in _ITER_FIELDS}
-    return msgspec.convert({**known, "extras": extras} if extras else known, IterWithExtras if extras else Iter)
-
-
-def _check_version(version: Any) -> None:
-    if type(version) is int and version > EVENTS_VERSION:
-        raise NewerVersionError(
-            "this run was written by a newer nanoscope (events version {version}; this one reads up to "
-            "{known})\nUpdate nanoscope: pip install --upgrade nanoscope",
-            version=version, known=EVENTS_VERSION,
-        )  # fmt: skip
-
-
-def _parse_leniently(line: str | bytes) -> Any:
-    return _finite(json.loads(line))
+    """For what other trainers write, a few times slower: fields of their own, NaN and Infinity, a loss of 1e38."""
+    try:
+        record = _finite(json.loads(line))
+        if not isinstance(record, dict):
+            return None
+        kind, version = record.get("event"), record.get("version")
+        if kind == "start" and isinstance(version, int) and version > EVENTS_VERSION:
+            raise NewerVersionError(
+                "this run was written by a newer nanoscope (events version {version}; this one reads up to {known})\n"
+                "Update nanoscope: pip install --upgrade nanoscope",
+                version=version,
+                known=EVENTS_VERSION,
+            )
+        if kind != "iter":
+            return cast(AnyEvent, msgspec.convert(record, AnyEvent))
+        known = {name: record.pop(name) for name in _ITER_FIELDS & record.keys()}
+        extras = {name: value for name, value in record.items() if type(value) in (int, float)}
+        return msgspec.convert({**known, "extras": extras} if extras else known, IterWithExtras if extras else Iter)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+        return None
 
 
 def _finite(value: Any) -> Any:
     """The same with null for every number that is not finite or beyond `Number`."""
-    if isinstance(value, float) and not abs(value) < LARGEST:
+    if isinstance(value, int | float) and not abs(value) < LARGEST:
         return None
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
@@ -360,9 +332,9 @@ def encode(event: AnyEvent) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NaN and infinities are not JSON, nor are the bytes of a file name that is no text; six digits are enough."""
+    """The bytes of a file name that is no text are not JSON; of a number, six digits are enough."""
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return float(f"{value:.6g}")
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):

@@ -17,21 +17,14 @@ SCHEMA = "nanoscope.runs/1"
 LIVE = ("live", "running", "training")  # in a filter: each of the states of a run whose process runs
 STATES = (*LIVE, "starting", "stalled", "finished", "stopped", "failed", "unreadable")
 _CONDITION = re.compile(r"(\w+)\s*(==|!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
 
 # What a list can be sorted and filtered by, besides settings.
-FIELDS: dict[str, Callable[[RunSummary], Any]] = {
-    "name": lambda run: run.name,
-    "state": lambda run: run.state,
-    "step": lambda run: run.step,
-    "val": lambda run: run.best,
-    "age": lambda run: -run.updated,
-    "left": lambda run: run.eta_seconds,
-}
+FIELDS = {"name": "name", "state": "state", "step": "step", "val": "best", "age": "updated", "left": "eta_seconds"}
 
 
 def list_runs(root: Path) -> list[RunSummary]:
@@ -45,23 +38,22 @@ def list_runs(root: Path) -> list[RunSummary]:
 
 def sort_runs(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
     """Sort by a field or a setting, '-' reverses; runs without a value come last."""
-    runs, name = list(runs), key.removeprefix("-")
+    runs, name, reverse = list(runs), key.removeprefix("-"), key.startswith("-")
     if name == "age":  # as list_runs has them
-        return runs[::-1] if key.startswith("-") else runs
+        return runs[::-1] if reverse else runs
     value_of = _value_of(name, runs, "--sort")
     known = [run for run in runs if value_of(run) is not None]
     is_number = all(isinstance(value_of(run), int | float) for run in known)
-    known.sort(key=value_of if is_number else lambda run: str(value_of(run)), reverse=key.startswith("-"))
+    known.sort(key=value_of if is_number else lambda run: str(value_of(run)), reverse=reverse)
     return known + [run for run in runs if value_of(run) is None]
 
 
 def filter_runs(runs: Iterable[RunSummary], conditions: Sequence[str]) -> list[RunSummary]:
     """Those for which all conditions hold: `state=failed`, `learning_rate>1e-3`, or a text in the name."""
-    runs = list(runs)
+    kept = list(runs)
     for condition in conditions:
-        holds = _condition(condition, runs)
-        runs = [run for run in runs if holds(run)]
-    return runs
+        kept = list(filter(_condition(condition, kept), kept))
+    return kept
 
 
 def _condition(text: str, runs: Sequence[RunSummary]) -> Callable[[RunSummary], bool]:
@@ -74,25 +66,24 @@ def _condition(text: str, runs: Sequence[RunSummary]) -> Callable[[RunSummary], 
     value_of = _value_of(key, runs, "--filter")
     if key == "state" and wanted in LIVE:
         wanted, value_of = "live", lambda run: "live" if run.state in ALIVE else run.state
-    number = _number(wanted)
-    if number is None and compare not in ("=", "==", "!="):
+    number, holds = _number(wanted), _COMPARE[compare]
+    is_of_texts = compare in ("=", "==", "!=")
+    if number is None and not is_of_texts:
         raise UsageError("--filter={text}: {wanted!r} is not a number", text=text, wanted=wanted)
 
-    def holds(run: RunSummary) -> bool:
+    def matches(run: RunSummary) -> bool:
         value = value_of(run)
-        if value is None:
-            return False
         given = _number(value)
         if number is not None and given is not None:
-            return _COMPARE[compare](given, number)
-        return compare in ("=", "==", "!=") and (str(value).lower() == wanted.lower()) == (compare != "!=")
+            return holds(given, number)
+        return is_of_texts and value is not None and holds(str(value).lower(), wanted.lower())
 
-    return holds
+    return matches
 
 
 def _value_of(key: str, runs: Sequence[RunSummary], option: str) -> Callable[[RunSummary], Any]:
     if key in FIELDS:
-        return FIELDS[key]
+        return operator.attrgetter(FIELDS[key])
     check_settings([key], runs, option)
     return lambda run: run.settings.get(key)
 
@@ -108,7 +99,7 @@ def check_settings(names: Sequence[str], runs: Sequence[RunSummary], option: str
 def _number(value: Any) -> float | None:
     try:
         return None if isinstance(value, bool) else float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
 
 

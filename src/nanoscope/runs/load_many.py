@@ -25,72 +25,57 @@ class NamedRun(NamedTuple):
 
 def trained_runs(logs: Sequence[str], warn: Warn) -> list[NamedRun]:
     """The last run of each log; of a single log, all its runs. A folder of runs stands for the runs in and below it."""
-    found: list[tuple[str, Log]] = []
-    for log in logs:
-        read = _read(log, warn)
-        if not read and len(logs) > 1:
-            warn(Message("skipped {path}: it has no training step yet", path=log))
-        found += read
+    found = [each for log in logs for each in _read(log, warn, len(logs) > 1)]
     if not found:
         raise JobError("No training step was found in {path}: there is nothing to show.", path=", ".join(logs))
-    several = len(found) > 1
-    named = []
-    names = names_of([path for path, _ in found])
-    for (path, each), name in zip(found, names, strict=True):
-        runs = _trained(each)
-        for number, run in enumerate(runs, start=1) if not several else [(len(runs), runs[-1])]:
-            if len(runs) > 1:
-                name = f"{name if several else ''}#{number}"
-            named.append(NamedRun(name, path, run, each))
+    several, named = len(found) > 1, []
+    for (path, log), name in zip(found, names_of([path for path, _ in found]), strict=True):
+        for number, run in [*enumerate(log.runs, start=1)][-1 if several else 0 :]:
+            numbered = f"{name if several else ''}#{number}" if len(log.runs) > 1 else name
+            named.append(NamedRun(numbered, path, run, log))
     return named
 
 
-def _read(path: str, warn: Warn) -> list[tuple[str, Log]]:
+def _read(given: str, warn: Warn, several: bool) -> list[tuple[str, Log]]:
     """The log at a path, if something was trained, or the logs of the runs in a folder that can be used."""
-    folder = Path(path)
-    inside: dict[str, Path] = {}
-    if path != "-" and folder.is_dir() and not (folder / "events.jsonl").is_file():
-        from nanoscope.runs.summary import find_runs  # late: logs are compared without psutil too
-
-        inside = find_runs(folder)
-    if not inside:
-        log = read_log(path)
-        return [(path, log)] if _trained(log) else []
-    found: list[tuple[str, Log]] = []
-    for each in map(str, inside.values()):
+    inside = _runs_in(Path(given))
+    read: list[tuple[str, Log]] = []
+    for path in inside or [given]:
         try:
-            found.append((each, read_log(each)))
+            read.append((path, read_log(path)))
         except JobError as error:
-            warn(Message("skipped {path}: {reason}", path=each, reason=error.text))
-    trained = [each for each, log in found if _trained(log)]
-    evaluated = [each for each, log in found if any(run.evals for run in _trained(log)[-1:])]
-    kept = evaluated or trained  # runs without an evaluation would leave no step to compare all at
-    for each, _ in found:
-        if each not in trained:
-            warn(Message("skipped {path}: it has no training step yet", path=each))
-        elif each not in kept:
-            warn(Message("skipped {path}: it has no evaluation yet", path=each))
-    if not kept:
-        raise JobError("No run in {path} has trained a step yet: there is nothing to show.", path=path)
-    return [(each, log) for each, log in found if each in kept]
+            if not inside:
+                raise
+            warn(Message("skipped {path}: {reason}", path=path, reason=error.text))
+    # Runs without an evaluation would leave no step to compare all at.
+    evaluated = bool(inside) and any(run.evals for _, log in read for run in log.runs[-1:])
+    kept = []
+    for path, log in read:
+        if evaluated and log.runs and not log.runs[-1].evals:
+            warn(Message("skipped {path}: it has no evaluation yet", path=path))
+        elif log.runs:
+            kept.append((path, log))
+        elif inside or several:
+            warn(Message("skipped {path}: it has no training step yet", path=path))
+    return kept
 
 
-def _trained(log: Log) -> list[Run]:
-    return [run for run in log.runs if run.steps or run.evals]
+def _runs_in(folder: Path) -> list[str]:
+    """The runs in a folder that is none itself."""
+    if not folder.is_dir() or (folder / "events.jsonl").is_file():
+        return []
+    from nanoscope.runs.summary import find_runs  # late: logs are compared without psutil too
+
+    return [str(run) for run in find_runs(folder).values()]
 
 
 def names_of(paths: list[str]) -> list[str]:
     """The names of the files or folders, with as many of the folders around them as tell them apart."""
-    names = [_short_name(path) for path in paths]
+    names = [path.resolve().name if path.is_dir() else path.stem for path in map(Path, paths)]
     for parts in range(2, max((len(Path(path).parts) for path in paths), default=0) + 1):
-        repeated = {name for name, count in Counter(names).items() if count > 1}
+        count = Counter(names)
         names = [
-            str(Path(*Path(path).parts[-parts:])) if name in repeated else name
+            str(Path(*Path(path).parts[-parts:])) if count[name] > 1 else name
             for path, name in zip(paths, names, strict=True)
         ]
     return names
-
-
-def _short_name(path: str) -> str:
-    named = Path(path)
-    return named.resolve().name if named.is_dir() else named.stem

@@ -6,10 +6,9 @@ In the columns NaN means 'not printed'; a loss that was printed but is not finit
 """
 
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from nanoscope.runs.details import RunDetails
@@ -64,36 +63,10 @@ class Steps:
         """All columns, the steps first."""
         return self.step, self.loss, self.time_s, self.lr, self.grad_norm, self.tok_s, self.mfu_pct
 
-    def append(
-        self, step: int, loss: float, time_s: float, lr: float, grad_norm: float, tok_s: float, mfu_pct: float
-    ) -> None:
-        for column, value in zip(self.columns(), (step, loss, time_s, lr, grad_norm, tok_s, mfu_pct), strict=True):
-            column.append(value)
-
     def extend(self, *columns: list[Any]) -> None:
         """Append many steps, given column by column."""
         for column, values in zip(self.columns(), columns, strict=True):
             column.fromlist(values)
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Drop all but these rows."""
-        for column in self.columns():
-            column[:] = array(column.typecode, map(column.__getitem__, rows))
-
-    def merge(self, other: "Steps") -> None:
-        """Add the steps of another part of the same log, in order; of two records of a step, the one with a loss."""
-        for column, more in zip(self.columns(), other.columns(), strict=True):
-            column.extend(more)
-        order = sorted(range(len(self)), key=lambda row: (self.step[row], self.loss[row] != self.loss[row]))
-        self.keep([b for a, b in pairwise([-1, *order]) if a < 0 or self.step[a] != self.step[b]])
-
-    def cut_from(self, step: int) -> None:
-        """Drop `step` and later steps: a resumed run prints them again."""
-        kept = len(self.step)
-        while kept and self.step[kept - 1] >= step:
-            kept -= 1
-        for column in self.columns():
-            del column[kept:]
 
 
 class Series:
@@ -102,16 +75,6 @@ class Series:
     def __init__(self) -> None:
         self.steps = array("q")
         self.values = array("d")
-
-    def append(self, step: int, value: float) -> None:
-        self.steps.append(step)
-        self.values.append(value)
-
-    def cut_from(self, step: int) -> None:
-        """Drop `step` and later steps."""
-        while self.steps and self.steps[-1] >= step:
-            self.steps.pop()
-            self.values.pop()
 
 
 @dataclass(eq=False, repr=False)
@@ -144,13 +107,27 @@ class LoggedError:
     run: "Run | None"
 
 
+class Reading(NamedTuple):
+    """One way to read a field. Readings of one descent (a column, a bar, the clock) are one witness."""
+
+    value: Any
+    why: str
+    descent: str
+    size: float | None = None  # as it is shown
+
+
 @dataclass(eq=False, repr=False)
-class Doubt:
-    """A field that the log does not settle: readings that contradict each other, as (value, why)."""
+class Claim:
+    """What a log says about a field: the readings that nothing refused, and the others with what refused them. Without
+    a reading that counts it is a doubt."""
 
     name: str
-    readings: list[tuple[Any, str]]
-    refused: list[tuple[Any, str]] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    refused: list[tuple[Reading, str]] = field(default_factory=list)
+
+    @property
+    def value(self) -> Any:
+        return self.readings[0].value if self.readings else None
 
 
 @dataclass(eq=False, repr=False)
@@ -186,25 +163,19 @@ class Run:
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[Claim] = field(default_factory=list)
     unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 
     def cut_from(self, step: int) -> None:
         """Drop `step` and what follows it: a resumed run prints it again."""
-        self.steps.cut_from(step)
-        for series in self.series.values():
-            series.cut_from(step)
+        for columns in (self.steps.columns(), *((series.steps, series.values) for series in self.series.values())):
+            kept = bisect_left(columns[0], step)
+            for column in columns:
+                del column[kept:]
         self.evals = [evaluation for evaluation in self.evals if evaluation.step <= step]
         self.failed = self.said_finished = False
         self.last_error = None
-
-    def join(self, excerpt: "Run") -> None:
-        """Add another part of the same log."""
-        lines = len(self.steps) + len(excerpt.steps)
-        self.steps.merge(excerpt.steps)
-        self.duplicates_dropped += excerpt.duplicates_dropped + lines - len(self.steps)
-        self.total_steps = self.total_steps or excerpt.total_steps
 
     @property
     def first_step(self) -> int | None:
@@ -215,17 +186,9 @@ class Run:
         return self.steps.step[-1] if self.steps else None
 
 
+# What a line is: a step, an evaluation or a checkpoint; the step and the MFU that it shows.
+ShownLine = tuple[Literal["step", "eval", "checkpoint"], int | None, float | None]
 LINE_BITS = 10  # a place in a file is its line, shifted by so many bits, and which of its rows
-
-
-@dataclass(eq=False, repr=False)
-class LineRows:
-    """Which lines are of one kind: their places in the file, with steps and MFU where they have them."""
-
-    kind: Literal["step", "eval", "checkpoint"]
-    at: "array[int]"
-    steps: "array[int] | None" = None
-    mfu: "array[float] | None" = None
 
 
 @dataclass(eq=False, repr=False)
@@ -238,5 +201,5 @@ class Log:
     errors: list[LoggedError]
     lines: int
     rejoined_lines: int = 0
-    rows: list[LineRows] = field(default_factory=list)
+    shown: dict[int, ShownLine] = field(default_factory=dict)  # by line, if it was asked for
     read_instead: str = ""  # the file beside it that was read, since it holds more

@@ -68,10 +68,8 @@ class Surroundings:
             yield Event("loss_scale", number, float(scale[1]))
         if "esum" in line and _RESUMING.search(line):
             yield Event("resume", number)
-        else:
-            settings: dict[str, Any] = {}
-            if read_settings(line, settings, set()) or settings:
-                yield Event("settings", number, line)
+        elif settings := read_settings(line):
+            yield Event("settings", number, settings)
         if len(line) < 60 and line.rstrip().endswith(":") and _EVALUATION_BEGINS.match(line):
             yield Event("eval_head", number)
         saved = saved_step(line)

@@ -52,6 +52,8 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         is_clean = _is_clean(text)
         if "^M" in text:  # a carriage return that somebody's editor spelled out
             text = text.replace("^M", "\r")
+        if not is_clean:
+            text = text.replace("\0", "")  # UTF-16 without a mark; a log that was emptied while it was written
         if not is_clean and "\b\b" in text:  # Keras takes its bar back letter by letter
             text = _BACKSPACES.sub("\r", text)
         *lines, tail = text.split("\n")
@@ -100,7 +102,7 @@ _DECORATION = re.compile(
     r"|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
     rf"|{_DATE}[ T,]{{1,2}}{_TIME}(?:Z|[+-]\d\d:?\d\d)?(?: [AP]M)?|{_TIME}(?=[\s\]|])"
     rf"|(?:[A-Z][a-z]{{2}} ){{1,2}}\s?\d{{1,2}},? (?:\d{{4}} )?{_TIME}(?: \d{{4}})?"
-    rf"|(?:- )?[\w.]{{1,60}} - {_LEVEL} - |- {_LEVEL} - [\w.]{{1,80}} - |(?:\| )?{_LEVEL}\b(?: \||:)?"
+    rf"|(?:- )?[\w.]{{1,120}} - {_LEVEL} - |- {_LEVEL} - [\w.]{{1,80}} - |(?:\| )?{_LEVEL}\b(?: \||:)?"
     r"|[IWE]\d{4} [\d:.]{8,16}\s{1,8}\d{1,9} [^\]\s]{1,80}\]|rank\s?\d{1,5}:|[-|>:]{1,3}(?=\s))\s?"
 )
 

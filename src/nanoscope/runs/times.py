@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Reading, Rows, Times, falls, middle, runs_on, scaled
+from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Rows, Times, falls, middle, runs_on, scaled
 from nanoscope.runs.columns import Column, Table
+from nanoscope.runs.run import Reading
 
 TIMES = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 FAST_S = 0.5  # a bar's clock shows whole seconds: for faster steps its pace tells more
@@ -24,9 +25,9 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
     columns = [column for role in TIMES for column in table.columns if column.role == role]
     printed = [each for each in (_of_column(column, rows, means, bar is not None) for column in columns) if each]
     if rows.pace:  # the step's is the one next to the clock; the others are parts of it
-        printed.sort(
-            key=lambda each: abs((each[0].size or 0) - (rows.pace or 0)) if each[0].descent == "printed" else 0
-        )
+        near = rows.pace
+        guesses = ("printed", "step")
+        printed.sort(key=lambda each: abs((each[0].size or 0) - near) if each[0].descent in guesses else 0)
     found = [reading for each in printed for reading in each]
     own = table.bar is not None
     found = (found or _of_bar(rows, table)) if own else found or (_of_bar(rows, bar) if bar else [])
@@ -53,7 +54,8 @@ def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero
     ):
         return [_clock(values, steps, "the running time that is printed", "cumulative", resolution, begins_at_zero)]
     size = middle([t for t in values[1:SAMPLE] if t > 0]) or 0.0
-    found = [Reading(Times(values, "printed", False, resolution), "the printed times", "printed", size)]
+    known = "step" if "time_of_step" in means else "printed"  # what the trainer's file says, or only a guess
+    found = [Reading(Times(values, "printed", False, resolution), "the printed times", known, size)]
     if every >= LONG_LINE and "time_of_step" not in means:
         line = array("d", [values[0] if steps[0] <= 1 else NAN])
         line.extend(t / (b - a) if b > a else NAN for t, (a, b) in zip(values[1:], pairwise(steps), strict=True))

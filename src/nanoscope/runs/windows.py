@@ -5,8 +5,14 @@ window: that is far more exact than comparing two means. A run keeps windows/las
 line of JSON, then the numbers of the windows (32-bit, unsigned) and their losses (32-bit floats), all little-endian.
 """
 
+import math
+import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from nanoscope.errors import JobError
 from nanoscope.files import read_small
@@ -26,36 +32,32 @@ class WindowLosses:
     losses: dict[int, float]
 
 
+class _Header(msgspec.Struct):
+    step: Annotated[int, Meta(ge=0)]
+    block_size: Annotated[int, Meta(ge=0)]
+    windows: Annotated[int, Meta(ge=0, le=MOST_WINDOWS)]
+
+
 def encode_windows(step: int, block_size: int, numbers: list[int], losses: list[float]) -> bytes:
     """The content of a file."""
-    import json  # late, here and below: logs are explained without these
-
-    import numpy as np
-
-    header = {"step": step, "block_size": block_size, "windows": len(numbers)}
-    line = json.dumps(header, separators=(",", ":")).encode()
-    return line + b"\n" + np.array(numbers, "<u4").tobytes() + np.array(losses, "<f4").tobytes()
+    header = msgspec.json.encode(_Header(step, block_size, len(numbers)))
+    return header + b"\n" + struct.pack(_format(len(numbers)), *numbers, *losses)
 
 
 def decode_windows(content: bytes) -> WindowLosses | None:
     """The inverse; None if it is damaged."""
-    import json
-
-    import numpy as np
-
     line, _, body = content.partition(b"\n")
     try:
-        header = json.loads(line)
-        step, block_size, count = (header[name] for name in ("step", "block_size", "windows"))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        header = msgspec.json.decode(line, type=_Header)
+        values = struct.unpack(_format(header.windows), body)
+    except (ValueError, struct.error):  # msgspec's errors are ValueErrors too
         return None
-    counts = all(type(each) is int and each >= 0 for each in (step, block_size, count))
-    if not counts or len(body) != 8 * count:
-        return None
-    numbers, losses = np.frombuffer(body[: len(body) // 2], "<u4"), np.frombuffer(body[len(body) // 2 :], "<f4")
-    if not np.isfinite(losses).all():
-        return None
-    return WindowLosses(step, block_size, dict(zip(numbers.tolist(), losses.tolist(), strict=True)))
+    losses = dict(zip(values[: header.windows], values[header.windows :], strict=True))
+    return WindowLosses(header.step, header.block_size, losses) if all(map(math.isfinite, losses.values())) else None
+
+
+def _format(count: int) -> str:
+    return f"<{count}I{count}f"
 
 
 def read_windows(run: Path) -> list[WindowLosses]:

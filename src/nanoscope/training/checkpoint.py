@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,41 +45,15 @@ from nanoscope.training.run_folder import RunFolder
 Tensors = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """What a checkpoint will hold. The tensors are training's own."""
-
-    step: int
-    model: Tensors
-    optimizer: Tensors
-    state: dict[str, Any]
-    tokenizer: Tokenizer | None
-    best: bool = False
-
-
-def take_snapshot(
-    model: LanguageModel,
-    optimizer: torch.optim.Optimizer,
-    progress: TrainingState,
-    facts: dict[str, Any],
-    tokenizer: Tokenizer | None = None,
-    best: bool = False,
-) -> Snapshot:
-    """What a checkpoint of this moment holds. `facts`: what else state.json says, `scaler`, `run` and `settings`."""
+def checkpoint_tensors(model: LanguageModel, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:
+    """What the two files of tensors hold. The tensors are training's own."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one name
-    weights = {name: parameter.detach() for parameter, name in names.items()}
     moments = {
         f"{names[parameter]}.{key}": value.detach()
         for parameter, values in optimizer.state.items()
         for key, value in values.items()
     }
-    state = {
-        "version": STATE_VERSION,
-        "progress": msgspec.structs.asdict(progress),
-        "model": vars(model.config),
-        **facts,
-    }
-    return Snapshot(progress.step, weights, moments, state, tokenizer, best)
+    return {WEIGHTS: {name: parameter.detach() for parameter, name in names.items()}, OPTIMIZER: moments}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, moments: Tensors) -> None:
@@ -117,10 +90,29 @@ class CheckpointWriter:
         """Asked anew before each change, because the run's folder may have been moved, or taken over."""
         return self.run.checkpoints
 
-    def save(self, snapshot: Snapshot) -> Shown | None:
-        """Save a checkpoint. Returns why it could not be saved, if so: then the older ones are as they were."""
+    def save(
+        self,
+        model: LanguageModel,
+        optimizer: torch.optim.Optimizer,
+        progress: TrainingState,
+        facts: dict[str, Any],
+        tokenizer: Tokenizer | None = None,
+    ) -> Shown | None:
+        """Save a checkpoint. Returns why it could not be saved, if so: then the older ones are as they were.
+
+        `facts`: what else state.json says, `scaler`, `run` and `settings`.
+        """
         try:
-            self._save(snapshot)
+            files: dict[str, Tensors | str] = {**checkpoint_tensors(model, optimizer)}
+            if tokenizer is not None:
+                files[TOKENIZER] = json.dumps(tokenizer.to_json(), ensure_ascii=False)
+            name, state = checkpoint_name(progress.step), msgspec.structs.asdict(progress)
+            about = {"version": STATE_VERSION, "progress": state, "model": vars(model.config), **facts}
+            self._write_folder(name, files, about)
+            # A resume follows LAST, so it moves last.
+            for pointer in (BEST, LAST) if progress.best_step == progress.step else (LAST,):
+                write_atomically(self.folder / pointer, name + "\n", sync=True)
+            self._prune()
         except LockLostError:
             raise
         except Exception as error:  # also too little memory: training can continue
@@ -129,28 +121,17 @@ class CheckpointWriter:
             if isinstance(error, OSError) and error.strerror:
                 return f"{error.strerror} ({error.filename or self.folder})"
             return str(error) or type(error).__name__
-        self.saved_step = snapshot.step
+        self.saved_step = progress.step
         return None
 
-    def _point(self, pointer: str, name: str) -> None:
-        """Let `last` or `best` point to a checkpoint, or to nothing if there is no such checkpoint."""
-        if (self.folder / name).is_dir():
-            write_atomically(self.folder / pointer, name + "\n", sync=True)
-        else:
-            (self.folder / pointer).unlink(missing_ok=True)
-
-    def _save(self, snapshot: Snapshot) -> None:
+    def _write_folder(self, name: str, files: dict[str, Tensors | str], state: dict[str, Any]) -> None:
         self._clean_up()
-        name = checkpoint_name(snapshot.step)
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
         make_folder(temporary.parent)
         temporary.mkdir()
-        files: dict[str, Tensors | str] = {WEIGHTS: snapshot.model, OPTIMIZER: snapshot.optimizer}
-        if snapshot.tokenizer is not None:
-            files[TOKENIZER] = json.dumps(snapshot.tokenizer.to_json(), ensure_ascii=False)
-        state = {**snapshot.state, "sha256": {name: _write(temporary / name, files[name]) for name in files}}
+        state["sha256"] = {name: _write_file(temporary / name, content) for name, content in files.items()}
         state["checksum"] = state_checksum(state)
-        _write(temporary / STATE, json.dumps(state, indent=1))
+        _write_file(temporary / STATE, json.dumps(state, indent=1))
         sync_to_disk(temporary)
         target = self.folder / name
         old = target.with_name(f".{name}.old")  # a step repeated after a resume; checkpoint_folders knows this name
@@ -159,9 +140,6 @@ class CheckpointWriter:
         target.with_name(temporary.name).rename(target)
         sync_to_disk(target.parent)
         shutil.rmtree(old, ignore_errors=True)
-        for pointer in (BEST, LAST) if snapshot.best else (LAST,):  # a resume follows LAST, so it moves last
-            self._point(pointer, name)
-        self._prune()
 
     def _clean_up(self) -> None:
         """Remove what a killed process left half-written; put back a checkpoint that was about to be replaced."""
@@ -182,7 +160,7 @@ class CheckpointWriter:
                 shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _write(path: Path, content: Tensors | str) -> str:
+def _write_file(path: Path, content: Tensors | str) -> str:
     """Write a file of a checkpoint to the disk itself, and return its checksum."""
     if isinstance(content, str):
         path.write_bytes(content.encode())

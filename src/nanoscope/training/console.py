@@ -1,10 +1,10 @@
 """What a person sees of a long job: a run's lines with a bar under them, the stages of preparing a dataset."""
 
-import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, Any, cast
 
 from rich.console import Console
@@ -15,6 +15,8 @@ from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
 from nanoscope.training.reporter import Terminal
 from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
 
+QUIET_SECONDS, LINE_SECONDS = 2.0, 5.0  # before the first sign of a stage, and between two lines
+
 
 class Outlet:
     """Standard output, which a run must survive.
@@ -24,7 +26,7 @@ class Outlet:
     """
 
     def __init__(self, stop: StopRequest) -> None:
-        self._stream, self._lost, self._stop = sys.stdout, False, stop
+        self._stream, self._stop = sys.stdout, stop
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -38,11 +40,9 @@ class Outlet:
 
     def _try(self, action: Callable[..., object], *arguments: str) -> None:
         try:
-            if not self._lost:
-                action(*arguments)
+            action(*arguments)
         except OSError as error:
-            self._lost = True
-            with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
+            with suppress(OSError, ValueError):  # from now on nothing fails; also what is left in the buffer goes there
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             if isinstance(error, BrokenPipeError):
                 self._stop.ask(BROKEN_PIPE)
@@ -120,36 +120,33 @@ def open_terminal(stop: StopRequest) -> Terminal:
 
 
 def _print_error(text: Shown) -> None:
-    with contextlib.suppress(OSError):  # closed, or on a full disk
+    with suppress(OSError):  # closed, or on a full disk
         print(text, file=sys.stderr, flush=True)
 
 
-class StageDisplay:
-    """Progress on stderr for work that takes more than two seconds: a bar on a terminal, otherwise occasional lines."""
+@contextmanager
+def stages() -> Iterator[Callable[[Shown, float], None]]:
+    """Progress on stderr for work that takes more than two seconds: a bar on a terminal, otherwise occasional lines.
 
-    QUIET_SECONDS = 2.0
-    PLAIN_LINE_SECONDS = 5.0
+    Gives the function to call with a stage and the fraction of it that is done.
+    """
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, next_line = bar.add_task("", total=1.0), time.monotonic() + QUIET_SECONDS
 
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("", total=1.0)
-        self._next_line = time.monotonic() + self.QUIET_SECONDS
-
-    def __enter__(self) -> "StageDisplay":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar.live.is_started:
-            self._bar.stop()
-
-    def show(self, stage: Shown, fraction: float) -> None:
-        """Show that `fraction` of `stage` is done."""
-        if time.monotonic() < self._next_line:
+    def show(stage: Shown, fraction: float) -> None:
+        nonlocal next_line
+        if time.monotonic() < next_line:
             return
-        if self._bar.console.is_terminal:
-            self._bar.update(self._task, description=on_terminal(stage), completed=fraction)
-            self._bar.start()  # does nothing if it has started
+        if bar.console.is_terminal:
+            bar.update(task, description=on_terminal(stage), completed=fraction)
+            bar.start()  # does nothing if it has started
         else:
             print(f"{on_terminal(stage)}: {fraction:.0%}", file=sys.stderr, flush=True)
-            self._next_line = time.monotonic() + self.PLAIN_LINE_SECONDS
+            next_line = time.monotonic() + LINE_SECONDS
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()

@@ -17,9 +17,10 @@ from torch.nn import functional as F
 from nanoscope.config import Auto, TrainConfig
 from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.data.loader import BatchLoader, check_length, windows_at
-from nanoscope.hardware.memory import SequenceTooLargeError, release
+from nanoscope.errors import JobError
+from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
-from nanoscope.training.engine import until_it_fits
+from nanoscope.training.engine import never, until_it_fits
 from nanoscope.training.machine import Machine
 
 
@@ -28,7 +29,8 @@ class Estimate:
     """Mean cross-entropy per token over some windows, and the standard error of that mean."""
 
     loss: float
-    stderr: float
+    stderr: float | None
+    """None for a single window, or if the loss is not finite."""
     losses: list[float]
     """The loss of each window, in the order of the split."""
 
@@ -63,24 +65,24 @@ class Evaluator:
         for name, split in splits.items():
             check_length(split, name, block_size)
         self.starts = {name: evaluation_starts(len(split), block_size, windows) for name, split in splits.items()}
+        self.share = slice(machine.processes.rank, None, machine.processes.world)
+        """Which of the windows this process evaluates."""
         tokens_at_once = self.TOKENS_AT_ONCE_ON_CPU if self.device.type == "cpu" else self.TOKENS_AT_ONCE
         fitting = max(1, min(tokens_at_once, self.LOGITS_AT_ONCE // vocab_size) // block_size)
         self.batch = fitting if batch == "auto" else batch
 
     @property
-    def shares(self) -> list[int]:
-        """Windows of each split that this process evaluates."""
-        return [len(starts[self.processes.rank :: self.processes.world]) for starts in self.starts.values()]
+    def windows(self) -> int:
+        """How many this process evaluates, of all splits."""
+        return sum(len(starts[self.share]) for starts in self.starts.values())
 
     @property
     def batches(self) -> int:
-        """How many batches this process evaluates, for one evaluation."""
-        return sum(math.ceil(share / self.batch) for share in self.shares)
+        """How many batches that makes."""
+        return sum(math.ceil(len(starts[self.share]) / self.batch) for starts in self.starts.values())
 
     @torch.no_grad()
-    def evaluate(
-        self, model: nn.Module, abandoned: Callable[[int, int], bool] = lambda done, total: False
-    ) -> dict[str, Estimate] | None:
+    def evaluate(self, model: nn.Module, abandoned: Callable[[int, int], bool] = never) -> dict[str, Estimate] | None:
         """Estimate the loss of each split.
 
         None if `abandoned`, asked before each batch with how many are done and how many there are, became true.
@@ -100,12 +102,12 @@ class Evaluator:
         """The mean loss of each window, from those that each process has evaluated."""
         losses = torch.zeros(len(self.starts[name]), dtype=torch.float64)
         if own:
-            losses[self.processes.rank :: self.processes.world] = torch.cat(own).cpu()  # MPS has no float64
+            losses[self.share] = torch.cat(own).cpu()  # MPS has no float64
         return self.processes.sum(losses.tolist())
 
     def window_losses(self, model: nn.Module, name: str) -> Iterator[Tensor]:
         """The mean loss of each window of this process's share, in batches: smaller ones if memory runs out."""
-        own = self.starts[name][self.processes.rank :: self.processes.world]
+        own = self.starts[name][self.share]
         while len(own):
             losses = until_it_fits(partial(self._next_losses, model, name, own), self._halve)
             own = own[len(losses) :]
@@ -113,7 +115,7 @@ class Evaluator:
 
     def _halve(self) -> None:
         if self.batch == 1:
-            raise SequenceTooLargeError
+            raise JobError(SEQUENCE_TOO_LARGE)
         self.batch //= 2
         release(self.device)
 
@@ -140,7 +142,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def _estimate(losses: list[float]) -> Estimate:
     count = len(losses)
     mean = math.fsum(losses) / count
-    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
+    if count == 1 or not math.isfinite(mean):
+        return Estimate(mean, None, losses)
+    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1)
     return Estimate(mean, math.sqrt(variance / count), losses)
 
 

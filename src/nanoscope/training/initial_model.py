@@ -17,8 +17,8 @@ from nanoscope.interop.models import OpenedModel, nanogpt_dataset, nanogpt_token
 from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.messages import Message, Shown
 from nanoscope.model import LanguageModel, ModelConfig, Modern, build_model
-from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
-from nanoscope.model.weights import load_model_weights, with_block_size
+from nanoscope.model.checkpoint import LoadedCheckpoint
+from nanoscope.model.weights import load_model_weights
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
 
@@ -55,8 +55,7 @@ def initial_model(
     try:
         model = build_model(shape)
         if weights is not None:
-            fitted = weights.weights if ids is None else fit_weights(model, weights, ids)
-            load_model_weights(model, with_block_size(shape, fitted, config.block_size)[1])
+            load_model_weights(model, weights.weights if ids is None else fit_weights(model, weights, ids))
         model = model.to(machine.device)
     except (RuntimeError, MemoryError) as error:
         raise JobError("can't create a model of this size here: {reason}", reason=str(error).splitlines()[0]) from None
@@ -192,31 +191,18 @@ def nanogpt_run(file: Path) -> tuple[LoadedCheckpoint, dict[str, Any]]:
 
     Its machine's settings are left out: the file may come from a GPU that this machine does not have.
     """
-    found = read_nanogpt(file, optimizer=True)
+    checkpoint, saved = read_nanogpt(file, optimizer=True)
     settings: dict[str, Any] = {}
-    for key, value in found.settings.items():
+    for key, value in saved.items():
         if key in KEYS and key not in NOT_TAKEN and KEYS[key].metadata["group"] != "machine":
             with suppress(ValueError):  # what can't be read has its default
                 settings[key] = convert(key, value)
-    settings |= {key: getattr(found.config, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] != "modern"}
-    if dataset := nanogpt_dataset(found):
+    shape, progress = checkpoint.model_config, checkpoint.progress
+    settings |= {key: getattr(shape, key) for key in SHAPE_KEYS if KEYS[key].metadata["recipe"] != "modern"}
+    if dataset := nanogpt_dataset(file, saved):
         settings["dataset"] = dataset
-    tokenizer, _ = nanogpt_tokenizer(found)
-    sequences = found.step * settings.get("batch_size", 12) * settings.get("gradient_accumulation_steps", 40)
-    progress = TrainingState(
-        step=found.step,
-        sequences=sequences,
-        best_val_loss=found.val_loss,
-        best_step=None if found.val_loss is None else found.step,
+    tokenizer, _ = nanogpt_tokenizer(file, dataset, shape.vocab_size)
+    progress.sequences = (
+        progress.step * settings.get("batch_size", 12) * settings.get("gradient_accumulation_steps", 40)
     )
-    checkpoint = LoadedCheckpoint(
-        folder=file,
-        model=found.weights,
-        optimizer=found.optimizer,
-        progress=progress,
-        model_config=found.config,
-        tokenizer=tokenizer.to_json() if tokenizer else None,
-        scaler={},
-        run={"evaluation": "random windows"},
-    )
-    return checkpoint, settings
+    return replace(checkpoint, tokenizer=tokenizer.to_json() if tokenizer else None), settings

@@ -58,7 +58,7 @@ def choose_machine(
         False if config.eval_only else config.compile,
         threads=config.threads,
         training=True,
-        before=cpu_dtype,
+        previous_dtype=cpu_dtype,
         local_rank=processes.local_rank if processes.world > 1 else None,
         planned_steps=config.max_iters,  # not those that are left: a resumed run must choose as it did before
     )

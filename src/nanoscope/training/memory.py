@@ -9,7 +9,7 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from nanoscope.hardware.memory import DoesNotFitError
+from nanoscope.errors import JobError
 from nanoscope.model import ModelConfig
 
 MUCH, GOOD = 0.9, 0.8  # of the memory: more does not fit; what is suggested instead
@@ -66,12 +66,12 @@ def checkpoint_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 
 def check_fits(shape: ModelConfig, device: torch.device) -> None:
-    """Raise DoesNotFitError for a model that exceeds the memory of the device, before any of it is taken."""
+    """JobError for a model that exceeds the memory of the device, before any of it is taken."""
     available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else psutil.virtual_memory().total
     parameters = shape.estimated_parameters
     needed = LEAST_PER_PARAMETER * parameters
     if needed > available:
-        raise DoesNotFitError(
+        raise JobError(
             "training {billions:.2f}B parameters needs {needed}, this device has {available}\n"
             "Reduce --n_layer or --n_embd.",
             billions=parameters / 1e9,

@@ -6,7 +6,6 @@ are those measured so far; before that, what was expected of them.
 
 from collections import deque
 from itertools import pairwise
-from typing import NamedTuple
 
 from nanoscope.config import TrainConfig
 from nanoscope.estimates import median, multiples_between
@@ -28,17 +27,8 @@ def evaluation_due(step: int, config: TrainConfig) -> bool:
     return step % config.eval_interval == 0 or step == config.max_iters
 
 
-class Remaining(NamedTuple):
-    """How often each phase is still to come."""
-
-    step: int
-    eval: int
-    checkpoint: int
-    sample: int
-
-
-def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Remaining:
-    """What comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
+def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> dict[str, int]:
+    """How often each phase comes after `done` iterations. `evaluated`: the evaluation that is due right there is done.
 
     Each evaluation may save a checkpoint: with always_save_checkpoint=False, these are the most that are to come.
     """
@@ -47,11 +37,11 @@ def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> Re
     later -= done > 0 and evaluated and evaluation_due(done, config)
     at_start = done == 0 and not evaluated and evaluation_due(0, config)  # before training there is nothing to save
     samples = multiples_between(first - 1, last, config.sample_interval)
-    return Remaining(max(last - done, 0), later + at_start, later, samples)
+    return {"step": max(last - done, 0), "eval": later + at_start, "checkpoint": later, "sample": samples}
 
 
 class Pace:
-    """Recent seconds of each phase: step, eval, checkpoint, sample. Without a clock, a run that is only planned."""
+    """Recent seconds of each phase: step, eval, checkpoint, sample. `clock` is None for a run that is only planned."""
 
     RECENT = 100  # steps: long enough for a steady figure, short enough to follow a machine that gets slower
 
@@ -78,7 +68,7 @@ class Pace:
     def expected(self, phase: str) -> float | None:
         """Seconds of the next step, evaluation, checkpoint or sample."""
         seen = self._seconds.get(phase)
-        return _usual(seen) if seen else self.guess.get(phase)
+        return _typical(seen) if seen else self.guess.get(phase)
 
     def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
         """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
@@ -90,14 +80,11 @@ class Pace:
 
         Each step also has its share of what lies between the phases: logging above all.
         """
-        step_seconds = self.expected("step")
-        if step_seconds is None:
+        if self.expected("step") is None:
             return None
-        between = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
+        overhead = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
         left = left_to_do(self.config, done, evaluated=evaluated)
-        phases = ("eval", "checkpoint", "sample")
-        extras: float = sum(getattr(left, phase) * (self.expected(phase) or 0.0) for phase in phases)
-        return left.step * (step_seconds + between) + extras
+        return left["step"] * overhead + sum(count * (self.expected(phase) or 0.0) for phase, count in left.items())
 
     def _until_limit(self, seconds: float) -> float:
         """At most what max_minutes leaves, and the checkpoint at its end."""
@@ -136,7 +123,7 @@ class Pace:
         return len(seconds), sum(seconds) / len(seconds), max(seconds)
 
 
-def _usual(seconds: deque[float]) -> float:
+def _typical(seconds: deque[float]) -> float:
     """The median of the means of some stretches: it follows what comes again and again, and ignores what came once.
 
     The first steps are often slow, and another program may slow down a few of them for a moment.

@@ -1,7 +1,6 @@
 """How a run reports: `Reporter.emit(event)`. Sinks pass events on to events.jsonl, console.log and the terminal."""
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from nanoscope.files import write_atomically
 from nanoscope.messages import Message, Shown, on_terminal, printable
 from nanoscope.runs.console import console_lines
 from nanoscope.runs.events import AnyEvent, Start, encode
+from nanoscope.training.phases import PhaseClock
 from nanoscope.training.run_folder import RunFolder
 
 
@@ -20,7 +20,7 @@ class Sink:
     """Receives every event of a run, with its console lines, which may quote files of others. This one ignores them."""
 
     reporter: "Reporter"
-    """The one it belongs to: a sink may have something to report itself."""
+    """The reporter this belongs to: a sink may have something to report itself."""
 
     def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None: ...
 
@@ -28,7 +28,7 @@ class Sink:
         """`step` iterations are done, whether they are logged or not."""
 
     def progress(self, text: Shown) -> None:
-        """Where the run is inside something that takes long; this is shown, not logged."""
+        """How far something is that takes long: shown, not logged."""
 
     def close(self) -> None: ...
 
@@ -36,15 +36,16 @@ class Sink:
 class Reporter:
     """Passes events on to its sinks. A reporter without sinks is silent, as in all processes but the first."""
 
-    def __init__(self, folder: RunFolder, *sinks: Sink) -> None:
-        self._folder, self._sinks = folder, sinks
+    def __init__(self, folder: RunFolder, clock: PhaseClock, *sinks: Sink) -> None:
+        self._folder, self._clock, self._sinks = folder, clock, sinks
         for sink in sinks:
             sink.reporter = self
 
     def emit(self, *events: AnyEvent) -> None:
         for event in events if self._sinks else ():
             lines = console_lines(event, str(self._folder.path))
-            timed = msgspec.structs.replace(event, time=datetime.now(UTC).isoformat(timespec="milliseconds"))
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            timed = msgspec.structs.replace(event, time=now, t=self._clock.wall_seconds)
             for sink in self._sinks:
                 sink.write(timed, lines)
 
@@ -125,16 +126,10 @@ class LogFile(Sink):
 class EventsFile(LogFile):
     """events.jsonl."""
 
-    def __init__(self, path: Path, terminal: Terminal, started_ago: float = 0.0) -> None:
-        super().__init__(path, terminal)
-        self._began = time.perf_counter() - started_ago
-
     def write(self, event: AnyEvent, lines: Sequence[Shown] = ()) -> None:
-        line = encode(msgspec.structs.replace(event, t=time.perf_counter() - self._began))
-        if isinstance(event, Start):
-            self.append_durably(line)  # before anything else is written: it says whose the folder is
-        else:
-            self.append(line)
+        # The first event is on the disk before anything else is written: it says whose the folder is.
+        write = self.append_durably if isinstance(event, Start) else self.append
+        write(encode(event))
 
 
 class ConsoleLog(LogFile):
@@ -144,7 +139,6 @@ class ConsoleLog(LogFile):
         self.append("".join(f"{printable(str(line))}\n" for line in lines))
 
 
-def open_sinks(folder: RunFolder, terminal: Terminal, started_ago: float) -> list[Sink]:
+def open_sinks(folder: RunFolder, terminal: Terminal) -> list[Sink]:
     """What a run reports to. `terminal` is where a person watches."""
-    events, console = EventsFile(folder.events, terminal, started_ago), folder.path / "console.log"
-    return [events, ConsoleLog(console, terminal), terminal]
+    return [EventsFile(folder.events, terminal), ConsoleLog(folder.path / "console.log", terminal), terminal]

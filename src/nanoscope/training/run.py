@@ -2,15 +2,15 @@
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
 from nanoscope.data.tokenizer import Tokenizer
-from nanoscope.errors import JobError, why
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Message
@@ -26,7 +26,7 @@ from nanoscope.runs.events import (
     Start,
 )
 from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
-from nanoscope.training.checkpoint import CheckpointWriter, take_snapshot
+from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, Step
 from nanoscope.training.evaluate import Estimate, Evaluator
@@ -39,6 +39,7 @@ from nanoscope.training.resume import Changes, Resumed, out_of_patience
 from nanoscope.training.run_folder import RunFolder
 from nanoscope.training.stopping import StopRequest
 
+SHOW_AFTER_SECONDS = 3.0  # how far a step or an evaluation is
 LAST_TRIES = 20  # every 30 s: ten minutes to make room
 ENVIRONMENT = (
     "nanoscope",
@@ -55,7 +56,7 @@ ENVIRONMENT = (
     "dataset_fingerprint",
     "parameters",
 )
-"""The fields of `Start` that the run's settings come with."""
+"""The fields of `Start` that are recorded with the run's settings."""
 
 
 @dataclass
@@ -118,6 +119,22 @@ class Run:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
+    def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Callable[[int, int], bool]:
+        """Called before each batch of a step or evaluation: returns whether to stop, shows how far a long one is."""
+        # Processes that share an iteration finish it: each waits for the gradients of the others.
+        can_stop = phase == "eval" or self.processes.world == 1
+        shown_from = time.monotonic() + SHOW_AFTER_SECONDS
+
+        def abandoned(done: int, total: int) -> bool:
+            if time.monotonic() > shown_from:
+                facts = {"step": self.state.step, "where": f"{done + 1}/{total}"}
+                step = Message("iteration {step:d}: micro-batch {where}", **facts)
+                evaluation = Message("evaluation {step:d}: batch {where}", **facts)
+                self.reporter.progress(step if phase == "step" else evaluation)
+            return can_stop and stop.requested
+
+        return abandoned
+
     def rate(self, step: int) -> float:
         return learning_rate(step, self.config) * self.state.lr_factor
 
@@ -164,14 +181,10 @@ class Run:
         if not self.processes.first:
             return True
         writer, state, seconds = self.checkpoints, self.state, self.checkpoints.RETRY_SECONDS
-        best = state.best_step == state.step
         with self.clock.phase("checkpoint") as timed:
-            about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
-            about["evaluation"] = self.evaluation
+            about = {"dataset_fingerprint": self.start.dataset_fingerprint, "evaluation": self.evaluation}
             facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": self.settings}
-            failure = writer.save(
-                take_snapshot(engine.plain_model, engine.optimizer, state, facts, self.tokenizer, best)
-            )
+            failure = writer.save(engine.plain_model, engine.optimizer, state, facts, self.tokenizer)
         if failure is not None:
             if self.retry_at == math.inf:  # reported once
                 text = Message("{failure}; trying again every {seconds:g} s", failure=failure, seconds=seconds)
@@ -182,6 +195,7 @@ class Run:
         if state.step > 0:  # before training there is no optimizer state, so that takes less
             self.pace.add("checkpoint", timed.seconds)
         path = f"{self.folder.checkpoints.name}/{checkpoint_name(state.step)}"
+        best = state.best_step == state.step
         self.reporter.emit(Checkpoint(step=state.step, path=path, seconds=timed.seconds, best=best))
         return True
 
@@ -213,11 +227,7 @@ class Run:
 
     def write_config(self) -> None:
         """Write config.toml: the run's own settings, the versions and the machine. Each checkpoint has them too."""
-        file = self.folder.path / "config.toml"
-        try:
-            write_atomically(file, to_toml(self.settings), sync=True)
-        except OSError as error:
-            raise JobError("can't write {file}: {reason}", file=file, reason=why(error)) from None
+        write_atomically(self.folder.path / "config.toml", to_toml(self.settings), sync=True)
 
     @property
     def settings(self) -> dict[str, Any]:

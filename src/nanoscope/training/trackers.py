@@ -47,9 +47,10 @@ NUMBERS = {
 """The names that trackers show, nanoGPT's where it has one, and the fields of the event."""
 
 
-def check_trackers(config: TrainConfig) -> None:
-    """Refuse a tracker whose package is not installed, before anything starts."""
-    for kind in wanted(config):
+def requested(config: TrainConfig) -> list[type["Tracker"]]:
+    """The trackers that the settings ask for. UsageError if the package of one is not installed."""
+    kinds: list[type[Tracker]] = [kind for kind in (TensorBoard, Wandb) if getattr(config, kind.setting)]
+    for kind in kinds:
         found = importlib.util.find_spec(kind.package)
         if found is None or found.origin is None:  # a folder ./wandb with earlier runs is not the package
             raise UsageError(
@@ -57,11 +58,7 @@ def check_trackers(config: TrainConfig) -> None:
                 setting=kind.setting,
                 package=kind.package,
             )
-
-
-def wanted(config: TrainConfig) -> list[type["Tracker"]]:
-    """The trackers that the settings ask for."""
-    return [kind for kind in (TensorBoard, Wandb) if getattr(config, kind.setting)]
+    return kinds
 
 
 class Tracker(Sink):

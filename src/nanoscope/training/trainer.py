@@ -14,7 +14,6 @@ from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollbac
 from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import Data
 from nanoscope.training.forecast import SAMPLE_TOKENS
-from nanoscope.training.progress import Progress
 from nanoscope.training.resume import flags_to_continue, update_records
 from nanoscope.training.run import Run
 from nanoscope.training.stopping import StopRequest
@@ -45,7 +44,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             run.advance(data.loader.sequences_read)
             continue
         with run.clock.phase("step"):
-            done = engine.step(batches, step, run.rate(step), abandoned=Progress(run, stop, "step"))
+            done = engine.step(batches, step, run.rate(step), abandoned=run.progress(stop, "step"))
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
         if not done.finite:  # at once: nothing may be saved after that
@@ -64,25 +63,24 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
     """Estimate both losses, keep track of the best, and save if the configuration says so."""
     config, state = run.config, run.state
     with run.clock.phase("eval") as timed:
-        found = data.evaluator.evaluate(engine.plain_model, abandoned=Progress(run, stop, "eval"))
+        found = data.evaluator.evaluate(engine.plain_model, abandoned=run.progress(stop, "eval"))
     if found is None:  # someone wants to stop: half an evaluation is not reported
         return
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
-    val_stderr = val.stderr if math.isfinite(val.stderr) else None  # one window has none
     best = finite and not run.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
     run.pace.add("eval", timed.seconds)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
         state.best_val_loss, state.best_step, state.evaluations_since_best = val.loss, state.step, 0
-        run.best_stderr = val_stderr
+        run.best_stderr = val.stderr
     evaluation = Eval(
         step=state.step,
         train_loss=train.loss,
         train_stderr=train.stderr,
         val_loss=val.loss,
-        val_stderr=val_stderr,
+        val_stderr=val.stderr,
         windows=len(val.losses),
         seconds=timed.seconds,
         best=best,
@@ -117,7 +115,7 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
         return False
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
-    run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
+    run.reporter.emit(*(Note(text=problem) for problem in problems))
     engine.restore(checkpoint)
     update_records(checkpoint, run.config, run.evaluation)
     now = run.state = checkpoint.progress

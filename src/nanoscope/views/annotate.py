@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from nanoscope.findings.analyse import Analysis
 from nanoscope.findings.mfu import PLACEHOLDER
 from nanoscope.findings.slow import SlowRecord
-from nanoscope.runs.run import LINE_BITS, Log
+from nanoscope.runs.run import Log
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.lines import LineKind, explain_line, surrounding_kind
 from nanoscope.words.sentences import sentence
@@ -16,14 +16,13 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
     slow: dict[int, list[SlowRecord]] = {}
     for record in (record for analysis in analyses for record in analysis.slow_steps):
         slow.setdefault(record.step, []).append(record)
-    rows = _rows(log)
     errors = {error.line for error in log.errors}
     mfu = [analysis.mfu for analysis in analyses if analysis.mfu is not None]
     said: set[str] = set()
     explained: set[LineKind] = set()
     for number, line in lines:
         page.quote(line)
-        known, step, printed = rows.get(number, (None, None, None))
+        known, step, printed = log.shown.get(number, (None, None, None))
         kind = "error" if number in errors else known or surrounding_kind(line)
         if kind is not None and (kind not in explained or kind == "error"):
             explained.add(kind)
@@ -39,18 +38,6 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
                 if is_here and text not in said:
                     said.add(text)
                     _note(text, page, "cyan")
-
-
-def _rows(log: Log) -> dict[int, tuple[LineKind, int | None, float | None]]:
-    """By line: its kind, and the step and the MFU that it shows."""
-    found: dict[int, tuple[LineKind, int | None, float | None]] = {}
-    for rows in log.rows:
-        for index, at in enumerate(rows.at):
-            found.setdefault(
-                at >> LINE_BITS,
-                (rows.kind, rows.steps[index] if rows.steps else None, rows.mfu[index] if rows.mfu else None),
-            )
-    return found
 
 
 def _note(text: str, page: Page, style: str) -> None:

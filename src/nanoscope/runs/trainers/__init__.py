@@ -12,90 +12,46 @@ import os
 import re
 import tomllib
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nanoscope.runs.run import Traits
 
-# nanoscope's settings (which are nanoGPT's) that analysis or comparison uses; any other assignment in a log is ignored.
-OWN_SETTINGS = [
-    "always_save_checkpoint",
-    "batch_size",
-    "beta2",
-    "bias",
-    "block_size",
-    "compile",
-    "dataset",
-    "decay_lr",
-    "device",
-    "dropout",
-    "dtype",
-    "eval_interval",
-    "eval_iters",
-    "grad_clip",
-    "gradient_accumulation_steps",
-    "init_from",
-    "learning_rate",
-    "log_interval",
-    "lr_decay_iters",
-    "max_iters",
-    "min_lr",
-    "n_embd",
-    "n_head",
-    "n_layer",
-    "optimizer",
-    "seed",
-    "vocab_size",
-    "warmup_iters",
-    "weight_decay",
-]
 
-
-@dataclass(eq=False, repr=False)
-class Trainer:
+class Trainer(NamedTuple):
     """One trainer's file."""
 
     name: str
-    signs: list[list[str]] = field(default_factory=list)
-    means: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, str | list[str]] = field(default_factory=dict)
-    sentences: dict[str, str | list[str]] = field(default_factory=dict)
-    kept: list[str] = field(default_factory=list)  # settings that go by their own names
-    rows: dict[str, str | list[str]] = field(default_factory=dict)
-    roles: dict[str, str] = field(default_factory=dict)
-    flags: dict[str, str] = field(default_factory=dict)
-    ends: list[str] = field(default_factory=list)
+    means: dict[str, Any]
+    signs: Sequence[Sequence[str]] = ()
+    settings: Mapping[str, str | list[str]] = {}
+    sentences: Mapping[str, str | list[str]] = {}
+    kept: Sequence[str] = ()  # settings that go by their own names
+    roles: Mapping[str, str] = {}
+    flags: Mapping[str, str] = {}
+    ends: Sequence[str] = ()
     overrides: str = ""  # how a line begins that repeats a setting given on the command line
-    says: dict[str, str] = field(default_factory=dict)  # setting = text that a log has where it is true
-    sample: list[dict[str, Any]] = field(default_factory=list)
+    says: Mapping[str, str] = {}  # setting = text that a log has where it is true
+    sample: Sequence[Mapping[str, Any]] = ()
 
     @property
     def traits(self) -> Traits:
-        known = {name: value for name, value in self.means.items() if name in Traits.__dataclass_fields__}
-        if "total_keys" in known:
-            known["total_keys"] = tuple(known["total_keys"])
-        return Traits(**known)
+        return Traits(**{name: value for name, value in self.means.items() if name in Traits.__dataclass_fields__})
 
 
 class Vocabulary:
     """How settings are written, by all trainers together: forks keep their origin's habits."""
 
     def __init__(self, trainers: list[Trainer]) -> None:
-        self.settings = {name: name for name in OWN_SETTINGS}
+        self.settings: dict[str, str] = {}
         sentences: dict[str, str] = {}
-        rows: dict[str, str] = {}
         for trainer in trainers:
             self.settings |= {name: name for name in trainer.kept}
-            for theirs, ours in (
-                (self.settings, trainer.settings),
-                (sentences, trainer.sentences),
-                (rows, trainer.rows),
-            ):
+            for theirs, ours in ((self.settings, trainer.settings), (sentences, trainer.sentences)):
                 for key, names in ours.items():
                     theirs.update(dict.fromkeys([names] if isinstance(names, str) else names, key))
-        self.table_rows = self.settings | rows
         # The label of a number, what stands behind it ('train has # tokens'), and the setting.
         self.sentences = [(*map(str.strip, f"{label}#".split("#")[:2]), key) for label, key in sentences.items()]
         self.sentence_words = tuple({label.split()[-1] for label, _, _ in self.sentences})
@@ -111,7 +67,7 @@ def load(folder: Path, samples: bool = False) -> list[Trainer]:
     found = []
     for file in sorted(folder.glob("*.toml")):
         text = file.read_text("utf-8")
-        found.append(Trainer(**tomllib.loads(text if samples else text.partition("[[sample]]")[0])))
+        found.append(Trainer(**{"means": {}} | tomllib.loads(text if samples else text.partition("[[sample]]")[0])))
     return found
 
 

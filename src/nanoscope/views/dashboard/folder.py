@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from nanoscope.files import is_plain_file
 from nanoscope.messages import printable
 from nanoscope.runs.details import Setting
-from nanoscope.runs.summary import RunSummary, find_runs, is_plain_file, newest_first
+from nanoscope.runs.summary import RunSummary, find_runs, newest_first
 
 SEARCH_SECONDS = 3.0  # between two searches for new runs; known ones are checked with every look
 SEARCH_LEISURE = 40  # a search that took a second is repeated after this many at the earliest
@@ -145,10 +146,10 @@ class WatchedFolder:
         entry.text_of = text_of
         best, best_step = run.best_evaluation
         settings = {name: value for name in self.columns if (value := run.settings.get(name)) is not None}
-        start = run.start
-        kind = f"loss {start.dataset_fingerprint}" if start and start.dataset_fingerprint else "loss"
+        start = run.reader.details.start
+        kind = f"loss {start.dataset_fingerprint}" if start.dataset_fingerprint else "loss"
         entry.text = ListedRun(
             run.name, self.label(run.name), run.state, run.version, run.updated, run.step, run.total, run.loss, run.val,
             best, best_step, run.nan_step, run.tok_s, run.eta_seconds, run.reason,
-            start.compiled if start else None, kind, settings, run.spark,
+            start.compiled, kind, settings, run.spark,
         ).json()  # fmt: skip

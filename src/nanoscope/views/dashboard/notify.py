@@ -39,7 +39,7 @@ class Watcher:
         for name, entry in entries.items():
             recent = time.time() - entry.summary.updated < RECENT_SECONDS
             for event in _events(entry.summary):
-                known = (name, entry.summary.sessions, event)
+                known = (name, entry.summary.reader.sessions, event)
                 if known not in self._told:
                     self._told.add(known)
                     if recent and name not in self._old:

@@ -4,7 +4,6 @@ import math
 import os
 import threading
 import time
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.run import Run, Steps
-from nanoscope.runs.summary import plain_status, version_of
+from nanoscope.runs.summary import version_of
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.logs import KeptLogs
 from nanoscope.views.report.payload import DescribedRun, Payload, Source, describe_run
@@ -158,7 +157,7 @@ class Reports:
         if name in self.logs:
             return name  # it never changes
         try:
-            return version_of(plain_status(self._path(name) / "events.jsonl"))
+            return version_of(self._path(name))[0]
         except OSError:
             raise GoneError(name) from None
 
@@ -187,5 +186,4 @@ def _for_comparison(run: Run) -> Run:
     """The run with those columns only that comparing it needs: a quarter of its memory."""
     steps = Steps()
     steps.step, steps.loss, steps.mfu_pct = run.steps.step, run.steps.loss, run.steps.mfu_pct
-    details = run.details and replace(run.details, eta_steps=array("q"), eta_seconds=array("d"))
-    return replace(run, steps=steps, series={}, details=details)
+    return replace(run, steps=steps, series={})

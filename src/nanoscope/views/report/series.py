@@ -49,10 +49,6 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     }
     if len(slow):
         raw["time_s"][1][np.isin(steps, np.array(list(slow), dtype=np.int64))] = math.nan
-    if run.details is not None and run.details.eta_steps:
-        # A step that was repeated after a resume is listed twice: its last estimate counts.
-        estimates = dict(zip(run.details.eta_steps, run.details.eta_seconds, strict=True))
-        raw["eta_s"] = (np.array(sorted(estimates)), np.array([estimates[step] for step in sorted(estimates)]))
     for name in list(run.series)[:MAX_EXTRAS]:
         extra = run.series[name]
         raw[name] = (np.array(extra.steps, dtype=np.int64), np.array(extra.values))
