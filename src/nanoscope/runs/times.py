@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Reading, Rows, Times, falls, middle, runs_on, scaled
+from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Rows, Times, falls, middle, runs_on, scaled
 from nanoscope.runs.columns import Column, Table
+from nanoscope.runs.run import Reading
 
 TIMES = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 FAST_S = 0.5  # a bar's clock shows whole seconds: for faster steps its pace tells more
