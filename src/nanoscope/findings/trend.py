@@ -134,7 +134,7 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
         falls = apart and train < then
     if after >= 2:
         needed = TURNED_BESIDE if falls else TURNED
-        far = min(points.values[best + 1 :]) - points.values[best] > SURE * math.sqrt(2) * points.sigma
+        far = after > 2 and min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
         seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (far or turned(points) > needed)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
