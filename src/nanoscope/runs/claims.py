@@ -54,7 +54,6 @@ class Rows:
     val: Column | None = None
     metric: Literal["loss", "bpb"] = "loss"
     count: Numbering | None = None  # None: they belong to the step before or after them
-    total: int | None = None
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines
     speed: float | None = None  # seconds a line by the printed tokens per second

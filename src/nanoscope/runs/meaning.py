@@ -16,12 +16,11 @@ from nanoscope.runs.roles import COUNTERS, is_validation
 from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
-from nanoscope.runs.times import readings_of_times
+from nanoscope.runs.times import TIMES, readings_of_times
 from nanoscope.runs.trainers import Trainer, trainer_of, trainers
 
 BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
-TIMED = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
     r"|sampl|prepar|encod|pack|saving|upload|fetch|convert|quantiz|calibrat|read|creat|writing|inference|infer)"
@@ -137,7 +136,7 @@ class Meaning:
             same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
-            lines = [rows for rows in lines if rows.table.get(*TIMED) or rows.table.width == 0]
+            lines = [rows for rows in lines if rows.table.get(*TIMES) or rows.table.width == 0]
         for several in (lines, epochs):
             if sum(len(rows.table) for rows in several) >= LEAST_ROWS or (several and self.trainer):
                 self.unit = "step" if several is lines else "epoch"
@@ -157,7 +156,7 @@ class Meaning:
             return False
         if len(table) < 3 and not self.trainer:
             return False
-        return table.get("time_s", "steps_s", "bare_time", "elapsed_s", "grad_norm") is not None
+        return table.get(*TIMES, "grad_norm") is not None
 
     def _count(self, rows: Rows) -> Numbering | None:
         """Give the rows their steps, if anything counts them."""
@@ -228,9 +227,9 @@ class Meaning:
             if epochs > 1 and sum(abs(n / epochs - 1) < 0.03 for n in each) > 0.8 * len(each):
                 readings.append(Reading(epochs * batches, "the time left", "time left", epochs * batches))
         claim = settle("total_steps", readings, rows)
-        rows.total = claim.value
-        if claim.refused and not claim.readings:
-            rows.count = count._replace(totals=None)
+        refused = bool(claim.refused and not claim.readings)
+        rows.count = count._replace(total=claim.value, totals=None if refused else count.totals)
+        if refused:
             self._doubt(claim)
 
     def _settle_times(self, rows: Rows) -> None:
