@@ -479,7 +479,7 @@ def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
     labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
     said: dict[str, Any] = {"unit": meaning.unit, "steps_are_lines": meaning.steps_are_lines}
     traits = meaning.trainer.traits if meaning.trainer else Traits()
-    bits_per_byte = any(each.val and each.metric == "bpb" for each in rows)
+    bits_per_byte = any(each.metric == "bpb" for each in rows)
     if not traits.trains_language_models and _OTHER_TASK.search(labels):
         said["is_language_model"] = False
     elif traits.trains_language_models or bits_per_byte or _LANGUAGE.search(labels) or language:

@@ -100,7 +100,6 @@ class Meaning:
     def _describe(self, table: Table) -> Rows:
         """Which losses rows have."""
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss", "val_bpb"))
-        rows.metric = "bpb" if rows.val and rows.val.role == "val_bpb" else "loss"
         rows.ends = {"train runtime", "train loss"} <= {c.label for c in table.columns}
         bare, ppl = table.get("bare_train"), table.get("val_ppl")
         if rows.loss is None and bare is not None:
