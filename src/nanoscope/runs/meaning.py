@@ -49,7 +49,7 @@ class Meaning:
             if bar.bar == "keras" and any(map(float.__eq__, bar.columns[0].values, bar.columns[1].values)):
                 self.averaged = True
                 self.tables.append(_epochs_of(bar, any(is_heading(t) and len(t) > 1 for t in self.tables)))
-            elif bar.columns[0].role == "bar" and not _NOT_TRAINING.search(bar.bar or ""):
+            elif not _NOT_TRAINING.search(bar.bar or ""):
                 self.bars.append(bar)  # else it is a bar of something else
         self._join_blocks()
         self.rows = [self._describe(table) for table in self.tables]
@@ -108,12 +108,12 @@ class Meaning:
         if rows.val is None and ppl is not None:
             ppl.values = array("d", (math.log(v) if 0 < v < math.inf else v for v in ppl.values))
             rows.val = ppl
-        elif rows.val is None and "train" not in table.head and (is_validation(table.head) or self._below_heads(table)):
+        elif rows.val is None and (is_validation(table.head) or self._below_heads(table)):
             rows.val, rows.loss = rows.loss, None
         if rows.val and (mean := table.part_of(rows.val, "mean")):
             rows.only_last, rows.val = True, mean
-        rows.loss = rows.loss if rows.loss and not rows.ends and rows.loss.may_be_loss() else None
-        rows.val = rows.val if rows.val and not rows.ends and rows.val.may_be_loss() else None
+        rows.loss = rows.loss if rows.loss and rows.loss.may_be_loss() else None
+        rows.val = rows.val if rows.val and rows.val.may_be_loss() else None
         return rows
 
     def _below_heads(self, table: Table) -> bool:
@@ -135,7 +135,7 @@ class Meaning:
             same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
-            lines = [rows for rows in lines if rows.table.get(*TIMES) or rows.table.width == 0]
+            lines = [rows for rows in lines if rows.table.get(*TIMES)]
         for several in (lines, epochs):
             if sum(len(rows.table) for rows in several) >= LEAST_ROWS or (several and self.trainer):
                 self.unit = "step" if several is lines else "epoch"
@@ -179,7 +179,7 @@ class Meaning:
                 rows.count = count
         if any(rows.count for rows in (*found, *(r for r in self.training if r.val))):  # others sum them up
             found = [rows for rows in found if rows.count or len(rows.table) > 1]
-        return _seen_again(found)
+        return found
 
     def _bar_rows(self, bar: Table) -> Rows | None:
         """The states of a bar as steps, the last state of each position; a bar for every epoch is unrolled."""
@@ -193,7 +193,7 @@ class Meaning:
             again = i + 1 < len(bar) and at[i + 1] == at[i] and elapsed[i + 1] >= elapsed[i]
             if again and not epoch and loss and at[i] == whole[i] and elapsed[i + 1] == elapsed[i]:
                 again = loss.values[i + 1] == loss.values[i]  # else the next epoch has one batch, too
-            if not again and (at[i] > 0 or (loss and len(last) < 3)):
+            if not again and at[i] > 0:
                 last.append(i)
         if not last:
             return None

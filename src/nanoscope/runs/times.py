@@ -71,7 +71,7 @@ def _is_mean(values: Sequence[float], rows: Rows, column: Column) -> bool:
     if clock is None or clock is column or not runs_on(clock.values):
         return False
     triples = zip(scaled(clock), values, rows.steps or (), strict=True)
-    pairs = [(now, mean * step) for now, mean, step in triples if step > 20 and mean > 0][:SAMPLE]
+    pairs = [(now, mean * step) for now, mean, step in triples if mean > 0][:SAMPLE]
     return len(pairs) > 10 and sum(abs(now - whole) <= 0.02 * whole + 1 for now, whole in pairs) > 0.9 * len(pairs)
 
 
