@@ -301,12 +301,10 @@ class Assembler:
     def _in_turn(self, current: Placed, row: int) -> Placed | None:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
         step, total, at = (self.track[name][row] for name in ("step", "total", "at"))
-        fits = current.fits_total(total)
         for other in reversed(self.placed[-4:]):
             lines = (at - self.track["at"][other.last]) >> LINE_BITS
-            is_next = lines < INTERLEAVED_WITHIN_LINES and step == self._expected(other)
-            ahead = not fits and step >= other.step(-1)
-            if other is not current and other.fits_total(total) and (is_next or ahead):
+            near = other is not current and lines < INTERLEAVED_WITHIN_LINES
+            if near and other.fits_total(total) and step == self._expected(other):
                 return other
         return None
 
