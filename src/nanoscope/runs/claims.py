@@ -53,6 +53,7 @@ class Rows:
     loss: Column | None = None
     val: Column | None = None
     count: Numbering | None = None  # None: they belong to the step before or after them
+    doubt: Claim | None = None  # where nothing but their order numbers them
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines
     speed: float | None = None  # seconds a line by the printed tokens per second
