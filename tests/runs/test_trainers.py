@@ -369,6 +369,39 @@ def test_the_level_of_a_logger_is_not_infinite_and_its_name_is_no_label(logger) 
     assert len(found[0][0].split()) < 5
 
 
+def test_the_running_time_is_known_in_the_middle_of_a_run(read) -> None:
+    lines = "".join(
+        f"[2031-01-01 10:0{i}:20,000 INFO] Step {5000 + 50 * i}/90000; xent: 2.{i}; 1320/1445 tok/s;  {15000 + 60 * i} sec\n"
+        for i in range(6)
+    )
+    (run,) = read(lines).runs
+
+    assert run.steps.time_s[1] == pytest.approx(1.2)
+
+
+def test_a_bar_without_an_end_counts_steps_only_with_a_loss(read) -> None:
+    bar = "".join(f"{i}it [0{i}:20,  6.00s/it]\n" for i in range(1, 7))
+
+    assert not read(bar).runs
+    (run,) = read(bar.replace("/it]", "/it, loss=2.5]")).runs
+    assert list(run.steps.step) == [1, 2, 3, 4, 5, 6]
+    assert run.total_steps is None
+
+
+def test_the_share_of_right_answers_is_no_step_of_an_evaluation(read) -> None:
+    text = "".join(f"Batch[{b}/900] - loss: 0.7{b}  acc: 56.2500%(9/16)\n" for b in range(10, 60, 10))
+    (run,) = read(text + "Dev Accuracy:  Evaluation - loss: 0.655496  acc: 62.3853%(544/872)\n").runs
+
+    assert [(e.step, e.val) for e in run.evals] == [(50, 0.655496)]
+
+
+def test_an_epoch_is_no_step(read) -> None:
+    text = "".join(f"{e}epoch:train:{b}batch: loss=1.{b}, train_time=0.5\n" for e in (7, 8) for b in (100, 200, 300))
+    (run,) = read(text + "8epoch results: [train] loss=1.4, [valid] loss=1.7\n").runs
+
+    assert [e.step for e in run.evals] in ([], [run.steps.step[-1]])
+
+
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:
     text = "eval: train loss 3.5, val loss 3.6\niter 0: loss 3.4, time 9.0s\niter 1: loss 3.3, time 3.0s\neval: train loss 3.2, val loss 3.3\nSnapshot saved at 2 iteration\niter 2: loss 3.1, time 9.0s\n"
     (run,) = read(text).runs

@@ -14,6 +14,11 @@ _TQDM = re.compile(
     rf"(?P<at>[\d.]{{1,12}}[kM]?)/(?P<of>[\d.]{{1,12}}[kM]?) \[(?P<elapsed>{_CLOCK})<(?P<left>{_CLOCK}|\?)"
     r"(?:,\s{1,4}(?P<rate>[\d.]{1,12}|\?)\s?(?P<unit>[A-Za-z]{1,10}/[A-Za-z]{1,10}))?(?:,\s?(?P<postfix>[^\]]{0,600}))?\]?"
 )
+# '120it [03:20,  1.66s/it]' has no end.
+_ENDLESS = re.compile(
+    rf"(?P<before>[^\r]{{0,120}}?)\b(?P<at>\d{{1,12}})it \[(?P<elapsed>{_CLOCK})"
+    r"(?:,\s{1,4}(?P<rate>[\d.]{1,12}|\?)\s?(?P<unit>it/s|s/it))?(?:,\s?(?P<postfix>[^\]]{0,600}))?\]"
+)
 # Hugging Face in a notebook: '[ 500/1000 05:00 < 05:01, 1.66 it/s, Epoch 1/2]'.
 _NOTEBOOK = re.compile(
     rf"\[\s{{0,8}}(?P<at>\d{{1,12}})/(?P<of>\d{{1,12}}) (?P<elapsed>{_CLOCK})(?:\s?<\s?(?P<left>{_CLOCK}))?"
@@ -43,7 +48,8 @@ _YOLO = re.compile(
     rf"(?: \[(?P<elapsed>{_CLOCK})<| [\d.]{{1,12}}(?:it/s|s/it) (?P<seconds>[\d.]{{1,12}})s)?"
 )
 _ANY = re.compile(
-    r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
+    r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|\dit \[\d"
+    r"|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
 )
 _COUNTS_STEPS = re.compile(r"^(?:step|batch|iter)|(?:step|batch)$")
 
@@ -65,7 +71,7 @@ def read_bars(line: str) -> list[Bar]:
         took = yolo["elapsed"] or f"{yolo['seconds'] or 0}s"
         values = cells(f"epoch {yolo['epoch']} loss {yolo['loss']} time {took}")
         return [Bar("keras", _base(yolo, "", values), yolo.end())]
-    for pattern in (_TQDM, _RICH, _LEVANTER, _NOTEBOOK):
+    for pattern in (_TQDM, _RICH, _LEVANTER, _NOTEBOOK, _ENDLESS):
         found = [_bar(match) for match in pattern.finditer(line)]
         if found:
             return found
@@ -94,7 +100,7 @@ def _base(match: re.Match[str], unit: str, around: list[Cell]) -> list[Cell]:
         rate = repr(1 / value) if (value := number(rate)) > 0 else ""
     return [
         Cell(label, "", "", _plain(parts["at"]), 0, 0),
-        Cell(label, "", "of", _plain(parts["of"]), 0, 0),
+        Cell(label, "", "of", _plain(parts.get("of") or ""), 0, 0),
         Cell("bar elapsed", "", "duration", parts.get("elapsed") or "", 0, 0),
         Cell("bar left", "", "duration", parts.get("left") or "", 0, 0),
         Cell("bar pace", "", "", rate, 0, 0),

@@ -54,6 +54,7 @@ class Rows:
     val: Column | None = None
     metric: Literal["loss", "bpb"] = "loss"
     count: Numbering | None = None  # None: they belong to the step before or after them
+    doubt: "Claim | None" = None  # where nothing but their order numbers them
     total: int | None = None
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines

@@ -64,6 +64,9 @@ class Meaning:
         self.training = self._training()
         self.evaluating = self._evaluating()
         for rows in self.training:
+            if rows.doubt:
+                self.steps_are_lines = True
+                self._doubt(rows.doubt)
             told, others = (rows.loss, True) if rows.loss else (rows.val, False)
             if told and not math.isfinite(sum(told.values)):
                 rows.kept = [i for i, value in enumerate(told.values) if (value == value) is others]
@@ -144,7 +147,8 @@ class Meaning:
                 return several
         timed = [rows for rows in self.rows if self._is_timed(rows) and self._count(rows)]
         with_loss = [bar for bar in self.bars if len(bar) >= LEAST_ROWS and bar.get("loss", "part_loss")]
-        longest = max((bar for bar in self.bars if _TRAINING.search(bar.bar or "step")), key=_length, default=None)
+        ending = [bar for bar in self.bars if constant_end(bar) and _TRAINING.search(bar.bar or "step")]
+        longest = max(ending, key=_length, default=None)
         long = [longest] if longest and _length(longest) > LEAST_ROWS else []
         return [*filter(None, map(self._bar_rows, with_loss))] or timed or [*filter(None, map(self._bar_rows, long))]
 
@@ -164,21 +168,20 @@ class Meaning:
         claim = settle("step", self.counters.readings(rows.table), rows)
         if claim.value is None:
             claim = settle("step", self.counters.by_bar(rows.table), rows)
-            if any(reading.descent == "order" for reading in claim.readings):
-                self.steps_are_lines = True
-                self._doubt(claim)
+            rows.doubt = claim if any(reading.descent == "order" for reading in claim.readings) else None
         rows.count = claim.value
         return rows.count
 
     def _evaluating(self) -> list[Rows]:
         """The rows of evaluations alone, with their own steps if they are counted as training is."""
         found = [rows for rows in self.rows if rows.val is not None and rows not in self.training]
+        named = any(_rank(rows) == 0 for rows in self.training)
         for rows in found:
             count = settle("step", self.counters.readings(rows.table), rows).value
             column = count.column if count else None
-            names_something = column is not None and column.role is None and column.label  # 'Accuracy: 9112/10000'
-            if count and not names_something and (count.unit == "step" or self.unit == "epoch"):
-                rows.count = count
+            other = column is not None and column.role is None and (column.label or named)  # 'Accuracy: 91% (912/1000)'
+            alike = count is not None and not other and (count.unit == "step" or self.unit == "epoch")
+            rows.count = count if alike else None
         if any(rows.count for rows in (*found, *(r for r in self.training if r.val))):  # others sum them up
             found = [rows for rows in found if rows.count or len(rows.table) > 1]
         return _seen_again(found)

@@ -49,8 +49,10 @@ def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero
     elapsed = column.role in ("elapsed_s", "bare_elapsed")
     if elapsed and falls(values, 0.8):
         return []  # it shows the time left
-    if (runs_on(values) and not means.keys() & {"time_of_step", "time_of_line"}) or (
-        elapsed and (len(values) <= 3 or column.rises() >= 0.5)
+    if (
+        (runs_on(values) and not means.keys() & {"time_of_step", "time_of_line"})
+        or (elapsed and (len(values) <= 3 or column.rises() >= 0.5))
+        or (rows.pace and abs(1 - rows.pace * (steps[-1] - steps[0]) / ((values[-1] - values[0]) or NAN)) < 0.1)
     ):
         return [_clock(values, steps, "the running time that is printed", "cumulative", resolution, begins_at_zero)]
     size = middle([t for t in values[1:SAMPLE] if t > 0]) or 0.0
