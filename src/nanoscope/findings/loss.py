@@ -39,9 +39,9 @@ CHARACTER_VOCABULARY = 256  # up to so many tokens, a token is a character (or b
 
 @dataclass(eq=False, repr=False)
 class Learning:
-    """The findings about learning."""
+    """The findings about learning, by their names in `Analysis`."""
 
-    train: TrainLoss
+    train_loss: TrainLoss
     evals: Evaluations | None
     place: LossPlace | None
     gap: Gap | None
@@ -75,7 +75,7 @@ def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_inter
     about_gap = any(isinstance(verdict, Overfitting | Stalled) for verdict in verdicts)
     last_saved = numbered(run, [run.checkpoints[-1].step])[0] if run.checkpoints else None
     return Learning(
-        train=_train_loss(evidence),
+        train_loss=_train_loss(evidence),
         evals=_evaluations(evidence, timing, eval_interval),
         place=_place(run),
         gap=None if about_gap else trend.gap(evidence),

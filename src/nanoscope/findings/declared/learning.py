@@ -7,6 +7,7 @@ from nanoscope.ladder import Place, in_words
 from nanoscope.messages import Message, Part, Said, bracketed, clauses, sentences, verbatim
 
 Measure = Literal["val", "train"]
+Stage = Literal["warmup", "constant", "decay", "ended"]
 LEAST_NOISE = 0.00005  # what four decimals can show
 MOST_PERPLEXITY = 1e6
 
@@ -152,7 +153,7 @@ class Checkpoints(Finding):
 class Schedule(Finding):
     """Where the run stands in its learning-rate schedule, as printed or as configured."""
 
-    stage: Literal["warmup", "constant", "decay", "ended"]
+    stage: Stage
     lr: float | None
     highest: float | None
     warmup_steps: int | None

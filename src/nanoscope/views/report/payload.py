@@ -306,7 +306,7 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
         tokens_per_step=analysis.progress.tokens_per_step,
         epoch_tokens=train_tokens(run),
         clock=_clock(run, analysis),
-        config=details.config or [(printable(str(k)), printable(str(v))) for k, v in run.config.items()],
+        config=[(printable(str(k)), printable(str(v))) for k, v in (details.settings or run.config).items()],
         environment=details.environment,
         samples=details.samples,
     )
