@@ -43,16 +43,8 @@ from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
 # By role of a column, the first that a row has: the name that it gets in a run.
-PRINTED = {name: name for name in ("lr", "grad_norm", "tok_s")} | {
-    "tok_s_each": "tok_s",
-    "mfu_pct": "mfu_pct",
-    "bar_left": "eta_s",
-    "eta_s": "eta_s",
-    "loss_scale": "loss_scale",
-    "memory_gb": "memory_gb",
-    "data_s": "data_s",
-    "lr_share": "lr_share",
-}
+SERIES = ("eta_s", "loss_scale", "memory_gb", "data_s", "lr_share")
+PRINTED = {name: name for name in (*NAMES[3:], *SERIES)} | {"tok_s_each": "tok_s", "bar_left": "eta_s"}
 SAME_VAL = 0.002
 INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
@@ -103,10 +95,11 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
 
 def _columns(rows: Rows, train: bool) -> Track:
     """The columns of training rows, without rows that are none of training."""
-    table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
-    found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.total or 0]) * size}  # 0: unknown
-    if counted and counted.totals:
-        found["total"] = array("d", (value if math.isfinite(value) else 0 for value in counted.totals.values))
+    assert rows.count is not None
+    table, steps, size = rows.table, rows.count.steps, len(rows.table)
+    found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.count.total or 0]) * size}  # 0: unknown
+    if rows.count.totals:
+        found["total"] = array("d", (value if math.isfinite(value) else 0 for value in rows.count.totals.values))
     if rows.loss and train:
         found["loss"] = rows.loss.values
     if rows.times:
@@ -308,12 +301,10 @@ class Assembler:
     def _in_turn(self, current: Placed, row: int) -> Placed | None:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
         step, total, at = (self.track[name][row] for name in ("step", "total", "at"))
-        fits = current.fits_total(total)
         for other in reversed(self.placed[-4:]):
             lines = (at - self.track["at"][other.last]) >> LINE_BITS
-            is_next = lines < INTERLEAVED_WITHIN_LINES and step == self._expected(other)
-            ahead = not fits and step >= other.step(-1)
-            if other is not current and other.fits_total(total) and (is_next or ahead):
+            near = other is not current and lines < INTERLEAVED_WITHIN_LINES
+            if near and other.fits_total(total) and step == self._expected(other):
                 return other
         return None
 
@@ -486,7 +477,7 @@ def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
     labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
     said: dict[str, Any] = {"unit": meaning.unit, "steps_are_lines": meaning.steps_are_lines}
     traits = meaning.trainer.traits if meaning.trainer else Traits()
-    bits_per_byte = any(each.val and each.metric == "bpb" for each in rows)
+    bits_per_byte = any(each.metric == "bpb" for each in rows)
     if not traits.trains_language_models and _OTHER_TASK.search(labels):
         said["is_language_model"] = False
     elif traits.trains_language_models or bits_per_byte or _LANGUAGE.search(labels) or language:

@@ -52,16 +52,18 @@ class Rows:
     table: Table
     loss: Column | None = None
     val: Column | None = None
-    metric: Literal["loss", "bpb"] = "loss"
     count: Numbering | None = None  # None: they belong to the step before or after them
-    doubt: "Claim | None" = None  # where nothing but their order numbers them
-    total: int | None = None
+    doubt: Claim | None = None  # where nothing but their order numbers them
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines
     speed: float | None = None  # seconds a line by the printed tokens per second
     kept: list[int] | None = None  # the rows that are steps, unless all are
     ends: bool = False  # such a row comes when training is over
     only_last: bool = False  # of neighbouring rows: an evaluation on its way
+
+    @property
+    def metric(self) -> Literal["loss", "bpb"]:
+        return "bpb" if self.val and self.val.role == "val_bpb" else "loss"
 
     @property
     def steps(self) -> "array[int] | None":
@@ -211,14 +213,14 @@ def whole(values: Sequence[float]) -> "array[int]":
 
 def runs_on(times: Sequence[float]) -> bool:
     """Whether times only ever rise, or begin anew now and then (with the epoch): a clock that keeps running."""
-    sample = times if len(times) < SAMPLE else times[: SAMPLE // 2]
+    sample = times[: SAMPLE // 2]
     around = zip(sample, sample[1:], [*sample[2:], sample[-1]], strict=False)
     sample = [*sample[:1], *(b for a, b, c in around if not (b > 2 * a and c < b / 2))]  # a slow step is no restart
     pairs = [(a, b) for a, b in pairwise(sample) if not b < a / 2]
-    rises, restarts = sum(a < b for a, b in pairs), len(sample) - 1 - len(pairs)
+    rises = sum(a < b for a, b in pairs)
     first = next((value for value in sample if value > 0), 0.0)
     passes = max(sample, default=0.0) >= 3 * first or first > SINCE_1970
-    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and 4 * restarts < rises and passes
+    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and passes
 
 
 def falls(times: Sequence[float], mostly: float = 0.5) -> bool:

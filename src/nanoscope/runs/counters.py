@@ -33,9 +33,9 @@ class Counters:
         epoch = next((column for column in inner if column.role == "epoch"), None)
         named = sorted((c for c in inner if c.role in COUNTERS), key=lambda c: COUNTERS.index(c.role or ""))
         pairs = [c for c in inner if table.part_of(c, "of") and c.role in (None, "bare_train")]
-        bare = [c for c in inner if not c.label and not c.unit and c not in pairs]
-        rising = [c for c in inner if c.role is None and c.label and c not in pairs and c.rises() > 0.9]
-        unnamed = [*pairs[::-1], *bare[::-1], *(rising if epoch is None and len(table) > 3 else [])]
+        bare = [c for c in inner if not c.label and not c.unit]
+        rising = [c for c in inner if c.role is None and c.label and c.rises() > 0.9]
+        unnamed = [*pairs[::-1], *bare, *(rising if epoch is None and len(table) > 3 else [])]
         for column in (*named, *unnamed):
             around = (*pairs, *bare, *(c for c in inner if c.role == "bare_train")) if column in unnamed else ()
             outer = epoch or next((c for c in around if c is not column), None)
@@ -88,8 +88,7 @@ class Counters:
         """The bar that moves between these rows; a bar of something else is full before them, or moves inside them."""
         best, most = None, (0, 0)
         for bar in self.bars:
-            before, after = _around(bar, table.at)
-            moves = (len(set(after if len(table) < 3 else before) - {None}), len(bar))
+            moves = (len(set(_around(bar, table.at)[0]) - {None}), len(bar))
             if moves[0] and moves > most:
                 best, most = bar, moves
         return best

@@ -16,12 +16,11 @@ from nanoscope.runs.roles import COUNTERS, is_validation
 from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
-from nanoscope.runs.times import readings_of_times
+from nanoscope.runs.times import TIMES, readings_of_times
 from nanoscope.runs.trainers import Trainer, trainer_of, trainers
 
 BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
-TIMED = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
     r"|sampl|prepar|encod|pack|saving|upload|fetch|convert|quantiz|calibrat|read|creat|writing|inference|infer)"
@@ -50,7 +49,7 @@ class Meaning:
             if bar.bar == "keras" and any(map(float.__eq__, bar.columns[0].values, bar.columns[1].values)):
                 self.averaged = True
                 self.tables.append(_epochs_of(bar, any(is_heading(t) and len(t) > 1 for t in self.tables)))
-            elif bar.columns[0].role == "bar" and not _NOT_TRAINING.search(bar.bar or ""):
+            elif not _NOT_TRAINING.search(bar.bar or ""):
                 self.bars.append(bar)  # else it is a bar of something else
         self._join_blocks()
         self.rows = [self._describe(table) for table in self.tables]
@@ -104,7 +103,6 @@ class Meaning:
     def _describe(self, table: Table) -> Rows:
         """Which losses rows have."""
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss", "val_bpb"))
-        rows.metric = "bpb" if rows.val and rows.val.role == "val_bpb" else "loss"
         rows.ends = {"train runtime", "train loss"} <= {c.label for c in table.columns}
         bare, ppl = table.get("bare_train"), table.get("val_ppl")
         if rows.loss is None and bare is not None:
@@ -113,12 +111,12 @@ class Meaning:
         if rows.val is None and ppl is not None:
             ppl.values = array("d", (math.log(v) if 0 < v < math.inf else v for v in ppl.values))
             rows.val = ppl
-        elif rows.val is None and "train" not in table.head and (is_validation(table.head) or self._below_heads(table)):
+        elif rows.val is None and (is_validation(table.head) or self._below_heads(table)):
             rows.val, rows.loss = rows.loss, None
         if rows.val and (mean := table.part_of(rows.val, "mean")):
             rows.only_last, rows.val = True, mean
-        rows.loss = rows.loss if rows.loss and not rows.ends and rows.loss.may_be_loss() else None
-        rows.val = rows.val if rows.val and not rows.ends and rows.val.may_be_loss() else None
+        rows.loss = rows.loss if rows.loss and rows.loss.may_be_loss() else None
+        rows.val = rows.val if rows.val and rows.val.may_be_loss() else None
         return rows
 
     def _below_heads(self, table: Table) -> bool:
@@ -140,7 +138,7 @@ class Meaning:
             same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
-            lines = [rows for rows in lines if rows.table.get(*TIMED) or rows.table.width == 0]
+            lines = [rows for rows in lines if rows.table.get(*TIMES)]
         for several in (lines, epochs):
             if sum(len(rows.table) for rows in several) >= LEAST_ROWS or (several and self.trainer):
                 self.unit = "step" if several is lines else "epoch"
@@ -161,7 +159,7 @@ class Meaning:
             return False
         if len(table) < 3 and not self.trainer:
             return False
-        return table.get("time_s", "steps_s", "bare_time", "elapsed_s", "grad_norm") is not None
+        return table.get(*TIMES, "grad_norm") is not None
 
     def _count(self, rows: Rows) -> Numbering | None:
         """Give the rows their steps, if anything counts them."""
@@ -184,7 +182,7 @@ class Meaning:
             rows.count = count if alike else None
         if any(rows.count for rows in (*found, *(r for r in self.training if r.val))):  # others sum them up
             found = [rows for rows in found if rows.count or len(rows.table) > 1]
-        return _seen_again(found)
+        return found
 
     def _bar_rows(self, bar: Table) -> Rows | None:
         """The states of a bar as steps, the last state of each position; a bar for every epoch is unrolled."""
@@ -198,7 +196,7 @@ class Meaning:
             again = i + 1 < len(bar) and at[i + 1] == at[i] and elapsed[i + 1] >= elapsed[i]
             if again and not epoch and loss and at[i] == whole[i] and elapsed[i + 1] == elapsed[i]:
                 again = loss.values[i + 1] == loss.values[i]  # else the next epoch has one batch, too
-            if not again and (at[i] > 0 or (loss and len(last) < 3)):
+            if not again and at[i] > 0:
                 last.append(i)
         if not last:
             return None
@@ -231,9 +229,9 @@ class Meaning:
             if epochs > 1 and sum(abs(n / epochs - 1) < 0.03 for n in each) > 0.8 * len(each):
                 readings.append(Reading(epochs * batches, "the time left", "time left", epochs * batches))
         claim = settle("total_steps", readings, rows)
-        rows.total = claim.value
-        if claim.refused and not claim.readings:
-            rows.count = count._replace(totals=None)
+        refused = bool(claim.refused and not claim.readings)
+        rows.count = count._replace(total=claim.value, totals=None if refused else count.totals)
+        if refused:
             self._doubt(claim)
 
     def _settle_times(self, rows: Rows) -> None:
