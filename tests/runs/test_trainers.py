@@ -442,6 +442,19 @@ def test_a_checkpoint_at_the_head_of_a_later_part_is_not_from_step_0(read) -> No
     assert [c.step for c in run.checkpoints] == [500]
 
 
+def test_what_stands_behind_valid_in_brackets_is_of_the_validation(read) -> None:
+    (run,) = read(
+        "".join(
+            f"{e}epoch results: [train] loss_a=17.{e}, loss=15.{e}, time=3 hours, 11 minutes and 16.5 seconds, [valid] loss_a=9.{e}, loss=8.{e}, time=3 minutes and 2.5 seconds\n"
+            for e in (7, 8)
+        )
+    ).runs
+
+    assert list(run.steps.loss) == pytest.approx([15.7, 15.8])
+    assert [e.val for e in run.evals] == pytest.approx([8.7, 8.8])
+    assert run.steps.time_s[1] == pytest.approx(3 * 3600 + 11 * 60 + 16.5)
+
+
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:
     text = "eval: train loss 3.5, val loss 3.6\niter 0: loss 3.4, time 9.0s\niter 1: loss 3.3, time 3.0s\neval: train loss 3.2, val loss 3.3\nSnapshot saved at 2 iteration\niter 2: loss 3.1, time 9.0s\n"
     (run,) = read(text).runs
