@@ -106,10 +106,9 @@ class EventReader:
         self.details.end = None
         for rising in _rising(found):
             self._add_steps(rising)
-        self._count_time(found[0])
         self.clock.extend(each.t for each in found[-LAST_LINES:] if each.t is not None)
-        if self.clock:
-            self._seconds[-1]["wall"] = self.clock[-1]
+        for each in (found[0], found[-1]):
+            self._count_time(each)
 
     def _add_steps(self, found: list[e.Iter]) -> None:
         """Add iterations whose steps rise, to the run that the first of them belongs to."""
@@ -240,8 +239,10 @@ class EventReader:
         self.trained = self.trained or isinstance(event, e.Iter | e.End)
 
     def _close_session(self) -> None:
-        """Give the run what was recorded so far. What precedes a session's first step is not counted yet, and nothing
-        where a session did not tell its wall time, as a console log may not."""
+        """Give the run what was recorded so far.
+
+        What precedes a session's first step is not counted yet; nothing is, if a session did not tell its wall time.
+        """
         if self.runs:
             self.run.details = self.details
         if self.trained and all("wall" in session for session in self._seconds):
@@ -280,7 +281,7 @@ class OwnRun:
     def read_on(self, until: float = math.inf) -> bool:
         """Read what was appended, until `time.monotonic()` is `until`; the whole file if it was replaced or truncated.
 
-        Returns whether all was read. Raises OSError, and NewerVersionError each time.
+        Returns whether all was read. Raises OSError, and NewerVersionError with every attempt to read such a file.
         """
         with (self.folder / "events.jsonl").open("rb") as file:
             size, head = os.fstat(file.fileno()).st_size, file.read(HEAD_BYTES)
